@@ -1,0 +1,57 @@
+# seine: everything that is done with this tree. `make help` lists it.
+
+GO      ?= go
+export CGO_ENABLED = 0
+TOOLS    = $(notdir $(patsubst %/,%,$(dir $(wildcard tools/*/*.bpf.c))))
+FUZZTIME ?= 30s
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+.PHONY: build
+build: ## build ./seine
+	$(GO) build -trimpath -o seine ./cmd/seine
+
+.PHONY: run
+run: build ## build it and show live output: demo traffic, so that there is some
+	./seine demo tcplife
+
+.PHONY: generate
+generate: ## BPF objects (clang 14) and tools/all.go from the folders under tools/; then docs
+	$(GO) run ./internal/gen
+	$(GO) run ./internal/gen/docs
+
+.PHONY: new
+new: ## make the folder of a new tool: make new tool=x
+	$(GO) run ./internal/gen/new $(tool)
+
+.PHONY: check
+check: ## what must hold at every commit: format, vet, staticcheck, generated files, rings 1 and 2
+	./test/check
+
+.PHONY: test
+test: ## install what tests need, then all four rings; ends with N passed, N failed
+	./test/run
+
+.PHONY: test-full
+test-full: ## as test, with every way on every kernel
+	FULL=1 ./test/run
+
+.PHONY: live
+live: ## ring 3 on the running kernel
+	$(GO) test -count=1 ./test/live
+
+.PHONY: update
+update: ## rewrite the golden files of ring 2
+	UPDATE=1 $(GO) test ./internal/... ./tools/...
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME
+	./test/fuzz $(FUZZTIME)
+
+.PHONY: bench
+bench: build ## speed and size, natively and in a VM
+	./test/bench/run

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* event.h - the ring, the head of every event, and the counts of what was lost. */
+#pragma once
+#include "probe.h"
+
+/* What can go missing. Go: probe.Losses, same order. */
+enum loss {
+	LOSS_RING,	/* an event did not fit into the ring */
+	LOSS_MAP,	/* a key did not fit into a map of counts or histograms */
+	LOSS_SPAN,	/* the beginning of something did not fit into a map */
+	LOSS_STACK,	/* a stack could not be kept */
+	LOSS_OWNER_FULL, /* a socket's owner did not fit into the map owners */
+	LOSS_OWNER,	/* a row's socket has no known owner */
+	LOSS_READ,	/* memory of the process could not be read */
+	LOSS_KINDS,
+};
+__u64 losses[LOSS_KINDS] = {};
+
+static __always_inline void lose(enum loss l)
+{
+	__sync_fetch_and_add(&losses[l], 1);
+}
+
+/* A process. All zero: unknown. Go: kern.Who. */
+struct who {
+	__u64 cgroup;
+	__u32 pid, tid, uid;
+	__u32 flags; /* WHO_* */
+	char comm[16];
+};
+#define WHO_IN_CGROUP 1 /* in the cgroup that --cgroup names */
+
+/* What every event begins with. Go: kern.Head. */
+struct head {
+	__u64 ts;
+	__u32 view; /* index of the view that shows it */
+	__u32 netns;
+	struct who who;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} events SEC(".maps");
+
+/* Waking the reader costs more than the event itself, so that is done only
+ * when so much is waiting; else the reader comes by its own clock. Set by Go.
+ */
+const volatile __u64 wake_bytes = 0;
+
+#define EVENT_NEW(type)                                                        \
+	({                                                                     \
+		type *__e = bpf_ringbuf_reserve(&events, sizeof(type), 0);     \
+									       \
+		if (!__e)                                                      \
+			lose(LOSS_RING);                                       \
+		else                                                           \
+			__builtin_memset(__e, 0, sizeof(type));                \
+		__e;                                                           \
+	})
+
+static __always_inline int event_send(void *e)
+{
+	__u64 flags = BPF_RB_NO_WAKEUP;
+
+	if (bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) >= wake_bytes)
+		flags = BPF_RB_FORCE_WAKEUP;
+	bpf_ringbuf_submit(e, flags);
+	return 0;
+}
+
+/* Keeps a type in the object's BTF, where Go's layout check looks. */
+#define KEEP_(type, line) const type *keep_##line __attribute__((unused))
+#define KEEP__(type, line) KEEP_(type, line)
+#define EVENT(type) KEEP__(type, __LINE__)

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* kernel.h - the few kernel types that we read, in place of a vmlinux.h.
+ *
+ * Only the fields in use are declared; CO-RE finds them in the running kernel
+ * by name, so their order and distance here mean nothing. Bit fields must be
+ * declared as bit fields.
+ */
+#pragma once
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef signed char __s8;
+typedef short __s16;
+typedef int __s32;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u64 __be64;
+typedef __u16 __sum16;
+typedef __u32 __wsum;
+typedef _Bool bool;
+#define true 1
+#define false 0
+#define NULL ((void *)0)
+
+/* A number of which nothing is known. Go: kern.None. */
+#define NONE (~0ULL)
+
+enum { BPF_ANY = 0, BPF_NOEXIST = 1, BPF_EXIST = 2 };
+enum {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_HASH = 5,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_STACK_TRACE = 7,
+	BPF_MAP_TYPE_LRU_HASH = 9,
+	BPF_MAP_TYPE_LPM_TRIE = 11,
+	BPF_MAP_TYPE_RINGBUF = 27,
+};
+enum { BPF_F_NO_PREALLOC = 1 };
+enum { BPF_F_USER_STACK = 1 << 8 };
+enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2 };
+enum { BPF_RB_AVAIL_DATA = 0 };
+
+/* bpf_tracing.h wants the registers of a probed function; their layout is ABI. */
+#if defined(__TARGET_ARCH_x86)
+struct pt_regs {
+	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx;
+	unsigned long si, di, orig_ax, ip, cs, flags, sp, ss;
+};
+#elif defined(__TARGET_ARCH_arm64)
+struct user_pt_regs {
+	__u64 regs[31], sp, pc, pstate;
+};
+struct pt_regs {
+	struct user_pt_regs user_regs;
+	__u64 orig_x0;
+};
+#else
+#error "kernel.h: registers of this architecture are not declared"
+#endif
+
+#define __VMLINUX_H__ 1 /* keeps bpf_tracing.h from naming kernel headers */
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+
+#define AF_UNIX 1
+#define AF_INET 2
+#define AF_INET6 10
+
+#define IPPROTO_TCP 6
+#define IPPROTO_UDP 17
+#define IPPROTO_MPTCP 262
+
+#define MSG_PEEK 2
+#define SOCKFS_MAGIC 0x534F434B
+#define SOCK_DONE 1 /* bit of skc_flags */
+#define PF_KTHREAD 0x00200000
+#define PF_IO_WORKER 0x00000010
+
+/* Errors as the kernel returns them. */
+#define EINTR 4
+#define EAGAIN 11
+#define EADDRNOTAVAIL 99
+#define ENETUNREACH 101
+#define EALREADY 114
+#define EINPROGRESS 115
+#define ECANCELED 125
+#define ERESTARTSYS 512
+#define ERESTARTNOINTR 513
+#define ERESTARTNOHAND 514
+
+enum {
+	TCP_ESTABLISHED = 1,
+	TCP_SYN_SENT,
+	TCP_SYN_RECV,
+	TCP_FIN_WAIT1,
+	TCP_FIN_WAIT2,
+	TCP_TIME_WAIT,
+	TCP_CLOSE,
+	TCP_CLOSE_WAIT,
+	TCP_LAST_ACK,
+	TCP_LISTEN,
+	TCP_CLOSING,
+	TCP_NEW_SYN_RECV,
+};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+typedef struct {
+	int counter;
+} atomic_t;
+typedef struct {
+	__s64 counter;
+} atomic64_t;
+
+struct in6_addr {
+	union {
+		__u8 u6_addr8[16];
+	} in6_u;
+};
+
+struct ns_common {
+	unsigned int inum;
+};
+struct net {
+	struct ns_common ns;
+};
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
+struct sock_common {
+	union {
+		struct {
+			__be32 skc_daddr;
+			__be32 skc_rcv_saddr;
+		};
+	};
+	union {
+		struct {
+			__be16 skc_dport;
+			__u16 skc_num;
+		};
+	};
+	unsigned short skc_family;
+	volatile unsigned char skc_state;
+	int skc_bound_dev_if;
+	unsigned long skc_flags;
+	possible_net_t skc_net;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
+	atomic64_t skc_cookie;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	__u16 sk_type;
+	__u16 sk_protocol;
+	int sk_err;
+	struct socket *sk_socket;
+	__u32 sk_ack_backlog;
+	__u32 sk_max_ack_backlog;
+};
+
+struct inet_sock {
+	struct sock sk;
+	__be16 inet_sport;
+};
+
+struct tcp_congestion_ops {
+	char name[16];
+};
+
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+	const struct tcp_congestion_ops *icsk_ca_ops;
+	void *icsk_ulp_data;
+};
+
+struct tcp_sock {
+	struct inet_connection_sock inet_conn;
+	__u64 bytes_received;
+	__u64 bytes_sent;
+	__u64 bytes_retrans;
+	__u32 srtt_us;
+	__u32 total_retrans;
+	__u32 copied_seq;
+	__u32 rcv_nxt;
+	bool is_mptcp;
+};
+
+/* Absent on kernels without MPTCP: ask bpf_core_type_exists first. */
+struct mptcp_subflow_context {
+	struct sock *conn;
+};
+struct mptcp_sock {
+	struct inet_connection_sock sk;
+	struct sock *first;
+};
+
+struct unix_address {
+	int len;
+	char name[];
+};
+struct unix_sock {
+	struct sock sk;
+	struct unix_address *addr;
+};
+
+struct socket {
+	short type;
+	struct file *file;
+	struct sock *sk;
+};
+
+struct super_block {
+	unsigned long s_magic;
+};
+struct inode {
+	__u16 i_mode;
+	unsigned long i_ino;
+	struct super_block *i_sb;
+};
+struct file {
+	struct inode *f_inode;
+	void *private_data;
+};
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct kernfs_node {
+	__u64 id;
+};
+struct cgroup {
+	int level;
+	struct kernfs_node *kn;
+	struct cgroup *ancestors[1]; /* since 6.1 */
+	__u64 ancestor_ids[1];	     /* until 6.0 */
+};
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+struct nsproxy {
+	struct net *net_ns;
+};
+typedef struct {
+	__u32 val;
+} kuid_t;
+struct cred {
+	kuid_t uid;
+};
+struct task_struct {
+	unsigned int flags;
+	int pid;
+	int tgid;
+	char comm[16];
+	__u64 start_time;
+	struct task_struct *group_leader;
+	struct files_struct *files;
+	struct nsproxy *nsproxy;
+	struct css_set *cgroups;
+	const struct cred *cred;
+};
+
+struct msghdr {
+	unsigned int msg_flags;
+};
+
+struct io_kiocb {
+	struct file *file;
+	__u8 opcode;
+};
+struct io_uring_cqe {
+	__u64 user_data;
+	__s32 res;
+};
+
+struct seq_file;
+struct bpf_iter_meta {
+	struct seq_file *seq;
+	__u64 session_id;
+	__u64 seq_num;
+};
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	__u32 fd;
+	struct file *file;
+};
+
+#pragma clang attribute pop
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* owner.h - which process a TCP socket belongs to.
+ *
+ * Much of TCP runs in softirq, where the current task is whoever was
+ * interrupted. So each socket's owner is written down where the kernel is in
+ * the owner's context: at connect, listen, accept, and when it sends or
+ * receives. Sockets that were there before are found by walking all files once.
+ *
+ * A tool that includes this header gets programs for all of these moments; Go
+ * attaches them without being told (internal/tool/owner.go). A tool with a body
+ * of its own on inet_sock_set_state defines OWNER_STATE_IN_TOOL first and calls
+ * owner_on_state() there.
+ *
+ * Keyed by the address of the socket: MPTCP sockets share cookies.
+ */
+#pragma once
+#include "fd.h"
+#include "syscall.h"
+#include "uring.h"
+#include "who.h"
+
+struct owner {
+	struct who who;
+	__u64 seen;	   /* when this entry was made */
+	__u64 established; /* 0: not seen */
+	__u32 flags;	   /* OWNER_* */
+	__u32 pad;
+};
+#define OWNER_BORN 1	   /* the socket began after we did: seen is its birth */
+#define OWNER_RESET 2	   /* the peer reset it */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1 << 16);
+	__type(key, __u64);
+	__type(value, struct owner);
+} owners SEC(".maps");
+
+static __always_inline struct owner *owner_entry(const struct sock *sk)
+{
+	__u64 key = (__u64)sk;
+
+	return bpf_map_lookup_elem(&owners, &key);
+}
+
+/* The MPTCP connection that a subflow belongs to, if it is one. */
+static __always_inline struct sock *mptcp_parent(const struct sock *sk)
+{
+	if (!bpf_core_type_exists(struct mptcp_subflow_context))
+		return NULL;
+	if (!BPF_CORE_READ_BITFIELD_PROBED((struct tcp_sock *)sk, is_mptcp))
+		return NULL;
+	struct mptcp_subflow_context *flow = BPF_CORE_READ((struct inet_connection_sock *)sk, icsk_ulp_data);
+
+	return flow ? BPF_CORE_READ(flow, conn) : NULL;
+}
+
+/* Write down the owner of sk. Born: the socket came to be just now. */
+static __always_inline void owner_put(const struct sock *sk, const struct who *who, __u32 flags, __u64 how)
+{
+	struct owner o = { .seen = bpf_ktime_get_ns(), .flags = flags };
+	__u64 key = (__u64)sk;
+	long err;
+
+	if (who)
+		o.who = *who;
+	err = bpf_map_update_elem(&owners, &key, &o, how);
+	if (err && err != -17 /* EEXIST */)
+		lose(LOSS_OWNER_FULL);
+}
+
+/* The current process owns sk from now on. */
+static __always_inline void owner_take(const struct sock *sk, __u32 flags)
+{
+	struct owner *o = owner_entry(sk);
+	struct who w = {};
+
+	if (!who_current(&w))
+		return;
+	if (o && !(flags & OWNER_BORN))
+		o->who = w;
+	else
+		owner_put(sk, &w, flags, BPF_ANY);
+}
+
+static __always_inline struct sock *mptcp_first(const struct sock *sk)
+{
+	if (!bpf_core_type_exists(struct mptcp_sock))
+		return NULL;
+	return BPF_CORE_READ((struct mptcp_sock *)sk, first);
+}
+
+static __always_inline bool is_tcp(__u16 proto)
+{
+	return proto == IPPROTO_TCP || proto == IPPROTO_MPTCP;
+}
+
+/* The socket behind an accepted descriptor now has an owner. */
+static __always_inline void owner_accepted(struct sock *sk)
+{
+	struct sock *first;
+	__u16 proto;
+
+	if (!sk || !is_inet(sock_family(sk)))
+		return;
+	proto = sock_proto(sk);
+	if (!is_tcp(proto))
+		return;
+	owner_take(sk, 0);
+	if (proto == IPPROTO_MPTCP && (first = mptcp_first(sk)))
+		owner_take(first, 0);
+}
+
+/* Call on each inet_sock_set_state. */
+static __always_inline void owner_on_state(const struct sock *sk, int old, int new)
+{
+	if (new == TCP_SYN_SENT || new == TCP_LISTEN) {
+		/* in the context of connect or listen */
+		owner_take(sk, OWNER_BORN);
+	} else if (new == TCP_SYN_RECV) {
+		/* a child of a listener; accept will name its owner */
+		owner_put(sk, NULL, OWNER_BORN, BPF_ANY);
+	} else if (new == TCP_ESTABLISHED) {
+		struct owner *o = owner_entry(sk);
+
+		if (o)
+			o->established = bpf_ktime_get_ns();
+	}
+}
+
+/* Fill w with the owner of sk; count it when there is none. */
+static __always_inline bool owner_get(struct who *w, const struct sock *sk)
+{
+	struct sock *parent = mptcp_parent(sk);
+	struct owner *o = parent ? owner_entry(parent) : NULL;
+
+	if (!o || !o->who.pid)
+		o = owner_entry(sk);
+	if (!o || !o->who.pid) {
+		lose(LOSS_OWNER);
+		return false;
+	}
+	*w = o->who;
+	return true;
+}
+
+#ifndef OWNER_STATE_IN_TOOL
+KTRACE_SK(owner_state, inet_sock_set_state, const struct sock *sk, int old, int new)
+{
+	if (is_tcp(sock_proto(sk)))
+		owner_on_state(sk, old, new);
+	return 0;
+}
+#endif
+
+SYS_EXIT(owner_accept, accept)
+{
+	if (ret >= 0)
+		owner_accepted(fd_sock(ret));
+	return 0;
+}
+
+SYS_EXIT(owner_accept, accept4)
+{
+	if (ret >= 0)
+		owner_accepted(fd_sock(ret));
+	return 0;
+}
+
+URING_COMPLETE(owner_uring, op == URING_ACCEPT)
+{
+	if (res >= 0)
+		owner_accepted(fd_sock(res));
+	return 0;
+}
+
+/* Sending or receiving in another process than the one we know: a descriptor
+ * was inherited or passed on.
+ */
+static __always_inline int owner_on_io(const struct sock *sk)
+{
+	__u32 pid = bpf_get_current_pid_tgid() >> 32;
+	struct owner *o = owner_entry(sk);
+
+	if (o ? o->who.pid == pid : !is_inet(sock_family(sk)) || !is_tcp(sock_proto(sk)))
+		return 0;
+	owner_take(sk, 0);
+	return 0;
+}
+
+KTRACE(owner_send, sock_send_length, const struct sock *sk, int ret)
+{
+	return owner_on_io(sk);
+}
+
+KTRACE(owner_recv, sock_recv_length, const struct sock *sk, int ret)
+{
+	return owner_on_io(sk);
+}
+
+/* The reader's context too, on kernels before 6.3. */
+KTRACE(owner_copied, tcp_rcv_space_adjust, const struct sock *sk)
+{
+	return owner_on_io(sk);
+}
+
+KTRACE(owner_gone, tcp_destroy_sock, const struct sock *sk)
+{
+	__u64 key = (__u64)sk;
+
+	bpf_map_delete_elem(&owners, &key);
+	return 0;
+}
+
+static __always_inline void owner_found(struct sock *sk, struct task_struct *task)
+{
+	struct who w = {};
+
+	who_task(&w, task);
+	owner_put(sk, &w, 0, BPF_NOEXIST);
+}
+
+/* All sockets that are open now. Runs once, after the others are attached, so
+ * that nothing falls between.
+ */
+SEC("iter/task_file") int owner_seed__iter(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+	struct sock *sk, *first;
+	__u16 proto;
+
+	if (!task || !file || BPF_CORE_READ(task, pid) != BPF_CORE_READ(task, tgid))
+		return 0;
+	sk = file_sock(file);
+	if (!sk || !is_inet(sock_family(sk)))
+		return 0;
+	proto = sock_proto(sk);
+	if (!is_tcp(proto))
+		return 0;
+	owner_found(sk, task);
+	if (proto == IPPROTO_MPTCP && (first = mptcp_first(sk)))
+		owner_found(first, task);
+	return 0;
+}

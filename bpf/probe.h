@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* probe.h - one body, several ways in.
+ *
+ * A point is a moment that a tool wants to see. Each macro below makes one
+ * program for each way to see it, named <point>__<way>[__<part>]; programs of
+ * one point and one way are attached together. Go takes the best way that the
+ * running kernel offers (internal/probe).
+ *
+ * A body is written once for all ways, so it must read kernel memory through
+ * BPF_CORE_READ, which is right in each of them.
+ */
+#pragma once
+#include "kernel.h"
+
+/* Words of the context become arguments of any type. */
+#define CAST(stmt)                                                             \
+	_Pragma("GCC diagnostic push")                                         \
+	_Pragma("GCC diagnostic ignored \"-Wint-conversion\"")                 \
+	stmt;                                                                  \
+	_Pragma("GCC diagnostic pop")
+
+/* KTRACE(point, name, args...) { body }: a tracepoint by its C arguments. */
+#define KTRACE(point, name, args...)                                           \
+	static __always_inline int ____##point(unsigned long long *ctx, ##args); \
+	SEC("tp_btf/" #name) int point##__btf(unsigned long long *ctx)         \
+	{                                                                      \
+		CAST(return ____##point(___bpf_ctx_cast(args)))                \
+	}                                                                      \
+	SEC("raw_tp/" #name) int point##__raw(unsigned long long *ctx)         \
+	{                                                                      \
+		CAST(return ____##point(___bpf_ctx_cast(args)))                \
+	}                                                                      \
+	static __always_inline int ____##point(unsigned long long *ctx, ##args)
+
+/* KTRACE_SK: as KTRACE, for tracepoints whose first argument is a socket. Where
+ * the kernel can (5.12 on, by tp_btf), the socket gets its cookie now, so that
+ * sock_cookie() finds one.
+ */
+#define KTRACE_SK(point, name, args...)                                        \
+	static __always_inline int ____##point(unsigned long long *ctx, ##args); \
+	SEC("tp_btf/" #name) int point##__btf(unsigned long long *ctx)         \
+	{                                                                      \
+		if (make_cookies)                                              \
+			bpf_get_socket_cookie((void *)ctx[0]);                 \
+		CAST(return ____##point(___bpf_ctx_cast(args)))                \
+	}                                                                      \
+	SEC("raw_tp/" #name) int point##__raw(unsigned long long *ctx)         \
+	{                                                                      \
+		CAST(return ____##point(___bpf_ctx_cast(args)))                \
+	}                                                                      \
+	static __always_inline int ____##point(unsigned long long *ctx, ##args)
+
+/* Set by Go: the running kernel lets tp_btf programs make socket cookies. */
+const volatile bool make_cookies = false;
+
+/* KFUNC(point, func, args...) { body }: entry of a kernel function. */
+#define KFUNC(point, func, args...)                                            \
+	static __always_inline int ____##point(void *ctx, ##args);             \
+	SEC("fentry/" #func) int point##__fentry(unsigned long long *ctx)      \
+	{                                                                      \
+		CAST(return ____##point(___bpf_ctx_cast(args)))                \
+	}                                                                      \
+	SEC("kprobe/" #func) int point##__kprobe(struct pt_regs *ctx)          \
+	{                                                                      \
+		CAST(return ____##point(___bpf_kprobe_args(args)))             \
+	}                                                                      \
+	static __always_inline int ____##point(void *ctx, ##args)
+
+/* Arguments of a kernel function between its kprobe and its kretprobe, by
+ * thread and function: a probed function may call another one.
+ */
+struct call_key {
+	__u64 thread;
+	__u64 func;
+};
+struct call_args {
+	__u64 arg[3];
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, struct call_key);
+	__type(value, struct call_args);
+} calls SEC(".maps");
+
+static __always_inline int call_enter(struct pt_regs *ctx, __u64 func)
+{
+	struct call_key k = { bpf_get_current_pid_tgid(), func };
+	struct call_args a = {};
+
+	a.arg[0] = PT_REGS_PARM1(ctx);
+	a.arg[1] = PT_REGS_PARM2(ctx);
+	a.arg[2] = PT_REGS_PARM3(ctx);
+	bpf_map_update_elem(&calls, &k, &a, BPF_ANY);
+	return 0;
+}
+
+static __always_inline bool call_exit(struct call_args *a, __u64 func)
+{
+	struct call_key k = { bpf_get_current_pid_tgid(), func };
+	struct call_args *found = bpf_map_lookup_elem(&calls, &k);
+
+	if (!found)
+		return false;
+	*a = *found;
+	bpf_map_delete_elem(&calls, &k);
+	return true;
+}
+
+/* KEXIT(point, part, func, n, id) { body of (ctx, a0, a1, a2, ret) }: return of a
+ * kernel function of n arguments with its first three. The id tells functions
+ * apart that may be under way at once in one thread.
+ */
+#define KEXIT(point, part, func, n, id)                                        \
+	static __always_inline int ____##point##_##part(void *ctx, __u64 a0, __u64 a1, __u64 a2, long ret); \
+	SEC("fexit/" #func) int point##__fexit__##part(unsigned long long *ctx) \
+	{                                                                      \
+		return ____##point##_##part(ctx, ctx[0], n > 1 ? ctx[n > 1] : 0, \
+					    n > 2 ? ctx[(n > 2) * 2] : 0, ctx[n]); \
+	}                                                                      \
+	SEC("kprobe/" #func) int point##__kprobe__##part(struct pt_regs *ctx)  \
+	{                                                                      \
+		return call_enter(ctx, id);                                    \
+	}                                                                      \
+	SEC("kretprobe/" #func) int point##__kprobe__##part##_ret(struct pt_regs *ctx) \
+	{                                                                      \
+		struct call_args a = {};                                       \
+									       \
+		if (!call_exit(&a, id))                                        \
+			return 0;                                              \
+		return ____##point##_##part(ctx, a.arg[0], a.arg[1], a.arg[2], PT_REGS_RC(ctx)); \
+	}                                                                      \
+	static __always_inline int ____##point##_##part(void *ctx, __u64 a0, __u64 a1, __u64 a2, long ret)

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* sock.h - the two ends of a socket, in one shape for IPv4 and IPv6. */
+#pragma once
+#include "kernel.h"
+
+/* IPv4 is kept as ::ffff:a.b.c.d, so that no tool has a union or a switch by
+ * family. Ports are in host order. Go: kern.Tuple.
+ */
+struct tuple {
+	__u8 laddr[16], raddr[16];
+	__u16 lport, rport;
+	__u16 family, proto;
+	__u64 sock; /* cookie; 0 if it has none yet */
+};
+
+static __always_inline void addr4(__u8 *dst, __be32 a)
+{
+	__u32 *w = (__u32 *)dst;
+
+	w[0] = 0;
+	w[1] = 0;
+	w[2] = bpf_htonl(0xffff);
+	w[3] = a;
+}
+
+static __always_inline bool is_inet(__u16 family)
+{
+	return family == AF_INET || family == AF_INET6;
+}
+
+static __always_inline __u16 sock_family(const struct sock *sk)
+{
+	return BPF_CORE_READ(sk, __sk_common.skc_family);
+}
+
+static __always_inline __u16 sock_proto(const struct sock *sk)
+{
+	return BPF_CORE_READ(sk, sk_protocol);
+}
+
+/* The protocol of an IP socket; of others the family, with a bit that says so.
+ * Go: kern.Proto.
+ */
+#define PROTO_FAMILY 0x8000
+static __always_inline __u16 proto_key(const struct sock *sk)
+{
+	__u16 family = sock_family(sk);
+
+	return is_inet(family) ? sock_proto(sk) : PROTO_FAMILY | family;
+}
+
+static __always_inline __u8 sock_state(const struct sock *sk)
+{
+	return BPF_CORE_READ(sk, __sk_common.skc_state);
+}
+
+static __always_inline __u32 sock_netns(const struct sock *sk)
+{
+	return BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+}
+
+/* The socket's stable id. It is made when somebody first asks for it: see
+ * KTRACE_SK in probe.h.
+ */
+static __always_inline __u64 sock_cookie(const struct sock *sk)
+{
+	return BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
+}
+
+/* Fill the addresses of t; false if sk is no IP socket. */
+static __always_inline bool tuple_addrs(struct tuple *t, const struct sock *sk)
+{
+	if (t->family == AF_INET) {
+		addr4(t->laddr, BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr));
+		addr4(t->raddr, BPF_CORE_READ(sk, __sk_common.skc_daddr));
+		return true;
+	}
+	if (t->family == AF_INET6) {
+		BPF_CORE_READ_INTO(&t->laddr, sk, __sk_common.skc_v6_rcv_saddr);
+		BPF_CORE_READ_INTO(&t->raddr, sk, __sk_common.skc_v6_daddr);
+		return true;
+	}
+	return false;
+}
+
+/* Fill t from sk; false if sk is no IP socket. */
+static __always_inline bool tuple_fill(struct tuple *t, const struct sock *sk)
+{
+	t->family = sock_family(sk);
+	t->proto = proto_key(sk);
+	t->sock = sock_cookie(sk);
+	if (!tuple_addrs(t, sk)) {
+		__builtin_memset(t->laddr, 0xff, sizeof(t->laddr)); /* no address: kern.Addr */
+		__builtin_memset(t->raddr, 0xff, sizeof(t->raddr));
+		return false;
+	}
+	/* skc_num is 0 again at ->CLOSE; inet_sport stays. */
+	t->lport = bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sk, inet_sport));
+	t->rport = bpf_ntohs(BPF_CORE_READ(sk, __sk_common.skc_dport));
+	return true;
+}

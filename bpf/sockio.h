@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* sockio.h - each send and receive on any socket.
+ *
+ * Best by the tracepoints sock_send_length and sock_recv_length (6.3 on), which
+ * see every family, io_uring and splice to a socket alike. Before that by the
+ * system calls themselves, or by __sock_sendmsg and sock_recvmsg. A probe on
+ * sock_sendmsg attaches on newer kernels too, and sees almost nothing there.
+ *
+ * The tool that includes this header defines sock_io(). ret is what the call
+ * returned; one call per message where a system call moves several.
+ */
+#pragma once
+#include "count.h"
+#include "fd.h"
+#include "span.h"
+#include "syscall.h"
+#include "uring.h"
+
+enum io_dir { IO_RECV, IO_SEND }; /* Go: kern.Dir */
+
+static __always_inline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir, long ret, int flags);
+
+SEC("tp_btf/sock_send_length") int io__btf__send(unsigned long long *ctx)
+{
+	return sock_io(ctx, (void *)ctx[0], IO_SEND, (int)ctx[1], ctx[2]);
+}
+
+SEC("tp_btf/sock_recv_length") int io__btf__recv(unsigned long long *ctx)
+{
+	return sock_io(ctx, (void *)ctx[0], IO_RECV, (int)ctx[1], ctx[2]);
+}
+
+SEC("raw_tp/sock_send_length") int io__raw__send(unsigned long long *ctx)
+{
+	return sock_io(ctx, (void *)ctx[0], IO_SEND, (int)ctx[1], ctx[2]);
+}
+
+SEC("raw_tp/sock_recv_length") int io__raw__recv(unsigned long long *ctx)
+{
+	return sock_io(ctx, (void *)ctx[0], IO_RECV, (int)ctx[1], ctx[2]);
+}
+
+/* Functions: until 6.4 sendfile and splice send by sock_sendpage. */
+KEXIT(io, send, __sock_sendmsg, 2, 1)
+{
+	return sock_io(ctx, BPF_CORE_READ((struct socket *)a0, sk), IO_SEND, (int)ret, 0);
+}
+
+KEXIT(io, recv, sock_recvmsg, 3, 2)
+{
+	return sock_io(ctx, BPF_CORE_READ((struct socket *)a0, sk), IO_RECV, (int)ret, a2);
+}
+
+KEXIT(io, page, sock_sendpage, 6, 3)
+{
+	struct sock *sk = file_sock((struct file *)a0);
+
+	return sk ? sock_io(ctx, sk, IO_SEND, ret, 0) : 0;
+}
+
+/* System calls: what was asked for, until the answer is there. */
+struct io_call {
+	struct sock *sk;
+	__u64 msgs; /* of sendmmsg and recvmmsg: user memory */
+	__u32 dir;
+	__u32 flags;
+};
+SPAN(io_calls, __u64, struct io_call);
+
+static __always_inline int io_enter(int fd, enum io_dir dir, int flags, __u64 msgs)
+{
+	struct io_call c = { .dir = dir, .flags = flags, .msgs = msgs };
+	__u64 thread = bpf_get_current_pid_tgid();
+
+	c.sk = fd_sock(fd);
+	if (c.sk)
+		span_begin(&io_calls, &thread, &c);
+	return 0;
+}
+
+#define MMSG_SIZE 64 /* struct mmsghdr of 64-bit programs */
+#define MMSG_LEN 56
+#define MMSG_MOST 64 /* messages of one call that are looked at */
+
+static __always_inline int io_exit(void *ctx, long ret)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct io_call *found = bpf_map_lookup_elem(&io_calls, &thread), c;
+
+	if (!found)
+		return 0;
+	c = *found;
+	bpf_map_delete_elem(&io_calls, &thread);
+	if (!c.msgs || ret < 0)
+		return sock_io(ctx, c.sk, c.dir, ret, c.flags);
+	for (int i = 0; i < MMSG_MOST && i < ret; i++) {
+		__u32 len = 0;
+
+		if (bpf_probe_read_user(&len, sizeof(len), (void *)(c.msgs + i * MMSG_SIZE + MMSG_LEN)))
+			lose(LOSS_READ);
+		sock_io(ctx, c.sk, c.dir, len, c.flags);
+	}
+	if (ret > MMSG_MOST)
+		lose(LOSS_READ);
+	return 0;
+}
+
+#define IO_CALL(point, call, fd, dir, flags, msgs)                             \
+	SYS_ENTER(point, call)                                                 \
+	{                                                                      \
+		return io_enter(fd, dir, flags, msgs);                         \
+	}                                                                      \
+	SYS_EXIT(point, call)                                                  \
+	{                                                                      \
+		return io_exit(ctx, ret);                                      \
+	}
+
+IO_CALL(iocall, write, a0, IO_SEND, 0, 0)
+IO_CALL(iocall, writev, a0, IO_SEND, 0, 0)
+IO_CALL(iocall, sendto, a0, IO_SEND, 0, 0)
+IO_CALL(iocall, sendmsg, a0, IO_SEND, 0, 0)
+IO_CALL(iocall, sendmmsg, a0, IO_SEND, 0, a1)
+IO_CALL(iocall, sendfile64, a0, IO_SEND, 0, 0)
+IO_CALL(iocall, read, a0, IO_RECV, 0, 0)
+IO_CALL(iocall, readv, a0, IO_RECV, 0, 0)
+IO_CALL(iocall, recvfrom, a0, IO_RECV, a3, 0)
+IO_CALL(iocall, recvmsg, a0, IO_RECV, a2, 0)
+IO_CALL(iocall, recvmmsg, a0, IO_RECV, a3, a1)
+
+/* splice to a socket; the other direction is the point below. */
+SYS_ENTER(iocall, splice)
+{
+	return io_enter(a2, IO_SEND, 0, 0);
+}
+
+SYS_EXIT(iocall, splice)
+{
+	return io_exit(ctx, ret);
+}
+
+/* splice from a socket goes by no tracepoint and by no recvmsg. */
+SPAN(splices, __u64, struct sock *);
+
+SYS_ENTER(splice, splice)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct sock *sk = fd_sock(a0);
+
+	if (sk)
+		span_begin(&splices, &thread, &sk);
+	return 0;
+}
+
+SYS_EXIT(splice, splice)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct sock **found = bpf_map_lookup_elem(&splices, &thread), *sk;
+
+	if (!found)
+		return 0;
+	sk = *found;
+	bpf_map_delete_elem(&splices, &thread);
+	return sock_io(ctx, sk, IO_RECV, ret, 0);
+}
+
+/* io_uring makes no system call for each request: only needed by that way. */
+static __always_inline bool uring_is_io(__u8 op)
+{
+	return op == URING_SEND || op == URING_RECV || op == URING_SENDMSG || op == URING_RECVMSG ||
+	       op == URING_WRITE || op == URING_READ || op == URING_WRITEV || op == URING_READV;
+}
+
+URING_COMPLETE(iouring, uring_is_io(op))
+{
+	bool send = op == URING_SEND || op == URING_SENDMSG || op == URING_WRITE || op == URING_WRITEV;
+
+	return sk ? sock_io(ctx, sk, send ? IO_SEND : IO_RECV, res, 0) : 0;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* stack.h - user stacks, by id. Go turns them into names, for which it must
+ * have read the process's memory map while the process still lived: so the
+ * first stack of each process sends a notice.
+ */
+#pragma once
+#include "who.h"
+
+#define STACK_DEPTH 127
+
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
+	__uint(max_entries, 4096);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, STACK_DEPTH * sizeof(__u64));
+} stacks SEC(".maps");
+
+/* Processes that a notice was sent for, with when they began: ids are reused. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, __u64);
+} stack_pids SEC(".maps");
+
+#define VIEW_NOTICE 0xffffffff /* of struct head: no row, a process to look at */
+
+static __always_inline void stack_notice(void)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	__u64 since = BPF_CORE_READ(task, group_leader, start_time);
+	__u32 pid = bpf_get_current_pid_tgid() >> 32;
+	__u64 *seen = bpf_map_lookup_elem(&stack_pids, &pid);
+	struct head *h;
+
+	if (seen && *seen == since)
+		return;
+	bpf_map_update_elem(&stack_pids, &pid, &since, BPF_ANY);
+	h = EVENT_NEW(struct head);
+	if (!h)
+		return;
+	h->view = VIEW_NOTICE;
+	h->who.pid = pid;
+	bpf_ringbuf_submit(h, BPF_RB_FORCE_WAKEUP);
+}
+
+/* The current user stack; negative when there is none. */
+static __always_inline __s32 user_stack(void *ctx)
+{
+	long id = bpf_get_stackid(ctx, &stacks, BPF_F_USER_STACK);
+
+	if (id < 0) {
+		if (id != -14 /* EFAULT: a task without user memory */)
+			lose(LOSS_STACK);
+		return -1;
+	}
+	stack_notice();
+	return id;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* uring.h - completions of io_uring requests.
+ *
+ * The tracepoint has had several layouts, and a wrong one loads and reads
+ * rubbish, so Go chooses by its arguments in BTF (probe.Uring):
+ *   cqe  since 6.16: (ctx, req, cqe)
+ *   res  since 5.19: (ctx, req, user_data, res, ...)
+ *   old  before: (ctx, user_data, res[, cflags]), no request: its opcode and
+ *        file are remembered from io_uring_submit_sqe
+ */
+#pragma once
+#include "fd.h"
+#include "probe.h"
+
+enum uring_op {
+	URING_READV = 1,
+	URING_WRITEV = 2,
+	URING_SENDMSG = 9,
+	URING_RECVMSG = 10,
+	URING_ACCEPT = 13,
+	URING_CONNECT = 16,
+	URING_READ = 22,
+	URING_WRITE = 23,
+	URING_SEND = 26,
+	URING_RECV = 27,
+};
+
+/* Requests under way, for kernels whose completion does not name them. */
+struct uring_key {
+	__u64 ring, user_data;
+};
+struct uring_req {
+	struct file *file;
+	__u64 op;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct uring_key);
+	__type(value, struct uring_req);
+} urings SEC(".maps");
+
+/* URING_COMPLETE(point, test) { body of (ctx, op, sk, res) }: requests whose
+ * opcode, op, passes the test. sk is the socket that the request was for, NULL
+ * where it was for something else.
+ */
+#define URING_COMPLETE(point, test)                                            \
+	static __always_inline int ____##point(void *ctx, __u8 op, struct sock *sk, int res); \
+	SEC("tp_btf/io_uring_complete") int point##__btf__cqe(unsigned long long *ctx) \
+	{                                                                      \
+		struct io_kiocb *req = (void *)ctx[1];                         \
+		struct io_uring_cqe *cqe = (void *)ctx[2];                     \
+		__u8 op = req ? BPF_CORE_READ(req, opcode) : 0;                \
+									       \
+		if (!(test))                                                   \
+			return 0;                                              \
+		return ____##point(ctx, op, file_sock(BPF_CORE_READ(req, file)), BPF_CORE_READ(cqe, res)); \
+	}                                                                      \
+	SEC("tp_btf/io_uring_complete") int point##__btf__res(unsigned long long *ctx) \
+	{                                                                      \
+		struct io_kiocb *req = (void *)ctx[1];                         \
+		__u8 op = req ? BPF_CORE_READ(req, opcode) : 0;                \
+									       \
+		if (!(test))                                                   \
+			return 0;                                              \
+		return ____##point(ctx, op, file_sock(BPF_CORE_READ(req, file)), ctx[3]); \
+	}                                                                      \
+	SEC("tp_btf/io_uring_submit_sqe") int point##__btf__old_submit(unsigned long long *ctx) \
+	{                                                                      \
+		struct uring_key k = { ctx[0], ctx[3] };                       \
+		__u8 op = ctx[2];                                              \
+		struct uring_req r = { .op = op };                             \
+									       \
+		if (!(test))                                                   \
+			return 0;                                              \
+		r.file = BPF_CORE_READ((struct io_kiocb *)ctx[1], file);       \
+		bpf_map_update_elem(&urings, &k, &r, BPF_ANY);                 \
+		return 0;                                                      \
+	}                                                                      \
+	SEC("tp_btf/io_uring_complete") int point##__btf__old(unsigned long long *ctx) \
+	{                                                                      \
+		struct uring_key k = { ctx[0], ctx[1] };                       \
+		struct uring_req *r = bpf_map_lookup_elem(&urings, &k);        \
+		struct sock *sk;                                               \
+		__u8 op;                                                       \
+									       \
+		if (!r)                                                        \
+			return 0;                                              \
+		sk = file_sock(r->file);                                       \
+		op = r->op;                                                    \
+		if (!(test)) /* another point's request */                     \
+			return 0;                                              \
+		bpf_map_delete_elem(&urings, &k);                              \
+		return ____##point(ctx, op, sk, ctx[2]);                       \
+	}                                                                      \
+	static __always_inline int ____##point(void *ctx, __u8 op, struct sock *sk, int res)

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* who.h - the current task, or another one, as a struct who. */
+#pragma once
+#include "filter.h"
+
+static __always_inline __u64 cgroup_ancestor(struct cgroup *cg, int level)
+{
+	if (level > BPF_CORE_READ(cg, level))
+		return 0;
+	if (bpf_core_field_exists(cg->ancestors)) {
+		struct cgroup *up = NULL;
+
+		bpf_core_read(&up, sizeof(up), &cg->ancestors[level & 0xff]);
+		return BPF_CORE_READ(up, kn, id);
+	} else {
+		__u64 id = 0;
+
+		bpf_core_read(&id, sizeof(id), &cg->ancestor_ids[level & 0xff]);
+		return id;
+	}
+}
+
+static __always_inline void who_task(struct who *w, struct task_struct *task)
+{
+	struct cgroup *cg = BPF_CORE_READ(task, cgroups, dfl_cgrp);
+
+	w->pid = BPF_CORE_READ(task, tgid);
+	w->tid = BPF_CORE_READ(task, pid);
+	w->uid = BPF_CORE_READ(task, cred, uid.val);
+	w->cgroup = BPF_CORE_READ(cg, kn, id);
+	if (filter_on & FILTER_CGROUP && cgroup_ancestor(cg, filter_cgroup_level) == filter_cgroup)
+		w->flags |= WHO_IN_CGROUP;
+	BPF_CORE_READ_STR_INTO(&w->comm, task, comm);
+}
+
+/* A worker of io_uring is a thread of its process with a name of its own; show
+ * the process's. A kernel thread is nobody: it works for somebody unknown.
+ */
+static __always_inline bool who_current(struct who *w)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	__u32 flags = BPF_CORE_READ(task, flags);
+	__u64 id = bpf_get_current_pid_tgid();
+
+	if (flags & PF_KTHREAD)
+		return false;
+	w->pid = id >> 32;
+	w->tid = id;
+	w->uid = bpf_get_current_uid_gid();
+	w->cgroup = bpf_get_current_cgroup_id();
+	if (filter_on & FILTER_CGROUP &&
+	    cgroup_ancestor(BPF_CORE_READ(task, cgroups, dfl_cgrp), filter_cgroup_level) == filter_cgroup)
+		w->flags |= WHO_IN_CGROUP;
+	if (flags & PF_IO_WORKER)
+		BPF_CORE_READ_STR_INTO(&w->comm, task, group_leader, comm);
+	else
+		bpf_get_current_comm(w->comm, sizeof(w->comm));
+	return true;
+}
+
+static __always_inline bool is_self(void)
+{
+	return bpf_get_current_pid_tgid() >> 32 == filter_self;
+}
+
+static __always_inline __u32 task_netns(void)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+
+	return BPF_CORE_READ(task, nsproxy, net_ns, ns.inum);
+}

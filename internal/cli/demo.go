@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"seine/internal/lab"
+	"seine/internal/probe"
+	"seine/internal/tool"
+)
+
+// settle is how long the last events of a workload may take to become rows.
+const settle = 300 * time.Millisecond
+
+// demoCommand runs a tool over its own traffic.
+func demoCommand(stdout, stderr io.Writer) *cobra.Command {
+	return &cobra.Command{
+		Use:                "demo TOOL [flags]",
+		Short:              "a tool over traffic of its own, in private network namespaces",
+		DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 || args[0] == "--help" || args[0] == "-h" {
+				return cmd.Help()
+			}
+			t, alias := find(args[0])
+			if t == nil {
+				return unknownCommand(cmd.Root(), args[0])
+			}
+			return demo(cmd.Context(), t, alias, args[1:], stdout, stderr)
+		},
+	}
+}
+
+func demo(ctx context.Context, t *tool.Tool, alias *tool.Alias, args []string, stdout, stderr io.Writer) error {
+	if t.Demo.Run == nil {
+		return fmt.Errorf("%w: there is no demo of %s: %s", probe.ErrNotSupported, t.Name, t.Demo.Why)
+	}
+	cfg := t.NewConfig()
+	cmd := &cobra.Command{Use: t.Name}
+	c := declare(cmd.Flags(), t, cfg)
+	if err := cmd.ParseFlags(args); err != nil {
+		return flagError(cmd, err)
+	}
+	if alias != nil {
+		if err := preset(cmd.Flags(), alias.Flags); err != nil {
+			return err
+		}
+	}
+	if err := checkPermission(); err != nil {
+		return err
+	}
+	w, err := lab.NewWorld(lab.Options{Hosts: t.Demo.Hosts})
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	if t.Filters&tool.FilterNetns != 0 {
+		for _, h := range w.Hosts() {
+			c.filters.netns = append(c.filters.netns, strconv.FormatUint(uint64(w.Netns(h)), 10))
+		}
+	}
+	traffic := make(chan error, 1)
+	r := &run{tool: t, cfg: cfg, flags: c, args: cmd.Flags().Args(), out: stdout, err: stderr}
+	r.onReady = func(stop context.CancelFunc) {
+		go func() {
+			traffic <- t.Demo.Run(w)
+			time.Sleep(settle)
+			stop()
+		}()
+	}
+	err = r.do(ctx)
+	select {
+	case trouble := <-traffic:
+		return errors.Join(err, trouble)
+	default:
+		return err // the user ended it first
+	}
+}

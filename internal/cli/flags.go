@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/spf13/pflag"
+
+	"seine/internal/probe"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+// common is the flags that every tool takes, as given.
+type common struct {
+	output, columns, sort, by, where, timeFormat, view string
+	duration, interval                                 time.Duration
+	count                                              uint64
+	top                                                int
+	noClear, stats                                     bool
+	buffer, memory                                     uint64
+	ways                                               []string
+	verbose                                            int
+	filters                                            filterFlags
+}
+
+// declare puts the common flags and those of the tool's config on fs.
+func declare(fs *pflag.FlagSet, t *tool.Tool, cfg any) *common {
+	c := &common{}
+	short := map[string]string{}
+	for letter, flag := range t.Shorts {
+		short[flag] = letter
+	}
+	fs.SortFlags = false
+	tool.Flags(fs, cfg)
+	fs.StringVarP(&c.output, "output", "o", "table", "format: "+strings.Join(formats(t), ", "))
+	fs.StringVar(&c.columns, "columns", "", "columns to show: a,b,c or +a,-b; help lists them")
+	fs.VarP(&durationFlag{&c.duration}, "duration", "d", "stop after this long (10s)")
+	fs.Uint64VarP(&c.count, "count", "n", 0, "stop after so many rows or outputs")
+	fs.VarP(&durationFlag{&c.interval}, "interval", "i", "an output this often (1s)")
+	fs.BoolVar(&c.noClear, "no-clear", false, "do not clear the screen between outputs")
+	fs.StringVar(&c.sort, "sort", "", "order the rows of an output: COLUMN or COLUMN,asc")
+	fs.IntVar(&c.top, "top", 0, "only the first N rows of an output")
+	fs.StringVar(&c.by, "by", "", "group by these columns")
+	fs.StringVar(&c.where, "where", "", "keep rows for which this holds: 'lport == 80 && comm == \"nginx\"'")
+	c.filters.declare(fs, t.Filters, short)
+	fs.StringVar(&c.timeFormat, "time", "", "how the time column reads: clock, iso, rel, unix, none")
+	fs.StringVar(&c.view, "view", "", "of a tool with several kinds of rows, show one")
+	fs.Var(&sizeFlag{&c.buffer}, "buffer", "size of the ring between kernel and seine (4M)")
+	fs.Var(&sizeFlag{&c.memory}, "memory", "budget for the kernel side's maps (32M)")
+	fs.BoolVar(&c.stats, "stats", false, "at the end, say what the run cost")
+	fs.StringArrayVar(&c.ways, "way", nil, "force a way in: WAY or POINT=WAY")
+	fs.CountVarP(&c.verbose, "verbose", "v", "explain what is attached and why; -vv adds the verifier's log")
+	return c
+}
+
+func formats(t *tool.Tool) []string { return append([]string{"table", "json", "csv"}, t.Formats...) }
+
+// options turns the flags into what the engine wants. args are positionals:
+// [interval [count]].
+func (c *common) options(t *tool.Tool, cfg any, args []string) (o tool.Options, err error) {
+	if err := c.positionals(args); err != nil {
+		return o, err
+	}
+	kind := t.Kind(cfg)
+	switch {
+	case kind == tool.Events && c.interval > 0 && c.by == "":
+		return o, tool.Usagef("%s prints rows as they happen: an interval needs --by", t.Name)
+	case kind == tool.Events && (c.sort != "" || c.top > 0) && c.by == "":
+		return o, tool.Usagef("%s prints rows as they happen: --sort and --top need --by", t.Name)
+	case kind == tool.Interval && c.interval == 0:
+		c.interval = time.Second
+	}
+	o = tool.Options{
+		Interval: c.interval, Duration: c.duration, Buffer: c.buffer, Memory: c.memory, Stats: c.stats,
+	}
+	if c.verbose > 1 {
+		o.Log = ebpf.LogLevelBranch
+	}
+	if kind == tool.Counting {
+		o.By = c.groups(t, cfg)
+	}
+	if o.Force, err = parseWays(c.ways); err != nil {
+		return o, err
+	}
+	o.Filter, err = c.filters.wanted(t)
+	return o, err
+}
+
+func (c *common) positionals(args []string) (err error) {
+	if len(args) > 2 {
+		return tool.Usagef("too many arguments: [interval [count]] is all there is")
+	}
+	if len(args) > 0 {
+		if c.interval, err = tool.ParseDuration(args[0]); err != nil || c.interval == 0 {
+			return tool.Usagef("interval %q: write 1, 500ms or 2s", args[0])
+		}
+	}
+	if len(args) > 1 {
+		if c.count, err = strconv.ParseUint(args[1], 10, 64); err != nil || c.count == 0 {
+			return tool.Usagef("count %q: write a number from 1 up", args[1])
+		}
+	}
+	return nil
+}
+
+// groups is the key fields of a counting tool: --by, or the tool's own; and key
+// columns that --columns adds.
+func (c *common) groups(t *tool.Tool, cfg any) []string {
+	v := t.Views(cfg)[0]
+	by := v.By
+	if c.by != "" {
+		by = strings.Split(c.by, ",")
+	}
+	by = append([]string(nil), by...)
+	s, err := v.Output.Schema()
+	if err != nil {
+		return by
+	}
+	for w := range strings.SplitSeq(c.columns, ",") {
+		id := strings.TrimPrefix(strings.TrimSpace(w), "+")
+		if i := s.Index(id); i >= 0 && s.Columns[i].Key && !contains(by, id) {
+			by = append(by, id)
+		}
+	}
+	return by
+}
+
+func contains(list []string, s string) bool {
+	for _, x := range list {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}
+
+func parseWays(words []string) (probe.Force, error) {
+	f := probe.Force{ByPoint: map[string]string{}}
+	for _, w := range words {
+		point, way, one := strings.Cut(w, "=")
+		switch {
+		case one && point != "" && way != "":
+			f.ByPoint[point] = way
+		case !one && w != "":
+			f.All = w
+		default:
+			return f, tool.Usagef("--way %q: write WAY or POINT=WAY", w)
+		}
+	}
+	return f, nil
+}
+
+// durationFlag takes 10ms, 2s, and a bare number of seconds.
+type durationFlag struct{ d *time.Duration }
+
+func (f *durationFlag) Type() string { return "duration" }
+func (f *durationFlag) String() string {
+	if f.d == nil || *f.d == 0 {
+		return ""
+	}
+	return f.d.String()
+}
+func (f *durationFlag) Set(s string) (err error) {
+	if *f.d, err = tool.ParseDuration(s); err == nil && *f.d == 0 {
+		return fmt.Errorf("%q: must be more than nothing", s)
+	}
+	return err
+}
+
+// sizeFlag takes 65536, 64k, 4M, 1G: powers of 1024.
+type sizeFlag struct{ n *uint64 }
+
+func (f *sizeFlag) Type() string { return "size" }
+func (f *sizeFlag) String() string {
+	if f.n == nil || *f.n == 0 {
+		return ""
+	}
+	return strconv.FormatUint(*f.n, 10)
+}
+func (f *sizeFlag) Set(s string) error {
+	digits := strings.TrimRight(strings.ToLower(s), "kmgib")
+	n, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || n == 0 {
+		return fmt.Errorf("%q is no size: write 65536, 64k or 4M", s)
+	}
+	shift := map[string]int{"": 0, "b": 0, "k": 10, "kb": 10, "kib": 10, "m": 20, "mb": 20, "mib": 20, "g": 30, "gb": 30, "gib": 30}
+	by, ok := shift[strings.ToLower(s[len(digits):])]
+	if !ok || n > 1<<40>>by {
+		return fmt.Errorf("%q is no size: write 65536, 64k or 4M", s)
+	}
+	*f.n = n << by
+	return nil
+}
+
+// nearestFlag finds what an unknown flag may have been meant to be.
+func nearestFlag(fs *pflag.FlagSet, name string) string {
+	var names []string
+	fs.VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	return row.Nearest(name, names)
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"io"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+
+	"seine/internal/tool"
+	"seine/tools"
+)
+
+// overview is what seine says when it is given nothing to do.
+func overview(w io.Writer) {
+	fmt.Fprint(w, "seine casts a net over the Linux network stack: one binary, one tool for each question.\n\n")
+	toolsByLayer(w)
+	fmt.Fprint(w, `
+First things to try (as root):
+  seine demo tcplife        the tool over traffic of its own
+  seine tcplife             every TCP session of this machine, as it ends
+  seine doctor              what works on this kernel, by which way, and why
+
+'seine help TOOL' explains a tool; 'seine TOOL --columns help' lists its columns.
+`)
+}
+
+func toolsByLayer(w io.Writer) {
+	for _, l := range tool.Layers {
+		for _, t := range tools.All {
+			if t.Layer == l {
+				fmt.Fprintf(w, "  %-7s %-16s %s\n", l, t.Name, t.Short)
+			}
+		}
+	}
+}
+
+// section returns the part of a README under a heading, without the heading.
+func section(readme, heading string) string {
+	_, rest, ok := strings.Cut(readme, "\n## "+heading+"\n")
+	if !ok {
+		return ""
+	}
+	text, _, _ := strings.Cut(rest, "\n## ")
+	return strings.Trim(text, "\n")
+}
+
+// lead is the text between a README's title and its first heading.
+func lead(readme string) string {
+	_, rest, _ := strings.Cut(readme, "\n")
+	text, _, _ := strings.Cut(rest, "\n## ")
+	return strings.Trim(text, "\n")
+}
+
+// long is the help text of a tool: what its README says first, and its limits.
+func long(t *tool.Tool) string {
+	text := lead(t.Doc)
+	if m := section(t.Doc, "What it misses"); m != "" {
+		text += "\n\nWhat it misses:\n" + m
+	}
+	return text
+}
+
+// examples is the code block of the README's section Examples.
+func examples(t *tool.Tool) string {
+	var out []string
+	for line := range strings.SplitSeq(section(t.Doc, "Examples"), "\n") {
+		if cmd, ok := strings.CutPrefix(line, "    "); ok {
+			out = append(out, "  "+cmd)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+func manCommand(root *cobra.Command, w io.Writer) *cobra.Command {
+	return &cobra.Command{
+		Use:   "man [TOOL | DIRECTORY/]",
+		Short: "write the man page of seine or of a tool, or all of them into a directory",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			head := &doc.GenManHeader{Section: "8", Source: "seine", Manual: "seine"}
+			if len(args) == 0 {
+				return doc.GenMan(root, head, w)
+			}
+			if dir, ok := strings.CutSuffix(args[0], "/"); ok {
+				return doc.GenManTree(root, head, dir)
+			}
+			for _, c := range root.Commands() {
+				if c.Name() == args[0] {
+					return doc.GenMan(c, head, w)
+				}
+			}
+			return unknownCommand(root, args[0])
+		},
+	}
+}
+
+func versionCommand(w io.Writer) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "say which seine this is",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(w, "seine", version())
+			return err
+		},
+	}
+}
+
+// Version is set by the linker for releases.
+var Version string
+
+func version() string {
+	if Version != "" {
+		return Version
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	rev, dirty := "", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision" && len(s.Value) >= 12:
+			rev = s.Value[:12]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "-dirty"
+		}
+	}
+	return strings.TrimSpace("devel " + rev + dirty)
+}

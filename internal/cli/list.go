@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"seine/internal/object"
+	"seine/internal/probe"
+	"seine/internal/tool"
+	"seine/tools"
+)
+
+// listed is a tool in the output of list.
+type listed struct {
+	Tool    string   `json:"tool"`
+	Layer   string   `json:"layer"`
+	Short   string   `json:"short"`
+	Aliases []string `json:"aliases,omitempty"`
+	Status  string   `json:"status"` // runs, or why not
+}
+
+func listCommand(w io.Writer) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "every tool, and whether it runs on this kernel",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if output != "table" && output != "json" {
+				return tool.Usagef("-o %s: list writes table and json", output)
+			}
+			for _, l := range tool.Layers {
+				for _, t := range tools.All {
+					if t.Layer != l {
+						continue
+					}
+					if err := writeListed(w, t, output); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "table", "format: table or json")
+	return cmd
+}
+
+func writeListed(w io.Writer, t *tool.Tool, output string) error {
+	e := listed{Tool: t.Name, Layer: string(t.Layer), Short: t.Short, Status: status(t)}
+	for _, a := range t.Aliases {
+		e.Aliases = append(e.Aliases, a.Name)
+	}
+	if output == "json" {
+		return json.NewEncoder(w).Encode(e)
+	}
+	_, err := fmt.Fprintf(w, "%-7s %-16s %-50s %s\n", e.Layer, e.Tool, e.Short, e.Status)
+	return err
+}
+
+// status says whether t would run here, as far as BTF tells.
+func status(t *tool.Tool) string {
+	k, err := probe.Running()
+	if err != nil {
+		return "no: " + probe.Reason(err)
+	}
+	spec, err := object.Spec(t.Name)
+	if err != nil {
+		return "no: " + err.Error()
+	}
+	points := t.AllPoints(spec, t.NewConfig())
+	if m := probe.Missing(points, probe.Predict(k, spec, points)); len(m) > 0 {
+		e := probe.PointError{Choice: m[0]}
+		return "no: " + e.Error()
+	}
+	return "runs"
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli is the command line: commands, help, completion, doctor, demo.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"seine/internal/row"
+	"seine/internal/tool"
+	"seine/tools"
+)
+
+// Main runs seine and returns its exit code.
+func Main(args []string, stdout, stderr *os.File) int {
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// After the first signal the second one ends us at once.
+	context.AfterFunc(ctx, stop)
+
+	name, rest := filepath.Base(args[0]), args[1:]
+	if t, _ := find(name); t != nil {
+		rest = append([]string{name}, rest...)
+	}
+	root := New(stdout, stderr)
+	root.SetArgs(rest)
+	err := root.ExecuteContext(ctx)
+	if err != nil && code(err) != exitOK {
+		fmt.Fprintf(stderr, "seine: %s\n", oneLine(err))
+	}
+	return code(err)
+}
+
+// oneLine is an error for the user: without line breaks and verifier logs.
+func oneLine(err error) string {
+	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
+}
+
+// New returns the command tree.
+func New(stdout, stderr io.Writer) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "seine",
+		Short:         "casts a net over the Linux network stack",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(cmd, args[0])
+			}
+			overview(stdout)
+			return nil
+		},
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.SetFlagErrorFunc(flagError)
+	for _, t := range tools.All {
+		root.AddCommand(toolCommand(t, nil, stdout, stderr))
+		for i := range t.Aliases {
+			root.AddCommand(toolCommand(t, &t.Aliases[i], stdout, stderr))
+		}
+	}
+	root.AddCommand(listCommand(stdout), doctorCommand(stdout, stderr), demoCommand(stdout, stderr), manCommand(root, stdout), versionCommand(stdout))
+	return root
+}
+
+// find looks up a tool by its name or one of its aliases.
+func find(name string) (*tool.Tool, *tool.Alias) {
+	for _, t := range tools.All {
+		if t.Name == name {
+			return t, nil
+		}
+		if i := slices.IndexFunc(t.Aliases, func(a tool.Alias) bool { return a.Name == name }); i >= 0 {
+			return t, &t.Aliases[i]
+		}
+	}
+	return nil, nil
+}
+
+// toolCommand is the command of a tool, or of another name for it.
+func toolCommand(t *tool.Tool, alias *tool.Alias, stdout, stderr io.Writer) *cobra.Command {
+	cfg := t.NewConfig()
+	cmd := &cobra.Command{
+		Use:     t.Name + " [flags] [interval [count]]",
+		Short:   t.Short,
+		Long:    long(t),
+		Example: examples(t),
+		GroupID: "",
+	}
+	cmd.SetFlagErrorFunc(flagError)
+	c := declare(cmd.Flags(), t, cfg)
+	if alias != nil {
+		cmd.Use, cmd.Short, cmd.Hidden = alias.Name+" [flags] [interval [count]]", alias.Short, true
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if alias != nil {
+			if err := preset(cmd.Flags(), alias.Flags); err != nil {
+				return err
+			}
+		}
+		r := &run{tool: t, cfg: cfg, flags: c, args: args, out: stdout, err: stderr}
+		return r.do(cmd.Context())
+	}
+	return cmd
+}
+
+// preset sets an alias's flags unless the user has.
+func preset(fs *pflag.FlagSet, flags []string) error {
+	for _, f := range flags {
+		name, value, _ := strings.Cut(strings.TrimPrefix(f, "--"), "=")
+		if fl := fs.Lookup(name); fl != nil && !fl.Changed {
+			if err := fs.Set(name, value); err != nil {
+				return tool.Usagef("%v", err)
+			}
+		}
+	}
+	return nil
+}
+
+// Parse turns flags into a config and options, for trials.
+func Parse(t *tool.Tool, flags []string) (any, tool.Options, error) {
+	cfg := t.NewConfig()
+	fs := pflag.NewFlagSet(t.Name, pflag.ContinueOnError)
+	c := declare(fs, t, cfg)
+	if err := fs.Parse(flags); err != nil {
+		return nil, tool.Options{}, tool.Usagef("%v", err)
+	}
+	o, err := c.options(t, cfg, fs.Args())
+	return cfg, o, err
+}
+
+// flagError makes usage errors of what pflag says, with the nearest name.
+func flagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
+		name := unknown.GetSpecifiedName()
+		if short := unknown.GetSpecifiedShortnames(); short != "" {
+			return tool.Usagef("%s has no flag -%s: see 'seine help %s'", cmd.Name(), name, cmd.Name())
+		}
+		if near := nearestFlag(cmd.Flags(), name); near != "" {
+			return tool.Usagef("%s has no flag --%s: did you mean --%s?", cmd.Name(), name, near)
+		}
+		return tool.Usagef("%s has no flag --%s: see 'seine help %s'", cmd.Name(), name, cmd.Name())
+	}
+	return tool.Usagef("%s", oneLine(err))
+}
+
+func unknownCommand(root *cobra.Command, name string) error {
+	var names []string
+	for _, c := range root.Commands() {
+		names = append(names, c.Name())
+	}
+	if near := row.Nearest(name, names); near != "" {
+		return tool.Usagef("there is no tool or command %q: did you mean %s?", name, near)
+	}
+	return tool.Usagef("there is no tool or command %q: 'seine list' names them", name)
+}

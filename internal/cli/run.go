@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"seine/internal/host"
+	"seine/internal/row"
+	"seine/internal/sink"
+	"seine/internal/tool"
+)
+
+// A run is one tool over one pipe:
+//
+//	kernel ─► Session ─► Name ─► Where ─► By ─► Sort ─► Limit ─► Count ─► sink
+//	          decode     names   --where  --by  --sort  -n                table json csv …
+//	                                            --top
+//
+// Each arrow is a row.Sink. Nothing downstream calls upstream; the way back is
+// an error, or the context being cancelled.
+type run struct {
+	tool     *tool.Tool
+	cfg      any
+	flags    *common
+	args     []string
+	out      io.Writer
+	err      io.Writer
+	quiet    bool // no banner, no summary
+	prepared *tool.Prepared
+	onReady  func(stop context.CancelFunc) // called when everything is attached
+}
+
+func (r *run) do(ctx context.Context) error {
+	o, err := r.flags.options(r.tool, r.cfg, r.args)
+	if err != nil {
+		return err
+	}
+	if r.prepared, err = tool.Prepare(r.tool, r.cfg, o); err != nil {
+		return err
+	}
+	schemas, err := r.view()
+	if err != nil {
+		return err
+	}
+	if r.flags.columns == "help" {
+		return sink.HelpColumns(r.out, schemas...)
+	}
+	pipe, err := r.pipe(schemas)
+	if err != nil {
+		return tool.Usagef("%v", err)
+	}
+	if err := checkPermission(); err != nil {
+		return err
+	}
+	if err := host.Memlock(); err != nil {
+		r.say("warning: %v", err)
+	}
+	if !r.quiet {
+		fmt.Fprintln(r.err, r.tool.Banner, "Ctrl-C ends.")
+	}
+	if o.Stats {
+		stop, err := enableStats()
+		if err != nil {
+			r.say("warning: the kernel does not count the cost of programs: %v", err)
+		} else {
+			defer stop()
+		}
+	}
+	began := time.Now()
+	session, err := r.prepared.Attach()
+	if err != nil {
+		return err
+	}
+	names := newNames(session)
+	defer names.close()
+	pipe.name(names)
+	if r.flags.verbose > 0 {
+		explain(r.err, session.Choices, time.Since(began))
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	stopWhenClosed(ctx, r.out, stop)
+	r.say("ready")
+	if r.onReady != nil {
+		r.onReady(stop)
+	}
+	report, err := session.Run(ctx, pipe.head)
+	if report != nil && !r.quiet {
+		r.summary(report, pipe, names)
+	}
+	return err
+}
+
+func (r *run) say(format string, args ...any) {
+	fmt.Fprintf(r.err, "seine: "+format+"\n", args...)
+}
+
+// view is the schemas to show: all, or the one that --view names.
+func (r *run) view() ([]*row.Schema, error) {
+	all := r.prepared.Schemas
+	if r.flags.view == "" {
+		return all, nil
+	}
+	var names []string
+	for _, s := range all {
+		if s.View == r.flags.view {
+			return []*row.Schema{s}, nil
+		}
+		names = append(names, s.View)
+	}
+	if len(all) == 1 {
+		return nil, tool.Usagef("--view: %s has only one kind of rows", r.tool.Name)
+	}
+	return nil, tool.Usagef("--view %s: one of %s", r.flags.view, strings.Join(names, ", "))
+}
+
+// pipe is the stages of a run.
+type pipe struct {
+	head   row.Sink
+	next   row.Sink // what Name hands on to
+	use    map[string]bool
+	count  *row.Count
+	groups *row.Groups
+}
+
+// pipe builds the stages from the sink backwards.
+func (r *run) pipe(schemas []*row.Schema) (*pipe, error) {
+	f := r.flags
+	kind := r.tool.Kind(r.cfg)
+	p := &pipe{use: map[string]bool{}}
+	shown := schemas
+	var by *row.Groups
+	if f.by != "" && kind == tool.Events {
+		if len(schemas) > 1 {
+			return nil, fmt.Errorf("--by needs --view: %s has several kinds of rows", r.tool.Name)
+		}
+		var err error
+		if by, err = row.By(nil, strings.Split(f.by, ","), schemas[0]); err != nil {
+			return nil, fmt.Errorf("--by: %w", err)
+		}
+		shown = []*row.Schema{by.Schema()}
+	}
+	r.showKeys(shown)
+	if !contains(formats(r.tool), f.output) {
+		if near := row.Nearest(f.output, formats(r.tool)); near != "" {
+			return nil, fmt.Errorf("-o %s: did you mean %s?", f.output, near)
+		}
+		return nil, fmt.Errorf("-o %s: %s writes %s", f.output, r.tool.Name, strings.Join(formats(r.tool), ", "))
+	}
+	columns, err := sink.Choose(f.output, shown, f.columns)
+	if err != nil {
+		return nil, err
+	}
+	out, err := sink.New(f.output, r.out, r.sinkOptions(shown, columns, kind))
+	if err != nil {
+		return nil, err
+	}
+	p.count = &row.Count{Next: out}
+	var next row.Sink = p.count
+	if f.count > 0 {
+		next = row.Limit(next, f.count, kind != tool.Events || by != nil)
+	}
+	if next, err = r.sorted(next, shown, p); err != nil {
+		return nil, err
+	}
+	if by != nil {
+		next, p.groups = by.To(next), by
+		for _, id := range by.Uses() {
+			p.use[id] = true
+		}
+	}
+	if by := r.prepared.By(); contains(by, "ustack") && !contains(by, "pid") {
+		// Stacks of several processes may be the same once they have names.
+		next = row.Fold(next, by)
+		p.use["ustack"] = true
+	}
+	if f.where != "" {
+		w, err := row.Where(next, f.where, schemas)
+		if err != nil {
+			return nil, fmt.Errorf("--where: %w", err)
+		}
+		next = w
+		for _, id := range w.Uses() {
+			p.use[id] = true
+		}
+	}
+	if by == nil {
+		for _, s := range shown {
+			cols, err := sink.Columns(f.output, s, f.columns)
+			if chosen, ok := columns[s]; ok {
+				cols, err = chosen, nil
+			}
+			if err != nil {
+				return nil, err
+			}
+			for _, i := range cols {
+				p.use[s.Columns[i].ID] = true
+			}
+		}
+		if g := r.tool.Graph; g != nil && f.output == "dot" {
+			for _, id := range append(append(append([]string(nil), g.From...), g.To...), g.Sum...) {
+				p.use[id] = true
+			}
+		}
+	}
+	p.next = next
+	return p, nil
+}
+
+// sorted puts the sort in front of next: --sort, or what the view is sorted by.
+func (r *run) sorted(next row.Sink, shown []*row.Schema, p *pipe) (row.Sink, error) {
+	column, asc := r.flags.sort, false
+	if c, ok := strings.CutSuffix(column, ",asc"); ok {
+		column, asc = c, true
+	}
+	if column == "" && r.flags.by != "" && r.tool.Kind(r.cfg) == tool.Events {
+		column = "count"
+	} else if column == "" {
+		column = r.prepared.Views[0].Sort
+	}
+	if column == "" && r.flags.top == 0 {
+		return next, nil
+	}
+	p.use[column] = true
+	s, err := row.Sort(next, column, asc, r.flags.top, shown...)
+	if err != nil {
+		return nil, fmt.Errorf("--sort: %w", err)
+	}
+	return s, nil
+}
+
+// showKeys adds the key fields that --by asked for to a counting tool's table
+// and takes out those that it did not.
+func (r *run) showKeys(schemas []*row.Schema) {
+	keys := r.prepared.Keys()
+	if len(keys) == 0 {
+		return
+	}
+	by := r.prepared.By()
+	for _, s := range schemas {
+		var show []int
+		for _, id := range by {
+			if i := s.Index(id); i >= 0 {
+				show = append(show, i)
+			}
+		}
+		for _, i := range s.Show {
+			if !contains(keys, s.Columns[i].ID) {
+				show = append(show, i)
+			}
+		}
+		s.Show = show
+	}
+}
+
+func (r *run) sinkOptions(schemas []*row.Schema, columns map[*row.Schema][]int, kind tool.Kind) sink.Options {
+	o := sink.Options{
+		Schemas: schemas, Columns: columns, Time: r.flags.timeFormat, Start: time.Now(),
+		Interval: kind != tool.Events, Above: r.prepared.Views[0].Above,
+	}
+	if o.Time == "" {
+		o.Time = r.prepared.Views[0].Time
+	}
+	if g := r.tool.Graph; g != nil {
+		o.Graph = sink.Graph{From: g.From, To: g.To, Sum: g.Sum, Noun: g.Unit}
+	}
+	if f, ok := r.out.(*os.File); ok {
+		if ws, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil {
+			o.Terminal, o.Height = true, int(ws.Row)
+			o.Clear = kind == tool.Interval && !r.flags.noClear
+		}
+	}
+	return o
+}
+
+// name puts the naming stage at the head of the pipe.
+func (p *pipe) name(n *names) { p.head = row.Name(p.next, p.use, n.namers) }
+
+// stopWhenClosed ends the run when whoever reads our output has gone, rather
+// than with the next row, which may be long in coming.
+func stopWhenClosed(ctx context.Context, out io.Writer, stop func()) {
+	f, ok := out.(*os.File)
+	if !ok {
+		return
+	}
+	var st unix.Stat_t
+	if unix.Fstat(int(f.Fd()), &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
+		return
+	}
+	go func() {
+		for ctx.Err() == nil {
+			fds := []unix.PollFd{{Fd: int32(f.Fd())}}
+			unix.Poll(fds, 200)
+			if fds[0].Revents&unix.POLLERR != 0 {
+				stop()
+				return
+			}
+		}
+	}()
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"seine/internal/probe"
+	"seine/internal/tool"
+)
+
+// summary says on stderr how the run went, and what was lost.
+func (r *run) summary(rep *tool.Report, p *pipe, n *names) {
+	lost := rep.Lost()
+	var refused uint64
+	if p.groups != nil {
+		refused = p.groups.Refused()
+	}
+	r.say("%s rows, %s lost, %.1fs", tool.Thousands(p.count.Rows), tool.Thousands(lost+refused), rep.Duration.Seconds())
+	for _, w := range rep.Warnings() {
+		r.say("%s", w)
+	}
+	if refused > 0 {
+		r.say("%s rows were refused by --by, which keeps so many groups and no more", tool.Thousands(refused))
+	}
+	for _, h := range n.hints() {
+		r.say("%s", h)
+	}
+	if r.flags.stats {
+		r.cost(rep)
+	}
+}
+
+// cost says what the run cost, for --stats.
+func (r *run) cost(rep *tool.Report) {
+	w := r.err
+	var runs uint64
+	var spent time.Duration
+	for _, p := range rep.Programs {
+		runs += p.Runs
+		spent += p.Time
+	}
+	fmt.Fprintf(w, "seine: %s events from the ring\n", tool.Thousands(rep.Events))
+	if runs > 0 {
+		fmt.Fprintf(w, "seine: BPF ran %s times, %.0f ns each, %.3f %% of one CPU\n", tool.Thousands(runs),
+			float64(spent)/float64(runs), 100*float64(spent)/float64(rep.Duration))
+	}
+	slices.SortFunc(rep.Programs, func(a, b tool.ProgramStats) int { return int(b.Time - a.Time) })
+	for _, p := range rep.Programs {
+		fmt.Fprintf(w, "seine:   %-32s %12s runs %8.0f ns\n", p.Name, tool.Thousands(p.Runs), float64(p.Time)/float64(p.Runs))
+	}
+	slices.SortFunc(rep.MapUse, func(a, b tool.MapUse) int { return strings.Compare(a.Name, b.Name) })
+	for _, m := range rep.MapUse {
+		fmt.Fprintf(w, "seine:   map %-28s %12s of %s entries\n", m.Name, tool.Thousands(uint64(m.Used)), tool.Thousands(uint64(m.Capacity)))
+	}
+	var u unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &u) == nil {
+		cpu := time.Duration(u.Utime.Nano() + u.Stime.Nano())
+		fmt.Fprintf(w, "seine: own CPU time %.3fs, resident memory at most %.1f MiB\n", cpu.Seconds(), float64(u.Maxrss)/1024)
+	}
+}
+
+// enableStats has the kernel time BPF programs until stop is called.
+func enableStats() (stop func(), err error) {
+	c, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
+	if err != nil {
+		return nil, err
+	}
+	return func() { c.Close() }, nil
+}
+
+// explain writes which way each point took, and why not a better one.
+func explain(w io.Writer, choices []probe.Choice, took time.Duration) {
+	for _, c := range choices {
+		switch {
+		case c.Way == "":
+			fmt.Fprintf(w, "seine: point %s: none; not seen: %s\n", c.Point, c.Misses)
+		case c.Misses != "":
+			fmt.Fprintf(w, "seine: point %s: %s (%s); not seen: %s\n", c.Point, c.Way, strings.Join(c.Programs, ", "), c.Misses)
+		default:
+			fmt.Fprintf(w, "seine: point %s: %s (%s)\n", c.Point, c.Way, strings.Join(c.Programs, ", "))
+		}
+		for _, r := range c.Refused {
+			fmt.Fprintf(w, "seine:   not %s: %s\n", r.Way, probe.Reason(r.Err))
+		}
+	}
+	fmt.Fprintf(w, "seine: attached in %s\n", took.Round(time.Millisecond))
+}

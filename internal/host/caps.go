@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// A Capability is one of capabilities(7).
+type Capability int
+
+// The capabilities that matter to seine.
+const (
+	CapDACReadSearch Capability = 2
+	CapNetAdmin      Capability = 12
+	CapSysPtrace     Capability = 19
+	CapSysAdmin      Capability = 21
+	CapSysResource   Capability = 24
+	CapPerfmon       Capability = 38 // since 5.8
+	CapBPF           Capability = 39 // since 5.8
+)
+
+var capNames = [...]string{
+	"CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP",
+	"LINUX_IMMUTABLE", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW", "IPC_LOCK", "IPC_OWNER",
+	"SYS_MODULE", "SYS_RAWIO", "SYS_CHROOT", "SYS_PTRACE", "SYS_PACCT", "SYS_ADMIN", "SYS_BOOT", "SYS_NICE",
+	"SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG", "MKNOD", "LEASE", "AUDIT_WRITE", "AUDIT_CONTROL", "SETFCAP",
+	"MAC_OVERRIDE", "MAC_ADMIN", "SYSLOG", "WAKE_ALARM", "BLOCK_SUSPEND", "AUDIT_READ", "PERFMON", "BPF",
+	"CHECKPOINT_RESTORE",
+}
+
+// String is the name that capabilities(7) uses: CAP_BPF.
+func (c Capability) String() string {
+	if c < 0 || int(c) >= len(capNames) {
+		return "CAP_" + strconv.Itoa(int(c))
+	}
+	return "CAP_" + capNames[c]
+}
+
+// HasCap says whether this process has the capability over the whole machine. Root
+// of a user namespace has them all over that namespace, and none that counts here.
+func HasCap(c Capability) bool { return effective().has(c) }
+
+// InUserNamespace says whether this process lives in a user namespace of its own
+// (a rootless container), where being root does not help.
+func InUserNamespace() bool {
+	link, err := os.Readlink("/proc/self/ns/user")
+	return err == nil && link != "user:[4026531837]"
+}
+
+// A Need is something that seine does and that takes privileges.
+type Need int
+
+// The needs, the first of which every tool has.
+const (
+	NeedTrace  Need = iota // loading and attaching tracing programs, reading their maps
+	NeedCgroup             // programs on cgroups: those that see packets and sockets
+	NeedProc               // /proc of other users' processes: open sockets, namespaces, symbols
+	NeedMount              // private mounts of cgroup2 and tracefs
+)
+
+// Missing names the capabilities without which this process cannot do it.
+func (n Need) Missing() []Capability { return effective().missing(n) }
+
+// Caps names the capabilities that loading programs, cgroup programs and others'
+// /proc need and that this process does not have. CAP_SYS_RESOURCE is not among
+// them: it helps before 5.11 only, see Memlock.
+func Caps() (missing []string) {
+	held := effective()
+	for _, need := range []Need{NeedTrace, NeedCgroup, NeedProc} {
+		for _, c := range held.missing(need) {
+			missing = append(missing, c.String())
+		}
+	}
+	return missing
+}
+
+// A capSet has bit c set for each Capability c.
+type capSet uint64
+
+func (s capSet) has(c Capability) bool { return c >= 0 && c < 64 && s>>c&1 == 1 }
+
+func (s capSet) missing(need Need) []Capability {
+	var want []Capability
+	switch need {
+	case NeedTrace:
+		want = []Capability{CapBPF, CapPerfmon}
+	case NeedCgroup:
+		want = []Capability{CapNetAdmin}
+	case NeedProc:
+		want = []Capability{CapSysPtrace}
+	case NeedMount:
+		want = []Capability{CapSysAdmin}
+	}
+	// CAP_SYS_ADMIN stands for the first two, which were split off it in 5.8.
+	if (need == NeedTrace || need == NeedCgroup) && s.has(CapSysAdmin) {
+		return nil
+	}
+	var missing []Capability
+	for _, c := range want {
+		if !s.has(c) {
+			missing = append(missing, c)
+		}
+	}
+	return missing
+}
+
+func effective() capSet {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil || InUserNamespace() {
+		return 0
+	}
+	return parseCapEff(status)
+}
+
+func parseCapEff(status []byte) capSet {
+	for line := range bytes.Lines(status) {
+		if value, ok := bytes.CutPrefix(line, []byte("CapEff:")); ok {
+			set, err := strconv.ParseUint(strings.TrimSpace(string(value)), 16, 64)
+			if err != nil {
+				return 0
+			}
+			return capSet(set)
+		}
+	}
+	return 0
+}

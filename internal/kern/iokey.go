@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kern
+
+// IOKey is struct io_key of iokey.h: what sends and receives can be counted by.
+type IOKey struct {
+	Cgroup uint64 `col:"cgroup,as=cgroup,key;container,as=container,key" help:"control group of the process; container name where known"`
+	PID    ID32   `col:"pid,width=7,key" help:"process"`
+	TID    ID32   `col:"tid,width=7,key" help:"thread"`
+	UID    uint32 `col:"uid,width=5,key" help:"user"`
+	Dir    Dir    `col:"dir,width=5,key" help:"read or write"`
+	Comm   Comm   `col:"comm,width=16,key" help:"process name"`
+	Laddr  Addr   `col:"laddr,width=15,key" help:"local address"`
+	Raddr  Addr   `col:"raddr,width=15,key" help:"remote address"`
+	Lport  uint16 `col:"lport,width=5,key" help:"local port"`
+	Port   uint16 `col:"port,width=5,key" help:"remote port"`
+	Family Family `col:"family,width=6,key" help:"address family"`
+	Proto  Proto  `col:"proto,width=5,key" help:"protocol; of sockets that are not IP's, the family"`
+	Netns  ID32   `col:"netns,width=10,key" help:"network namespace, by inode"`
+	Pad    uint32 `col:"-"`
+}

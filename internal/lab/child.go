@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// childEnv marks a process as a child of a world.
+const childEnv = "SEINE_LAB_CHILD"
+
+// bodies are the programs that a child can run, by name.
+var bodies = map[string]func(*Child) error{}
+
+// Register names a body: what a child does. It is called while packages are
+// initialised; a name that is taken panics.
+//
+// The body runs on the main thread of the child and is locked to it. It should
+// make blocking system calls ([unix], or the helpers of this package), not use
+// package net: then each call it makes is one that a tool sees, and no other.
+func Register(name string, body func(*Child) error) {
+	if _, taken := bodies[name]; taken {
+		panic("lab: two bodies are called " + name)
+	}
+	bodies[name] = body
+}
+
+// The body is to run on the main thread, so that its TID is its PID. Go gives
+// the main goroutine that thread only if it is locked during initialisation.
+func init() {
+	if os.Getenv(childEnv) != "" {
+		runtime.LockOSThread()
+	}
+}
+
+// Main returns at once, except in a child of a world: there it runs the body
+// and exits. Call it first in main and in TestMain.
+func Main() {
+	if os.Getenv(childEnv) == "" {
+		return
+	}
+	os.Unsetenv(childEnv) // not for processes that the body may start
+	if err := runChild(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// Child is a child's side of the conversation with its parent.
+type Child struct {
+	// Comm is the name the child runs under.
+	Comm string
+
+	arg   json.RawMessage
+	words chan string
+	mu    sync.Mutex
+}
+
+func runChild() error {
+	for _, fd := range []int{unix.Stdin, unix.Stdout} {
+		if err := unix.SetNonblock(fd, false); err != nil {
+			return fmt.Errorf("lab: child: %w", err)
+		}
+	}
+	in := bufio.NewReader(rawFile(unix.Stdin))
+	line, err := in.ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("lab: child: no order: %w", err)
+	}
+	var o order
+	if err := json.Unmarshal(line, &o); err != nil {
+		return fmt.Errorf("lab: child: order: %w", err)
+	}
+	c := &Child{Comm: o.Comm, arg: o.Arg, words: make(chan string, 64)}
+	go c.listen(in)
+	if err := setComm(o.Comm); err != nil {
+		return c.send(message{End: endingOf(err)})
+	}
+	body, ok := bodies[o.Body]
+	if !ok {
+		return c.send(message{End: endingOf(fmt.Errorf("lab: no body is called %q", o.Body))})
+	}
+	if err := c.send(message{}); err != nil {
+		return err
+	}
+	return c.send(message{End: endingOf(body(c))})
+}
+
+// listen passes on the parent's words. Its end is the end of the parent, and
+// then of this process.
+func (c *Child) listen(in *bufio.Reader) {
+	for {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			os.Exit(1)
+		}
+		var word string
+		if json.Unmarshal(line, &word) == nil {
+			c.words <- word
+		}
+	}
+}
+
+// Arg decodes the argument that the child was started with.
+func (c *Child) Arg(v any) error {
+	if err := json.Unmarshal(c.arg, v); err != nil {
+		return fmt.Errorf("lab: argument of %s: %w", c.Comm, err)
+	}
+	return nil
+}
+
+// Report sends v to the parent, which takes it with [Proc.Expect].
+func (c *Child) Report(v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("lab: report %T: %w", v, err)
+	}
+	return c.send(message{Report: b})
+}
+
+// Next waits for the parent's next word.
+func (c *Child) Next() string { return <-c.words }
+
+// Await waits for one word; another one is an error.
+func (c *Child) Await(word string) error {
+	if got := c.Next(); got != word {
+		return fmt.Errorf("lab: %s was told %q, waits for %q", c.Comm, got, word)
+	}
+	return nil
+}
+
+// Told tells whether the parent has said something that [Child.Next] has not
+// taken yet: for loops that run until told.
+func (c *Child) Told() bool { return len(c.words) > 0 }
+
+func (c *Child) send(m message) error {
+	b, err := encode(m)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, err = rawFile(unix.Stdout).Write(b)
+	return err
+}
+
+// rawFile reads and writes a descriptor by plain blocking calls. os.File would
+// bring the runtime's epoll with it, which has no place among the calls that a
+// tool is to count.
+type rawFile int
+
+func (f rawFile) Read(b []byte) (int, error) {
+	for {
+		n, err := unix.Read(int(f), b)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return 0, err
+		case n == 0:
+			return 0, io.EOF
+		}
+		return n, nil
+	}
+}
+
+func (f rawFile) Write(b []byte) (int, error) {
+	done := 0
+	for done < len(b) {
+		n, err := unix.Write(int(f), b[done:])
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return done, err
+		}
+		done += max(n, 0)
+	}
+	return done, nil
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxComm is what fits in task_struct.comm beside its zero byte.
+const maxComm = 15
+
+// setComm names every thread of this process. Threads made later inherit the
+// name. A thread that was being made meanwhile may have the old one, so look
+// again until there is nothing left to do.
+func setComm(comm string) error {
+	for again := true; again; {
+		again = false
+		tasks, err := filepath.Glob("/proc/self/task/[0-9]*/comm")
+		if err != nil {
+			return err
+		}
+		for _, path := range tasks {
+			old, err := os.ReadFile(path)
+			if err == nil && strings.TrimSuffix(string(old), "\n") != comm {
+				again = true
+				err = os.WriteFile(path, []byte(comm), 0)
+			}
+			if gone := errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH); err != nil && !gone {
+				return fmt.Errorf("set comm: %w", err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Attempt is one connect and how it is to end.
+type Attempt struct {
+	Name    string        `json:"name"` // for messages: "refused"
+	Network Network       `json:"network"`
+	Addr    string        `json:"addr"` // as Network.Sockaddr takes it
+	Mode    Mode          `json:"mode"`
+	Want    syscall.Errno `json:"want"` // how it must end; 0 is success
+	// Hasty makes TCP give up on a silent peer after about one second, having
+	// sent the SYN twice: TCP_SYNCNT 1 and a short TCP_USER_TIMEOUT.
+	Hasty bool `json:"hasty"`
+}
+
+// Mode is a way to connect.
+type Mode string
+
+const (
+	// Blocking is a connect(2) that waits.
+	Blocking Mode = ""
+	// Nonblocking is a connect(2) that does not, then poll(2) and SO_ERROR.
+	Nonblocking Mode = "nonblock"
+	// Unfollowed is a connect(2) that does not wait, and nobody asks how it
+	// ended. The socket stays open until all attempts are made.
+	Unfollowed Mode = "unfollowed"
+	// ByUring connects through io_uring.
+	ByUring Mode = "uring"
+)
+
+// Outcome is how an attempt ended, by the process's own stopwatch.
+type Outcome struct {
+	Attempt Attempt       `json:"attempt"`
+	Call    syscall.Errno `json:"call"`    // what connect(2) returned
+	Errno   syscall.Errno `json:"errno"`   // how the connection ended
+	CallNS  int64         `json:"call_ns"` // the connect call
+	NS      int64         `json:"ns"`      // until the end was known
+	Port    int           `json:"port"`    // local, 0 if none
+}
+
+// Connects is a process that is ready to make attempts.
+type Connects struct {
+	*Proc
+	Attempts []Attempt
+}
+
+const bodyConnect = "connect"
+
+func init() { Register(bodyConnect, makeAttempts) }
+
+// StartConnects starts a process in a host that will make the attempts, one
+// after the other.
+func StartConnects(w *World, host, comm string, attempts ...Attempt) (*Connects, error) {
+	p, err := w.Start(host, comm, bodyConnect, attempts)
+	if err != nil {
+		return nil, err
+	}
+	return &Connects{p, attempts}, nil
+}
+
+// Run makes the attempts and waits for the process to end. An attempt that
+// ends in another way than wanted is an error.
+func (c *Connects) Run() ([]Outcome, error) {
+	var out []Outcome
+	if err := c.Call("go", &out); err != nil {
+		return nil, err
+	}
+	errs := []error{c.Wait()}
+	for _, o := range out {
+		if a := o.Attempt; o.Errno != a.Want {
+			errs = append(errs, fmt.Errorf("lab: connect %s %s (%s): %v, want %v", a.Network, a.Addr, a.Name, o.Errno, a.Want))
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// makeAttempts is the body.
+func makeAttempts(c *Child) error {
+	var attempts []Attempt
+	if err := c.Arg(&attempts); err != nil {
+		return err
+	}
+	if err := c.Await("go"); err != nil {
+		return err
+	}
+	var out []Outcome
+	for _, a := range attempts {
+		fd, err := Socket(a.Network)
+		if err != nil {
+			return err
+		}
+		o, err := a.make(fd)
+		if err != nil {
+			return fmt.Errorf("%s: %w", a.Name, err)
+		}
+		out = append(out, o)
+		if a.Mode == Unfollowed {
+			defer Close(fd)
+		} else if err := Close(fd); err != nil {
+			return err
+		}
+	}
+	return c.Report(out)
+}
+
+// make connects fd; its error is one of the means, not the outcome.
+func (a Attempt) make(fd int) (Outcome, error) {
+	o := Outcome{Attempt: a}
+	sa, err := a.Network.Sockaddr(a.Addr)
+	if err != nil {
+		return o, err
+	}
+	if a.Hasty {
+		if err := hasty(fd); err != nil {
+			return o, err
+		}
+	}
+	if a.Mode == Nonblocking || a.Mode == Unfollowed {
+		if err := unix.SetNonblock(fd, true); err != nil {
+			return o, err
+		}
+	}
+	k, err := newCaller(a.Mode == ByUring)
+	if err != nil {
+		return o, err
+	}
+	defer k.close()
+	start := time.Now()
+	err = k.connect(fd, sa)
+	o.CallNS = int64(time.Since(start))
+	o.Call = errnoOf(err)
+	if a.Mode == Nonblocking && errors.Is(err, unix.EINPROGRESS) {
+		err = connected(fd)
+	}
+	o.NS = int64(time.Since(start))
+	o.Errno = errnoOf(err)
+	if sa, err := unix.Getsockname(fd); err == nil {
+		o.Port = portOf(sa)
+	}
+	return o, nil
+}
+
+// hasty lets a connect time out after its first retransmission.
+func hasty(fd int) error {
+	return errors.Join(
+		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_SYNCNT, 1),
+		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 500),
+	)
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"os"
+	"testing"
+)
+
+func TestMain(m *testing.M) {
+	Main()
+	os.Exit(m.Run())
+}
+
+// newWorld makes a world for one test.
+func newWorld(t *testing.T, hosts ...string) *World {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("network namespaces need root")
+	}
+	w, err := NewWorld(Options{Hosts: hosts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+// counters reads a host's counters, or ends the test.
+func counters(t *testing.T, w *World, host string) Counters {
+	t.Helper()
+	c, err := w.Counters(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// check compares one number.
+func check[T comparable](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func init() {
+	Register("test-echo", func(c *Child) error {
+		var n int
+		if err := c.Arg(&n); err != nil {
+			return err
+		}
+		for range n {
+			if err := c.Report(c.Next()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	Register("test-fail", func(*Child) error {
+		return fmt.Errorf("body: %w", unsupported("thing", unix.ENOSYS))
+	})
+	Register("test-panic", func(*Child) error { panic("on purpose") })
+	Register("test-hang", func(c *Child) error { c.Next(); return nil })
+	Register("test-threads", func(c *Child) error {
+		done := make(chan struct{})
+		for range 5 { // each in a blocking call: five threads that were not there before
+			go func() {
+				var p [2]int
+				unix.Pipe(p[:])
+				done <- struct{}{}
+				unix.Read(p[0], make([]byte, 1))
+			}()
+		}
+		for range 5 {
+			<-done
+		}
+		if err := c.Report([]int{unix.Getpid(), unix.Gettid()}); err != nil {
+			return err
+		}
+		return c.Await("end")
+	})
+}
+
+func TestProcTalk(t *testing.T) {
+	w := newWorld(t)
+	p, err := w.Start("", "talker", "test-echo", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range []string{"hello", "world"} {
+		var got string
+		if err := p.Call(word, &got); err != nil {
+			t.Fatal(err)
+		}
+		check(t, "echo", got, word)
+	}
+	if err := p.Wait(); err != nil {
+		t.Error(err)
+	}
+	var s string
+	if err := p.Expect(&s); !errors.Is(err, errEnded) {
+		t.Errorf("a report after the end: %q, %v", s, err)
+	}
+}
+
+func TestProcIsWhatItSays(t *testing.T) {
+	w := newWorld(t)
+	p, err := w.Start("", "a name of 15 by", "test-threads", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []int
+	if err := p.Expect(&ids); err != nil {
+		t.Fatal(err)
+	}
+	check(t, "pid", ids[0], p.PID)
+	check(t, "tid of the body", ids[1], p.PID)
+	ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", p.PID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, "namespace", ns, fmt.Sprintf("net:[%d]", w.Netns("")))
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/comm", p.PID))
+	if len(tasks) < 6 {
+		t.Errorf("%d threads", len(tasks))
+	}
+	for _, task := range tasks {
+		b, _ := os.ReadFile(task)
+		check(t, task, string(b), "a name of 15 by\n")
+	}
+}
+
+func TestProcErrors(t *testing.T) {
+	w := newWorld(t)
+	p, err := w.Start("", "", "test-fail", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = p.Wait()
+	if !errors.Is(err, ErrNotSupported) || !errors.Is(err, unix.ENOSYS) {
+		t.Errorf("got %v", err)
+	}
+	p, err = w.Start("", "", "test-panic", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Wait(); err == nil || !strings.Contains(err.Error(), "on purpose") {
+		t.Errorf("got %v, want the panic", err)
+	}
+	if _, err := w.Start("", "", "no such body", nil); err == nil {
+		t.Error("a body that was not registered was started")
+	}
+	if _, err := w.Start("", "a name of 16 byt", "test-fail", nil); err == nil {
+		t.Error("a comm too long was taken")
+	}
+}
+
+func TestCloseKills(t *testing.T) {
+	w := newWorld(t)
+	p, err := w.Start("", "", "test-hang", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(p.PID, 0); !errors.Is(err, unix.ESRCH) {
+		t.Errorf("process %d after Close: %v", p.PID, err)
+	}
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// Sysctl sets one of a host's own settings: w.Sysctl("server",
+// "net.ipv4.tcp_ecn", "1"). Below net. most are per namespace.
+func (w *World) Sysctl(host, name, value string) error {
+	err := w.Do(host, func() error { return setSysctl(name, value) })
+	if err != nil {
+		return fmt.Errorf("lab: host %s: %w", host, err)
+	}
+	return nil
+}
+
+// setSysctl writes a setting in the namespace of the calling thread.
+func setSysctl(name, value string) error {
+	path := "/proc/sys/" + strings.ReplaceAll(name, ".", "/")
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("sysctl %s: %w", name, err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(value); err != nil {
+		return fmt.Errorf("sysctl %s=%s: %w", name, value, err)
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// Target is a socket to connect to. Nothing is ever accepted from it.
+type Target struct {
+	Network Network
+	// Addr is where to bind; default: the host's address and a free port, or a
+	// path in the world's directory.
+	Addr string
+	Kind TargetKind
+	// Backlog is the second argument of listen; default 128.
+	Backlog int
+}
+
+// TargetKind says how a target treats those who connect.
+type TargetKind string
+
+const (
+	// Listening completes connections; they wait to be accepted, in vain.
+	Listening TargetKind = ""
+	// BoundOnly holds its address without listening: TCP and UNIX connects are
+	// refused, and nobody else can take the port meanwhile.
+	BoundOnly TargetKind = "bound"
+	// Silent listens behind a socket filter that drops every packet, as a
+	// firewall would: a connect gets no answer until it times out.
+	Silent TargetKind = "silent"
+)
+
+// Targets is a process that holds targets until it is told to end.
+type Targets struct {
+	*Proc
+	Addrs []string // of the targets, in their order
+}
+
+const bodyTargets = "targets"
+
+func init() { Register(bodyTargets, holdTargets) }
+
+// StartTargets starts a process in a host that holds the targets, and returns
+// when all can be connected to.
+func StartTargets(w *World, host, comm string, targets ...Target) (*Targets, error) {
+	for i := range targets {
+		setDefault(&targets[i].Backlog, 128)
+		if err := targets[i].place(w, host, fmt.Sprint(comm, i)); err != nil {
+			return nil, err
+		}
+	}
+	p, err := w.Start(host, comm, bodyTargets, targets)
+	if err != nil {
+		return nil, err
+	}
+	t := &Targets{Proc: p}
+	return t, p.Expect(&t.Addrs)
+}
+
+// place chooses an address where none was given.
+func (t *Target) place(w *World, host, name string) error {
+	switch addr := w.Addr(host, t.Network); {
+	case t.Addr != "":
+	case t.Network.Family() == unix.AF_UNIX:
+		dir, err := w.Dir()
+		if err != nil {
+			return err
+		}
+		t.Addr = dir + "/" + name
+	case !addr.IsValid():
+		return fmt.Errorf("lab: %s: %w: IPv6 is off", t.Network, ErrNotSupported)
+	default:
+		t.Addr = t.Network.At(addr, 0)
+	}
+	return nil
+}
+
+// Port is the port of target i, 0 for UNIX sockets.
+func (t *Targets) Port(i int) int {
+	ap, _ := netip.ParseAddrPort(t.Addrs[i])
+	return int(ap.Port())
+}
+
+// End lets the process close its targets, and waits for it.
+func (t *Targets) End() error {
+	if err := t.Tell("end"); err != nil {
+		return err
+	}
+	return t.Wait()
+}
+
+// holdTargets is the body.
+func holdTargets(c *Child) error {
+	var targets []Target
+	if err := c.Arg(&targets); err != nil {
+		return err
+	}
+	var addrs []string
+	for _, t := range targets {
+		fd, addr, err := t.open()
+		if err != nil {
+			return err
+		}
+		defer Close(fd)
+		addrs = append(addrs, addr)
+	}
+	if err := c.Report(addrs); err != nil {
+		return err
+	}
+	return c.Await("end")
+}
+
+// open makes the socket and gives its address with the port that it got.
+func (t Target) open() (int, string, error) {
+	fd, port, err := Bind(t.Network, t.Addr)
+	if err != nil {
+		return -1, "", err
+	}
+	if t.Kind == Silent {
+		// A filter that keeps 0 bytes of everything.
+		drop := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
+		if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+			&unix.SockFprog{Len: uint16(len(drop)), Filter: &drop[0]}); err != nil {
+			return -1, "", fmt.Errorf("filter: %w", err)
+		}
+	}
+	if t.Kind != BoundOnly && t.Network.listens() {
+		if err := listen(fd, t.Backlog); err != nil {
+			return -1, "", err
+		}
+	}
+	if ap, err := netip.ParseAddrPort(t.Addr); err == nil {
+		return fd, t.Network.At(ap.Addr(), port), nil
+	}
+	return fd, t.Addr, nil
+}

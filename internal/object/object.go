@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package object holds the compiled BPF of every tool. The .o files are
+// generated from tools/*/*.bpf.c by make generate, and committed, so that
+// building needs only Go.
+package object
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+)
+
+// Spec returns the BPF object of the tool called name.
+func Spec(name string) (*ebpf.CollectionSpec, error) {
+	b, err := files.ReadFile(arch + "/" + name + ".o")
+	if err != nil {
+		return nil, fmt.Errorf("object %s: %w", name, err)
+	}
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(b))
+	if err != nil {
+		return nil, fmt.Errorf("object %s: %w", name, err)
+	}
+	return spec, nil
+}

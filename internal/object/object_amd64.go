@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package object
+
+import "embed"
+
+const arch = "amd64"
+
+//go:embed amd64/*.o
+var files embed.FS

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package object
+
+import "embed"
+
+const arch = "arm64"
+
+//go:embed arm64/*.o
+var files embed.FS

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf/btf"
+)
+
+// HasTracepoint fits kernels with a tracepoint of at least n arguments.
+func HasTracepoint(name string, n int) func(*Kernel) error {
+	return func(k *Kernel) error {
+		args := k.Args(name)
+		switch {
+		case args == nil:
+			return fmt.Errorf("%w: no tracepoint %s", ErrNotSupported, name)
+		case len(args) < n:
+			return fmt.Errorf("%w: tracepoint %s has %d arguments, not %d", ErrNotSupported, name, len(args), n)
+		}
+		return nil
+	}
+}
+
+// HasFunctions fits kernels that have all of these functions.
+func HasFunctions(names ...string) func(*Kernel) error {
+	return func(k *Kernel) error {
+		for _, n := range names {
+			if !k.HasFunc(n) {
+				return fmt.Errorf("%w: no function %s (inlined or gone)", ErrNotSupported, n)
+			}
+		}
+		return nil
+	}
+}
+
+// Uring is the point for the programs that URING_COMPLETE(name, …) makes.
+func Uring(name, misses string) Point {
+	return Point{
+		Name: name, Optional: true, Misses: misses,
+		Ways: []Way{
+			{Name: "btf", Programs: []string{name + "__btf__cqe"}, Fits: UringLayout("cqe")},
+			{Name: "btf", Programs: []string{name + "__btf__res"}, Fits: UringLayout("res")},
+			{Name: "btf", Programs: []string{name + "__btf__old", name + "__btf__old_submit"}, Fits: UringLayout("old")},
+		},
+	}
+}
+
+// UringLayout decides by the arguments of io_uring_complete: see uring.h. A
+// wrong layout loads and reads rubbish.
+func UringLayout(want string) func(*Kernel) error {
+	return func(k *Kernel) error {
+		args := k.Args("io_uring_complete")
+		got := "none"
+		switch {
+		case len(args) == 3 && pointsTo(args[1], "io_kiocb"), len(args) == 3 && pointsTo(args[2], "io_uring_cqe"):
+			got = "cqe"
+		case len(args) >= 4 && isPointer(args[1]):
+			got = "res"
+		case len(args) >= 3 && oldSubmit(k):
+			got = "old"
+		}
+		if got != want {
+			return fmt.Errorf("%w: io_uring_complete has another layout (%s)", ErrNotSupported, got)
+		}
+		return nil
+	}
+}
+
+// oldSubmit says whether io_uring_submit_sqe is (ctx, req, opcode, user_data, …).
+func oldSubmit(k *Kernel) bool {
+	args := k.Args("io_uring_submit_sqe")
+	return len(args) >= 4 && isPointer(args[1]) && !isPointer(args[2])
+}
+
+func isPointer(t btf.Type) bool {
+	_, ok := btf.UnderlyingType(t).(*btf.Pointer)
+	return ok
+}
+
+func pointsTo(t btf.Type, name string) bool {
+	p, ok := btf.UnderlyingType(t).(*btf.Pointer)
+	if !ok {
+		return false
+	}
+	s, ok := btf.UnderlyingType(p.Target).(*btf.Struct)
+	return ok && s.Name == name
+}

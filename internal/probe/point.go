@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package probe attaches the points of a tool, each by the best way in that the
+// running kernel offers, and explains what it chose.
+package probe
+
+import (
+	"cmp"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+)
+
+// A Point is a moment that a tool needs to see.
+type Point struct {
+	Name     string // first part of its programs' names
+	Optional bool   // the tool is of use without it
+	Misses   string // what is not seen when an optional point cannot be had
+
+	// Ways are the alternatives, best first: by exactness, then by cost. Nil:
+	// one for each way among the programs <Name>__<way>[__<part>], in the
+	// order that holds for ways to the same moment.
+	Ways []Way
+
+	// Attach brings the programs of a way into place where their section
+	// alone does not say how. Nil: by section.
+	Attach func(*ebpf.Program, *ebpf.ProgramSpec) (io.Closer, error)
+}
+
+// A Way is one alternative: a set of programs that is taken whole.
+type Way struct {
+	Name     string              // btf, raw, tp, fentry, fexit, kprobe, iter, cgroup …
+	Programs []string            // a trailing * stands for any ending
+	Fits     func(*Kernel) error // decides from BTF; nil: always
+	Misses   string              // what this way does not see, for doctor
+}
+
+// order ranks ways to the same moment, cheapest first. A tracepoint of one
+// system call comes before sys_enter and sys_exit, which every call pays for.
+var order = []string{"btf", "raw", "tp", "sys", "fentry", "fexit", "kprobe", "cgroup", "iter", "perf", "uprobe"}
+
+// resolve returns the point's ways with the names of their programs spelled out.
+func (p Point) resolve(spec *ebpf.CollectionSpec) []Way {
+	if p.Ways == nil {
+		return derive(p.Name, spec)
+	}
+	ways := slices.Clone(p.Ways)
+	for i := range ways {
+		ways[i].Programs = expand(ways[i].Programs, spec)
+	}
+	return ways
+}
+
+func derive(point string, spec *ebpf.CollectionSpec) []Way {
+	byWay := map[string]*Way{}
+	for _, name := range slices.Sorted(maps.Keys(spec.Programs)) {
+		parts := strings.SplitN(name, "__", 3)
+		if len(parts) < 2 || parts[0] != point {
+			continue
+		}
+		way := parts[1]
+		if s := spec.Programs[name].SectionName; s == "tp_btf/sys_enter" || s == "tp_btf/sys_exit" {
+			way = "sys"
+		}
+		if byWay[way] == nil {
+			byWay[way] = &Way{Name: way}
+		}
+		byWay[way].Programs = append(byWay[way].Programs, name)
+	}
+	var ways []Way
+	for _, w := range byWay {
+		if w.Name == "sys" {
+			w.Misses = "nothing, but every system call of the machine pays for it"
+		}
+		ways = append(ways, *w)
+	}
+	slices.SortFunc(ways, func(a, b Way) int {
+		return cmp.Compare(slices.Index(order, a.Name), slices.Index(order, b.Name))
+	})
+	return ways
+}
+
+func expand(patterns []string, spec *ebpf.CollectionSpec) []string {
+	var out []string
+	for _, p := range patterns {
+		prefix, wild := strings.CutSuffix(p, "*")
+		for _, name := range slices.Sorted(maps.Keys(spec.Programs)) {
+			if name == p || wild && strings.HasPrefix(name, prefix) {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
+}
+
+// WaysIn lists the ways of a point and the programs of each, for tests and doctor.
+func (p Point) WaysIn(spec *ebpf.CollectionSpec) []Way { return p.resolve(spec) }

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cilium/ebpf"
+
+	"seine/internal/host"
+)
+
+// Predict says which way each point would take, from BTF alone: nothing is
+// loaded, and no privilege is needed. The verifier may still refuse.
+func Predict(k *Kernel, spec *ebpf.CollectionSpec, points []Point) []Choice {
+	var out []Choice
+	for _, p := range points {
+		c := Choice{Point: p.Name, Misses: p.Misses}
+		for _, w := range p.resolve(spec) {
+			err := k.Fits(spec, w)
+			if err == nil {
+				c.Way, c.Programs, c.Misses = w.Name, w.Programs, w.Misses
+				break
+			}
+			c.Refused = append(c.Refused, Refusal{w.Name, err})
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// Fits says whether everything that a way's programs attach to is there.
+func (k *Kernel) Fits(spec *ebpf.CollectionSpec, w Way) error {
+	if w.Fits != nil {
+		if err := w.Fits(k); err != nil {
+			return err
+		}
+	}
+	for _, name := range w.Programs {
+		if err := k.target(spec.Programs[name]); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// target looks for what a program attaches to.
+func (k *Kernel) target(ps *ebpf.ProgramSpec) error {
+	kind, target, _ := strings.Cut(ps.SectionName, "/")
+	switch kind {
+	case "tp_btf", "raw_tp":
+		if k.Args(target) == nil {
+			return fmt.Errorf("%w: no tracepoint %s", ErrNotSupported, target)
+		}
+	case "fentry", "fexit", "kprobe", "kretprobe":
+		if !k.HasFunc(target) {
+			return fmt.Errorf("%w: no function %s", ErrNotSupported, target)
+		}
+		if k.cache != nil {
+			return k.can(kind)
+		}
+	case "iter":
+		if !k.HasFunc("bpf_iter_" + target) {
+			return fmt.Errorf("%w: no iterator over %s", ErrNotSupported, target)
+		}
+	case "tracepoint":
+		if k.cache == nil {
+			return nil
+		}
+		group, name, _ := strings.Cut(target, "/")
+		_, err := host.TracepointID(group, name)
+		return err
+	}
+	return nil
+}
+
+// Missing is the points of choices that the tool cannot do without and that no
+// way leads to.
+func Missing(points []Point, choices []Choice) []Choice {
+	var out []Choice
+	for i, c := range choices {
+		if c.Way == "" && !points[i].Optional {
+			out = append(out, c)
+		}
+	}
+	return out
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// A Choice is what became of one point.
+type Choice struct {
+	Point    string
+	Way      string   // empty: none
+	Programs []string // that were attached
+	Misses   string   // what is not seen by that way, or without the point
+	Refused  []Refusal
+}
+
+// A Refusal says why a way was not taken.
+type Refusal struct {
+	Way string
+	Err error
+}
+
+// A Set is the points of one tool, attached.
+type Set struct {
+	Maps     map[string]*ebpf.Map
+	Vars     map[string]*ebpf.Variable
+	Choices  []Choice
+	Programs map[string]*ebpf.Program
+	Iters    map[string]*link.Iter // by point, for the way iter: run it to see what is there
+
+	coll  *ebpf.Collection
+	links []io.Closer
+}
+
+// Force is --way: a way for all points that have it, and for single points.
+type Force struct {
+	All     string
+	ByPoint map[string]string
+}
+
+func (f Force) of(point string, ways []Way) (string, error) {
+	way, one := f.ByPoint[point]
+	if !one {
+		way = f.All
+	}
+	has := slices.ContainsFunc(ways, func(w Way) bool { return w.Name == way })
+	if way != "" && !has && one {
+		return "", fmt.Errorf("point %s has no way %s: %w", point, way, ErrNoWay)
+	}
+	if !has {
+		return "", nil
+	}
+	return way, nil
+}
+
+// ErrNoWay says that --way names a way that nothing here has.
+var ErrNoWay = errors.New("no such way")
+
+// CheckForce says whether f names ways that some of these points have.
+func CheckForce(spec *ebpf.CollectionSpec, points []Point, f Force) error {
+	known := map[string]bool{}
+	used := f.All == ""
+	for _, p := range points {
+		known[p.Name] = true
+		ways := p.resolve(spec)
+		if _, err := f.of(p.Name, ways); err != nil {
+			return err
+		}
+		used = used || slices.ContainsFunc(ways, func(w Way) bool { return w.Name == f.All })
+	}
+	for name := range f.ByPoint {
+		if !known[name] {
+			return fmt.Errorf("there is no point %s: %w", name, ErrNoWay)
+		}
+	}
+	if !used {
+		return fmt.Errorf("no point has the way %s: %w", f.All, ErrNoWay)
+	}
+	return nil
+}
+
+// Attach makes the maps of spec once, then loads and attaches the points in
+// order. A way that does not fit, or that the verifier or the attach refuses,
+// is replaced by the next one and the reason kept. Fill is called with the maps
+// before any program runs. Log goes to the verifier, for -vv.
+func Attach(k *Kernel, spec *ebpf.CollectionSpec, points []Point, f Force, log ebpf.LogLevel,
+	fill func(map[string]*ebpf.Map) error,
+) (_ *Set, err error) {
+	bare := &ebpf.CollectionSpec{Maps: spec.Maps, Types: spec.Types, ByteOrder: spec.ByteOrder, Variables: spec.Variables}
+	coll, err := ebpf.NewCollectionWithOptions(bare, ebpf.CollectionOptions{Cache: k.cache})
+	if err != nil {
+		return nil, fmt.Errorf("making maps: %w", err)
+	}
+	s := &Set{
+		Maps: coll.Maps, Vars: coll.Variables, coll: coll,
+		Programs: map[string]*ebpf.Program{}, Iters: map[string]*link.Iter{},
+	}
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
+	if err := fill(s.Maps); err != nil {
+		return nil, err
+	}
+	for _, p := range points {
+		c, err := s.point(k, spec, p, f, log)
+		s.Choices = append(s.Choices, c)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *Set) point(k *Kernel, spec *ebpf.CollectionSpec, p Point, f Force, log ebpf.LogLevel) (Choice, error) {
+	c := Choice{Point: p.Name, Misses: p.Misses}
+	ways := p.resolve(spec)
+	forced, err := f.of(p.Name, ways)
+	if err != nil {
+		return c, err
+	}
+	for _, w := range ways {
+		if forced != "" && w.Name != forced {
+			continue
+		}
+		err := s.way(k, spec, p, w, log)
+		if err == nil {
+			c.Way, c.Programs, c.Misses = w.Name, w.Programs, w.Misses
+			return c, nil
+		}
+		c.Refused = append(c.Refused, Refusal{w.Name, err})
+	}
+	if p.Optional && forced == "" {
+		return c, nil
+	}
+	return c, &PointError{c}
+}
+
+// A PointError says that no way leads to a point.
+type PointError struct{ Choice Choice }
+
+func (e *PointError) Error() string {
+	msg := "point " + e.Choice.Point + ": no way works here"
+	for _, r := range e.Choice.Refused {
+		msg += "; " + r.Way + ": " + Reason(r.Err)
+	}
+	return msg
+}
+
+// Unwrap gives the reasons.
+func (e *PointError) Unwrap() []error {
+	var errs []error
+	for _, r := range e.Choice.Refused {
+		errs = append(errs, r.Err)
+	}
+	return errs
+}
+
+func (s *Set) way(k *Kernel, spec *ebpf.CollectionSpec, p Point, w Way, log ebpf.LogLevel) (err error) {
+	if w.Fits != nil {
+		if err := w.Fits(k); err != nil {
+			return err
+		}
+	}
+	if len(w.Programs) == 0 {
+		return fmt.Errorf("%w: no programs", ErrNotSupported)
+	}
+	attached := len(s.links)
+	defer func() {
+		if err != nil {
+			for _, l := range slices.Backward(s.links[attached:]) {
+				l.Close()
+			}
+			s.links = s.links[:attached]
+		}
+	}()
+	for _, name := range w.Programs {
+		if err := s.program(k, spec, p, name, log); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (s *Set) program(k *Kernel, spec *ebpf.CollectionSpec, p Point, name string, log ebpf.LogLevel) error {
+	ps := spec.Programs[name]
+	if err := k.can(kindOf(ps)); err != nil {
+		return err
+	}
+	one := &ebpf.CollectionSpec{
+		Maps: spec.Maps, Types: spec.Types, ByteOrder: spec.ByteOrder, Variables: spec.Variables,
+		Programs: map[string]*ebpf.ProgramSpec{name: ps},
+	}
+	coll, err := ebpf.NewCollectionWithOptions(one, ebpf.CollectionOptions{
+		MapReplacements: s.coll.Maps, Cache: k.cache,
+		Programs: ebpf.ProgramOptions{LogLevel: log},
+	})
+	if err != nil {
+		return err
+	}
+	prog := coll.DetachProgram(name)
+	coll.Close()
+	attach := p.Attach
+	if attach == nil {
+		attach = bySection
+	}
+	l, err := attach(prog, ps)
+	if err != nil {
+		prog.Close()
+		return fmt.Errorf("attaching: %w", err)
+	}
+	if it, ok := l.(*link.Iter); ok {
+		s.Iters[p.Name] = it
+	}
+	s.Programs[name] = prog
+	s.links = append(s.links, l)
+	return nil
+}
+
+// Close detaches the points, last first, and frees programs and maps.
+func (s *Set) Close() {
+	for _, l := range slices.Backward(s.links) {
+		l.Close()
+	}
+	for _, p := range s.Programs {
+		p.Close()
+	}
+	s.coll.Close()
+}

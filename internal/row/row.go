@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package row turns typed values into rows of named columns, once for all
+// output formats. A column has one id everywhere: in --columns, in --where, in
+// JSON and in CSV.
+package row
+
+import (
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// Kind says how a cell is to be read.
+type Kind uint8
+
+// The kinds of cells.
+const (
+	Null   Kind = iota // absent: nothing is known
+	Uint               // N
+	Int                // int64(N)
+	Bool               // N != 0
+	Time               // N is nanoseconds since the Unix epoch
+	Text               // S
+	Addr               // S is 16 raw bytes, IPv4 as ::ffff:a.b.c.d
+	Object             // Ref: *kern.Hist or *kern.Stack
+)
+
+// A Cell is one value of a row. S and Ref may alias memory that is reused: they
+// are valid until the call that was handed the row returns.
+type Cell struct {
+	Kind Kind
+	N    uint64
+	S    string
+	Ref  any
+}
+
+// SetUint makes c a number.
+func (c *Cell) SetUint(n uint64) { *c = Cell{Kind: Uint, N: n} }
+
+// SetInt makes c a number that may be negative.
+func (c *Cell) SetInt(n int64) { *c = Cell{Kind: Int, N: uint64(n)} }
+
+// SetText makes c a string.
+func (c *Cell) SetText(s string) { *c = Cell{Kind: Text, S: s} }
+
+// Clone returns a cell that stays valid when the row is reused. What Ref points
+// at is shared: outputs hand out a fresh Hist and Stack per row.
+func (c Cell) Clone() Cell {
+	c.S = strings.Clone(c.S)
+	return c
+}
+
+// IP returns the address of a cell of kind Addr, IPv4 unmapped.
+func (c *Cell) IP() netip.Addr {
+	if len(c.S) != 16 {
+		return netip.Addr{}
+	}
+	return netip.AddrFrom16([16]byte([]byte(c.S))).Unmap()
+}
+
+// A Valuer is a field type that knows which cell it is.
+type Valuer interface{ Cell(*Cell) }
+
+// A Row is the values of one moment, in the order of its schema's columns. It
+// is reused: a sink that keeps it keeps a Clone.
+type Row struct {
+	Schema *Schema
+	Cells  []Cell
+}
+
+// Clone returns a row that stays valid.
+func (r *Row) Clone() *Row {
+	n := &Row{Schema: r.Schema, Cells: make([]Cell, len(r.Cells))}
+	for i, c := range r.Cells {
+		n.Cells[i] = c.Clone()
+	}
+	return n
+}
+
+// Get returns the cell of the column called id, nil if there is none.
+func (r *Row) Get(id string) *Cell {
+	if i := r.Schema.Index(id); i >= 0 {
+		return &r.Cells[i]
+	}
+	return nil
+}
+
+// An End closes a batch of rows.
+type End struct {
+	Time   time.Time
+	Output bool // an output of an interval or counting tool is complete; else: so many events for now
+	Last   bool // nothing comes after this one
+}
+
+// A Sink takes rows. A stage is a sink that has a next sink.
+type Sink interface {
+	// Row takes one row, valid until it returns.
+	Row(*Row) error
+	// End is called when a batch of events has been handed over, and when an
+	// output is complete. Whatever is buffered goes out.
+	End(End) error
+}
+
+// A Namer makes a name of a raw value: a path of a cgroup id, a word of an
+// errno. It is called only for columns in use, and may look at the whole row.
+type Namer func(r *Row, c *Cell)
+
+// Done is returned by a sink that wants no more rows, as after -n 10.
+var Done = done{}
+
+type done struct{}
+
+func (done) Error() string { return "enough rows" }

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package row
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"unsafe"
+)
+
+// A Column is one named field of a view.
+type Column struct {
+	ID    string // the name in every format: latency_us
+	Head  string // the book's head in tables: LAT(us)
+	Help  string // one line, for --columns help
+	Kind  Kind   // what its cells hold when they are not Null
+	Div   uint64 // raw value ÷ Div is the value in the unit that the id names; 1 if they are the same
+	Scale uint64 // tables show the value ÷ Scale: TX_KB is tx_bytes ÷ 1024
+	Prec  int    // decimals in tables
+	Width int    // least width in tables; a value is never cut
+	Left  bool   // text is aligned to the left
+	Sum   bool   // can be added up when rows are grouped
+	Key   bool   // of a counting tool: may be named in --by
+	Unit  string // of a histogram's values: bytes, us
+	As    string // the Namer that makes a name of the raw value: "cgroup", "errno", …
+}
+
+// Value is the number of a cell in the unit that the column's id names.
+func (c *Column) Value(cell *Cell) float64 {
+	n := float64(cell.N)
+	if cell.Kind == Int {
+		n = float64(int64(cell.N))
+	}
+	return n / float64(max(c.Div, 1))
+}
+
+// A Schema is the columns of one kind of row.
+type Schema struct {
+	Tool, View string // View is empty for tools that have but one
+	Columns    []Column
+	Show       []int  // indexes of the columns that a table shows, in order
+	Line       string // a sentence in place of the table, with {id} for values; empty: a table
+
+	getters []getter
+}
+
+// getter reads one column from the struct at p.
+type getter func(p unsafe.Pointer, c *Cell)
+
+// Index returns the position of the column called id, -1 if there is none.
+func (s *Schema) Index(id string) int {
+	return slices.IndexFunc(s.Columns, func(c Column) bool { return c.ID == id })
+}
+
+// IDs lists the ids of all columns.
+func (s *Schema) IDs() []string {
+	ids := make([]string, len(s.Columns))
+	for i := range s.Columns {
+		ids[i] = s.Columns[i].ID
+	}
+	return ids
+}
+
+// New returns a row for this schema with every cell Null.
+func (s *Schema) New() *Row { return &Row{Schema: s, Cells: make([]Cell, len(s.Columns))} }
+
+// Fill reads the row's cells from the struct at p, whose type is the one that
+// SchemaOf was given.
+func (s *Schema) Fill(r *Row, p unsafe.Pointer) {
+	for i, g := range s.getters {
+		g(p, &r.Cells[i])
+	}
+}
+
+// SchemaOf reads the col tags of struct type t, going into embedded structs and
+// into fields tagged `col:",inline"`.
+//
+// A tag is `col:"id,option,…"`, or several of them separated by semicolons
+// where one field gives several columns. Options: head=H width=N div=N scale=N
+// prec=N left sum key unit=U as=NAMER. The help line is the field's `help` tag.
+func SchemaOf(t reflect.Type) (*Schema, error) {
+	s := &Schema{}
+	if err := s.add(t, 0); err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	for i := range s.Columns {
+		id := s.Columns[i].ID
+		if seen[id] {
+			return nil, fmt.Errorf("%s: column %s twice", t, id)
+		}
+		seen[id] = true
+	}
+	return s, nil
+}
+
+func (s *Schema) add(t reflect.Type, base uintptr) error {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		tag, tagged := f.Tag.Lookup("col")
+		if tag == ",inline" || f.Anonymous && !tagged {
+			if err := s.add(f.Type, base+f.Offset); err != nil {
+				return err
+			}
+			continue
+		}
+		if !tagged || tag == "-" {
+			continue
+		}
+		for one := range strings.SplitSeq(tag, ";") {
+			c, err := parseTag(one)
+			if err != nil {
+				return fmt.Errorf("%s.%s: %w", t, f.Name, err)
+			}
+			c.Help = f.Tag.Get("help")
+			g, kind, err := getterOf(f.Type, base+f.Offset)
+			if err != nil {
+				return fmt.Errorf("%s.%s: %w", t, f.Name, err)
+			}
+			if c.As != "" && kind != Object {
+				kind = Text
+			}
+			c.Kind = kind
+			c.Left = c.Left || kind == Text || kind == Addr || kind == Time || kind == Object
+			s.Columns = append(s.Columns, c)
+			s.getters = append(s.getters, g)
+		}
+	}
+	return nil
+}
+
+func parseTag(tag string) (Column, error) {
+	id, opts, _ := strings.Cut(tag, ",")
+	c := Column{ID: id, Head: strings.ToUpper(id), Div: 1, Scale: 1}
+	for o := range strings.SplitSeq(opts, ",") {
+		k, v, has := strings.Cut(o, "=")
+		n, err := strconv.ParseUint(v, 10, 64)
+		switch k {
+		case "":
+			continue
+		case "head", "as", "unit":
+			err = nil
+		case "left", "sum", "key":
+			if err = nil; has {
+				err = fmt.Errorf("takes no value")
+			}
+		}
+		if err != nil {
+			return c, fmt.Errorf("column %s: option %s: %w", id, k, err)
+		}
+		switch k {
+		case "head":
+			c.Head = v
+		case "as":
+			c.As = v
+		case "unit":
+			c.Unit = v
+		case "width":
+			c.Width = int(n)
+		case "div":
+			c.Div = n
+		case "scale":
+			c.Scale = n
+		case "prec":
+			c.Prec = int(n)
+		case "left":
+			c.Left = true
+		case "sum":
+			c.Sum = true
+		case "key":
+			c.Key = true
+		default:
+			return c, fmt.Errorf("column %s: unknown option %q", id, k)
+		}
+	}
+	if c.Div == 0 || c.Scale == 0 {
+		return c, fmt.Errorf("column %s: div and scale cannot be 0", id)
+	}
+	return c, nil
+}
+
+// kinder is a Valuer whose cells are of one kind; the zero value tells which.
+type kinder interface{ Kind() Kind }
+
+func getterOf(t reflect.Type, off uintptr) (getter, Kind, error) {
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[Valuer]()) {
+		k, ok := reflect.New(t).Interface().(kinder)
+		if !ok {
+			return nil, 0, fmt.Errorf("%s has Cell but no Kind method", t)
+		}
+		return func(p unsafe.Pointer, c *Cell) {
+			reflect.NewAt(t, unsafe.Add(p, off)).Interface().(Valuer).Cell(c)
+		}, k.Kind(), nil
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return func(p unsafe.Pointer, c *Cell) { *c = Cell{Kind: Bool, N: uint64(*(*uint8)(unsafe.Add(p, off)) & 1)} }, Bool, nil
+	case reflect.Uint8:
+		return func(p unsafe.Pointer, c *Cell) { c.SetUint(uint64(*(*uint8)(unsafe.Add(p, off)))) }, Uint, nil
+	case reflect.Uint16:
+		return func(p unsafe.Pointer, c *Cell) { c.SetUint(uint64(*(*uint16)(unsafe.Add(p, off)))) }, Uint, nil
+	case reflect.Uint32:
+		return func(p unsafe.Pointer, c *Cell) { c.SetUint(uint64(*(*uint32)(unsafe.Add(p, off)))) }, Uint, nil
+	case reflect.Uint64:
+		return func(p unsafe.Pointer, c *Cell) { c.SetUint(*(*uint64)(unsafe.Add(p, off))) }, Uint, nil
+	case reflect.Int32:
+		return func(p unsafe.Pointer, c *Cell) { c.SetInt(int64(*(*int32)(unsafe.Add(p, off)))) }, Int, nil
+	case reflect.Int64:
+		return func(p unsafe.Pointer, c *Cell) { c.SetInt(*(*int64)(unsafe.Add(p, off))) }, Int, nil
+	case reflect.String:
+		return func(p unsafe.Pointer, c *Cell) { c.SetText(*(*string)(unsafe.Add(p, off))) }, Text, nil
+	}
+	return nil, 0, fmt.Errorf("no cell for type %s", t)
+}
+
+// SetShow chooses the columns that a table shows from a list of ids, each with
+// the head and the width that this view gives it where they differ:
+// "pid comm:PROCESS raddr::39".
+func (s *Schema) SetShow(list string) error {
+	s.Show = nil
+	for w := range strings.FieldsSeq(list) {
+		id, rest, _ := strings.Cut(w, ":")
+		head, width, _ := strings.Cut(rest, ":")
+		i := s.Index(id)
+		if i < 0 {
+			return fmt.Errorf("no column %s", id)
+		}
+		if head != "" {
+			s.Columns[i].Head = head
+		}
+		if width != "" {
+			n, err := strconv.Atoi(width)
+			if err != nil {
+				return fmt.Errorf("column %s: width %q: %w", id, width, err)
+			}
+			s.Columns[i].Width = n
+		}
+		s.Show = append(s.Show, i)
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sink
+
+import (
+	"strconv"
+	"strings"
+
+	"seine/internal/kern"
+	"seine/internal/row"
+)
+
+// stacks writes the frames below a row, and an empty line.
+func (t *tableSink) stacks(p *tablePlan, r *row.Row) {
+	n := 0
+	for _, i := range p.stacks {
+		s, ok := r.Cells[i].Ref.(*kern.Stack)
+		if !ok {
+			continue
+		}
+		if n > 0 {
+			t.endLine(append(t.buf, "    --"...))
+		}
+		n++
+		t.frames(s)
+	}
+	if n > 0 {
+		t.endLine(t.buf)
+	}
+}
+
+func (t *tableSink) frames(s *kern.Stack) {
+	for i := range s.Frames {
+		t.endLine(appendFrame(append(t.buf, "    "...), &s.Frames[i]))
+	}
+	if s.Broken {
+		t.endLine(append(t.buf, "    (stack ends early: no frame pointers)"...))
+	}
+}
+
+// appendFrame writes sym+off and the module, but not vmlinux, which is where a
+// kernel symbol without a module is.
+func appendFrame(b []byte, f *kern.Frame) []byte {
+	if f.Sym == "" {
+		b = strconv.AppendUint(append(b, "0x"...), f.Off, 16)
+	} else {
+		b = append(appendEscaped(b, f.Sym), '+')
+		b = strconv.AppendUint(b, f.Off, 10)
+	}
+	if f.Module == "" || f.Module == "vmlinux" && f.Sym != "" {
+		return b
+	}
+	b = append(b, " ["...)
+	b = appendEscaped(b, base(f.Module))
+	return append(b, ']')
+}
+
+// base is the last part of a path.
+func base(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sink
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"seine/internal/row"
+)
+
+// tableSink writes rows for eyes: the book's heads, aligned columns, sentences
+// where the book has them, bars for histograms, one frame a line for stacks.
+//
+// A column begins and ends at the same place in every row. A longer value
+// pushes what follows until there is room again; nothing is cut.
+type tableSink struct {
+	*writer
+	o     Options
+	clock clock
+	plans plans[tablePlan]
+
+	view    *tablePlan // whose head stands above
+	lines   int        // since that head
+	begun   bool       // the output has its time and its head
+	printed bool       // something has been written at all
+	gap     bool       // a block was written: the next one keeps a distance
+}
+
+type tablePlan struct {
+	schema *row.Schema
+	cols   []tableColumn
+	time   int      // the column for the line above an output, -1 for none
+	line   []phrase // a sentence in place of columns
+	hist   *row.Column
+	ref    int   // the histogram's cell
+	stacks []int // cells, shown below the row
+	head   []byte
+}
+
+// tableColumn is a column and its place: start and end are where its narrowest
+// values lie.
+type tableColumn struct {
+	cell       int
+	col        *row.Column
+	div        uint64
+	left       bool
+	start, end int
+}
+
+// phrase is some words of a sentence and the value that follows them.
+type phrase struct {
+	words string
+	col   *tableColumn // nil at the end
+}
+
+func newTable(w *writer, o Options) (row.Sink, error) {
+	t := &tableSink{writer: w, o: o}
+	if err := t.clock.init(o); err != nil {
+		return nil, err
+	}
+	t.plans.make = t.plan
+	for _, s := range o.Schemas { // a bad sentence is found before the run
+		if _, err := t.plans.of(s); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+func (t *tableSink) plan(s *row.Schema) (*tablePlan, error) {
+	chosen := t.o.Columns[s]
+	p := &tablePlan{schema: s, time: -1, ref: -1}
+	if chosen == nil && s.Line != "" {
+		return p, t.sentence(p)
+	}
+	columns := chosen
+	if columns == nil {
+		if columns = s.Show; columns == nil {
+			columns = every(s)
+		}
+	}
+	if i := s.Index("time"); t.o.Interval && i >= 0 && t.clock.form != "none" && !slices.Contains(chosen, i) {
+		p.time = i
+	}
+	at, pos := 0, 0
+	for _, i := range columns {
+		c := &s.Columns[i]
+		switch {
+		case i == p.time || c.Kind == row.Time && t.clock.form == "none":
+		case c.IsHist():
+			p.hist, p.ref = c, i
+		case c.Kind == row.Object:
+			p.stacks = append(p.stacks, i)
+		default:
+			head, width := c.Head, c.Width
+			if c.Kind == row.Time {
+				head, width = t.clock.head(head), max(width, t.clock.width())
+			}
+			k := tableColumn{cell: i, col: c, div: scale(c), left: c.Left, start: at}
+			k.end = at + max(width, utf8.RuneCountInString(head))
+			at = k.end + 1
+			p.cols = append(p.cols, k)
+			p.head, pos = k.place(append(p.head, head...), len(p.head), pos)
+		}
+	}
+	p.head = trimRight(p.head)
+	return p, nil
+}
+
+func scale(c *row.Column) uint64 { return max(c.Div, 1) * max(c.Scale, 1) }
+
+// sentence reads the schema's line template.
+func (t *tableSink) sentence(p *tablePlan) error {
+	rest := p.schema.Line
+	for {
+		words, after, found := strings.Cut(rest, "{")
+		if !found {
+			p.line = append(p.line, phrase{words: words})
+			return nil
+		}
+		id, next, closed := strings.Cut(after, "}")
+		i := p.schema.Index(id)
+		if !closed || i < 0 || p.schema.Columns[i].Kind == row.Object {
+			return fmt.Errorf("%s: line %q: no column for {%s}", p.schema.Tool, p.schema.Line, id)
+		}
+		c := &p.schema.Columns[i]
+		p.line = append(p.line, phrase{words, &tableColumn{cell: i, col: c, div: scale(c)}})
+		rest = next
+	}
+}
+
+// place puts the value that was appended to b from from on into the line, of
+// which pos characters are written: one space at least after what stands there,
+// numbers to the right. It returns the new pos.
+func (k *tableColumn) place(b []byte, from, pos int) ([]byte, int) {
+	wide := width(b[from:])
+	gap := k.start - pos
+	if pos > 0 {
+		gap = max(gap, 1)
+	}
+	if !k.left {
+		gap = max(gap, k.end-wide-pos)
+	}
+	if gap > 0 {
+		for range gap {
+			b = append(b, ' ')
+		}
+		copy(b[from+gap:], b[from:len(b)-gap])
+		for i := range gap {
+			b[from+i] = ' '
+		}
+	}
+	return b, pos + max(gap, 0) + wide
+}
+
+// width counts characters, not bytes. (utf8.RuneCount makes garbage.)
+func width(b []byte) int {
+	n := 0
+	for _, c := range b {
+		if utf8.RuneStart(c) {
+			n++
+		}
+	}
+	return n
+}
+
+func (t *tableSink) Row(r *row.Row) error {
+	p, err := t.plans.of(r.Schema)
+	if err != nil {
+		return err
+	}
+	if t.o.Interval && !t.begun {
+		t.begin(t.moment(p, r))
+	}
+	if p.hist != nil {
+		t.histogram(p, r)
+		return t.room()
+	}
+	if t.view != p || t.o.Terminal && !t.o.Interval && t.o.Height > 1 && t.lines >= t.o.Height-1 {
+		t.header(p)
+	}
+	if p.line != nil {
+		t.say(p, r)
+	} else {
+		t.row(p, r)
+	}
+	if len(p.stacks) > 0 {
+		t.stacks(p, r)
+	}
+	return t.room()
+}
+
+// moment is the time of an output, as its rows tell it.
+func (t *tableSink) moment(p *tablePlan, r *row.Row) time.Time {
+	if i := p.schema.Index("time"); i >= 0 && r.Cells[i].Kind == row.Time {
+		return time.Unix(0, int64(r.Cells[i].N))
+	}
+	return time.Time{}
+}
+
+// begin starts an output: a clear screen or a distance, and the time.
+func (t *tableSink) begin(at time.Time) {
+	t.begun, t.view, t.gap = true, nil, false
+	switch {
+	case t.o.Terminal && t.o.Clear:
+		t.buf = append(t.buf, "\x1b[H\x1b[2J"...)
+	case t.printed:
+		t.buf = append(t.buf, '\n')
+	}
+	line := len(t.buf)
+	if !at.IsZero() && t.stamped() {
+		c := row.Cell{Kind: row.Time, N: uint64(at.UnixNano())}
+		t.buf = t.clock.append(t.buf, &c)
+	}
+	if t.o.Above != nil {
+		if above := t.o.Above(at); above != "" {
+			if len(t.buf) > line {
+				t.buf = append(t.buf, ' ')
+			}
+			t.buf = append(t.buf, above...)
+		}
+	}
+	if len(t.buf) > line {
+		t.buf = append(t.buf, '\n')
+		t.printed = true
+	}
+}
+
+// stamped says whether outputs have a line with their time.
+func (t *tableSink) stamped() bool {
+	return t.plans.plan == nil || t.plans.plan.time >= 0
+}
+
+func (t *tableSink) header(p *tablePlan) {
+	if t.view != nil && t.view != p || t.gap {
+		t.buf = append(t.buf, '\n')
+	}
+	t.view, t.lines, t.gap = p, 0, false
+	if t.o.HideHeader || len(p.head) == 0 {
+		return
+	}
+	t.buf = append(t.buf, p.head...)
+	t.buf = append(t.buf, '\n')
+	t.printed = true
+	t.lines++
+}
+
+func (t *tableSink) row(p *tablePlan, r *row.Row) {
+	b, pos := t.buf, 0
+	for i := range p.cols {
+		k := &p.cols[i]
+		from := len(b)
+		b, pos = k.place(t.value(b, k, &r.Cells[k.cell]), from, pos)
+	}
+	t.endLine(trimRight(b))
+}
+
+func (t *tableSink) say(p *tablePlan, r *row.Row) {
+	line := len(t.buf)
+	b := t.buf
+	for i := range p.line {
+		words := p.line[i].words
+		if len(b) == line {
+			words = strings.TrimLeft(words, " ") // of a time that is not shown
+		}
+		b = append(b, words...)
+		if k := p.line[i].col; k != nil {
+			b = t.value(b, k, &r.Cells[k.cell])
+		}
+	}
+	t.endLine(trimRight(b))
+}
+
+func (t *tableSink) endLine(b []byte) {
+	t.buf = append(b, '\n')
+	t.lines++
+	t.printed = true
+}
+
+// value writes one cell without padding.
+func (t *tableSink) value(b []byte, k *tableColumn, c *row.Cell) []byte {
+	switch c.Kind {
+	case row.Uint, row.Int:
+		return appendScaled(b, c, k.div, k.col.Prec)
+	case row.Text:
+		if c.S == "" {
+			return append(b, '"', '"') // or the columns behind it would seem to be this one
+		}
+		return appendEscaped(b, c.S)
+	case row.Addr:
+		return appendAddr(b, c)
+	case row.Bool:
+		return appendBool(b, c)
+	case row.Time:
+		return t.clock.append(b, c)
+	}
+	return append(b, '-')
+}
+
+func (t *tableSink) End(e row.End) error {
+	switch {
+	case t.o.Interval:
+		if e.Output && !t.begun {
+			t.begin(e.Time) // nothing happened: say so by the time and the head
+		}
+		if e.Output && t.view == nil && len(t.o.Schemas) == 1 {
+			t.first()
+		}
+		if e.Output {
+			t.begun = false
+		}
+	case t.view == nil && !t.printed && len(t.o.Schemas) == 1:
+		t.first()
+	}
+	return t.flush()
+}
+
+// first writes the head of the only view there is before it has rows.
+func (t *tableSink) first() {
+	if p, err := t.plans.of(t.o.Schemas[0]); err == nil && p.hist == nil && p.line == nil {
+		t.header(p)
+	}
+}

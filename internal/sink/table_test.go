@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sink
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"seine/internal/row"
+)
+
+func TestTableTime(t *testing.T) {
+	s := life()
+	rows := []*row.Row{fill(s, moment, 1, "a")}
+	columns, err := Choose("table", []*row.Schema{s}, "time,pid,comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for form, want := range map[string]string{
+		"":      "TIME         PID COMM\n23:36:01       1 a\n",
+		"clock": "TIME         PID COMM\n23:36:01       1 a\n",
+		"iso":   "TIME                                 PID COMM\n2026-11-14T23:36:01.123456Z            1 a\n",
+		"rel":   "TIME(s)       PID COMM\n61.123          1 a\n",
+		"unix":  "TIME                  PID COMM\n1794699361.123457       1 a\n",
+		"none":  "    PID COMM\n      1 a\n",
+	} {
+		got := render(t, "table", Options{Schemas: []*row.Schema{s}, Columns: columns, Time: form, Start: moment.Truncate(time.Hour).Add(35 * time.Minute)}, rows)
+		if string(got) != want {
+			t.Errorf("--time %s: got\n%s want\n%s", form, got, want)
+		}
+	}
+	if _, err := New("table", io.Discard, Options{Time: "julian"}); err == nil || !strings.Contains(err.Error(), "clock, iso, rel, unix, none") {
+		t.Errorf("a strange form of time: %v", err)
+	}
+}
+
+// tcpconnect's own head is TIME(s); with a clock it must not say so.
+func TestTableTimeHead(t *testing.T) {
+	s := life()
+	s.Columns[0].Head = "TIME(s)"
+	s.Show = []int{0}
+	for form, want := range map[string]string{"rel": "TIME(s)\n", "clock": "TIME\n"} {
+		if got := render(t, "table", Options{Schemas: []*row.Schema{s}, Time: form}, nil); string(got) != want {
+			t.Errorf("--time %s: got %q, want %q", form, got, want)
+		}
+	}
+}
+
+// ticks renders two outputs of an interval tool and an empty one.
+func ticks(t *testing.T, o Options) string {
+	t.Helper()
+	s := life()
+	s.Show = []int{1, 2}
+	o.Schemas, o.Interval, o.Zone = []*row.Schema{s}, true, time.UTC
+	var b bytes.Buffer
+	out, err := New("table", &b, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := out.End(row.End{}); err != nil { // ready
+		t.Fatal(err)
+	}
+	for i, rows := range [][]*row.Row{{fill(s, moment, 1, "a"), fill(s, moment, 2, "b")}, {}, {fill(s, moment.Add(2*time.Second), 3, "c")}} {
+		for _, r := range rows {
+			if err := out.Row(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := out.End(row.End{Time: moment.Add(time.Duration(i) * time.Second), Output: true, Last: i == 2}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.String()
+}
+
+func TestTableOutputs(t *testing.T) {
+	const clear = "\x1b[H\x1b[2J"
+	blocks := []string{
+		"23:36:01\n    PID COMM\n      1 a\n      2 b\n",
+		"23:36:02\n    PID COMM\n",
+		"23:36:03\n    PID COMM\n      3 c\n",
+	}
+	load := func(time.Time) string { return "load 0.5" }
+	for _, tt := range []struct {
+		name string
+		o    Options
+		want string
+	}{
+		{"piped", Options{}, strings.Join(blocks, "\n")},
+		{"piped never clears", Options{Clear: true}, strings.Join(blocks, "\n")},
+		{"terminal", Options{Terminal: true, Clear: true, Height: 3}, clear + strings.Join(blocks, clear)},
+		{"terminal, --no-clear", Options{Terminal: true, Height: 3}, strings.Join(blocks, "\n")},
+		{"no head", Options{HideHeader: true}, "23:36:01\n      1 a\n      2 b\n\n23:36:02\n\n23:36:03\n      3 c\n"},
+		{"no time", Options{Time: "none"}, strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(strings.Join(blocks, "\n"), "23:36:01\n", ""), "23:36:02\n", ""), "23:36:03\n", "")},
+		{"a line above", Options{Above: load}, strings.NewReplacer("01\n", "01 load 0.5\n", "02\n", "02 load 0.5\n", "03\n", "03 load 0.5\n").Replace(strings.Join(blocks, "\n"))},
+	} {
+		if got := ticks(t, tt.o); got != tt.want {
+			t.Errorf("%s: got\n%q\nwant\n%q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// With time among the chosen columns there is no line with it.
+func TestTableOutputsWithChosenTime(t *testing.T) {
+	s := life()
+	columns, err := Choose("table", []*row.Schema{s}, "time,pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := render(t, "table", Options{Schemas: []*row.Schema{s}, Columns: columns, Interval: true}, []*row.Row{fill(s, moment, 1)})
+	if want := "TIME         PID\n23:36:01       1\n"; string(got) != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestTableHeadRepeats(t *testing.T) {
+	s := life()
+	var rows []*row.Row
+	for i := range 23 {
+		rows = append(rows, fill(s, moment, i))
+	}
+	for _, tt := range []struct {
+		o    Options
+		want int
+	}{
+		{Options{}, 1},
+		{Options{Height: 10}, 1}, // not a terminal
+		{Options{Terminal: true}, 1},
+		{Options{Terminal: true, Height: 10}, 3}, // 8 rows below each head
+		{Options{Terminal: true, Height: 10, HideHeader: true}, 0},
+	} {
+		tt.o.Schemas = []*row.Schema{s}
+		b := render(t, "table", tt.o, rows)
+		if got := bytes.Count(b, []byte("LADDR")); got != tt.want {
+			t.Errorf("%+v: %d heads, want %d", tt.o, got, tt.want)
+		}
+		if got := bytes.Count(b, []byte("\n")); got != 23+tt.want {
+			t.Errorf("%d lines, want %d", got, 23+tt.want)
+		}
+		if bytes.ContainsRune(b, 0x1b) {
+			t.Error("control codes in the rows of an event tool")
+		}
+	}
+}
+
+// The head is seen as soon as the tool is ready, once.
+func TestTableHeadWhenReady(t *testing.T) {
+	s := life()
+	s.Show = []int{1}
+	var b bytes.Buffer
+	out, err := New("table", &b, Options{Schemas: []*row.Schema{s}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := out.End(row.End{}); err != nil || b.String() != "    PID\n" {
+			t.Fatalf("got %q, error %v", b.String(), err)
+		}
+	}
+	if err := out.Row(fill(s, moment, 5)); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.End(row.End{Last: true}); err != nil || b.String() != "    PID\n      5\n" {
+		t.Errorf("got %q, error %v", b.String(), err)
+	}
+}
+
+func TestTableViews(t *testing.T) {
+	l, z, d := life(), sizes(), drops()
+	l.Show, d.Show = []int{1}, []int{0}
+	l.View = "sessions"
+	rows := []*row.Row{fill(l, moment, 1), fill(l, moment, 2), fill(d, "x"), fill(z, moment, "h", "in", hist(0)), fill(l, moment, 3)}
+	got := render(t, "table", Options{Schemas: []*row.Schema{l, z, d}}, rows)
+	want := "    PID\n      1\n      2\n\nCOMM\nx\n\n" +
+		"comm=h dir=in (bytes):\n[0]                     1 |" + strings.Repeat("@", 52) + "|\ncount 1, avg 0, min 0, max 0, p50 0, p90 0, p99 0\n\n" +
+		"    PID\n      3\n"
+	if string(got) != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestTableLine(t *testing.T) {
+	s := life()
+	s.Line = "{time} ping of {comm}, ID {pid}: {duration_ms} ms"
+	rows := []*row.Row{fill(s, moment, 7, "pi\nng", nil, nil, nil, nil, nil, nil, 1500000), fill(s)}
+	for form, want := range map[string]string{
+		"":     "23:36:01 ping of pi\\nng, ID 7: 1.50 ms\n- ping of -, ID -: - ms\n",
+		"none": "ping of pi\\nng, ID 7: 1.50 ms\n- ping of -, ID -: - ms\n",
+	} {
+		if got := render(t, "table", Options{Schemas: []*row.Schema{s}, Time: form}, rows); string(got) != want {
+			t.Errorf("--time %s: got %q, want %q", form, got, want)
+		}
+	}
+	columns, err := Choose("table", []*row.Schema{s}, "pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := render(t, "table", Options{Schemas: []*row.Schema{s}, Columns: columns}, rows[:1]); string(got) != "    PID\n      7\n" {
+		t.Errorf("with --columns: %q", got)
+	}
+	for _, bad := range []string{"{nope}", "{pid", "{}"} {
+		s.Line = bad
+		if _, err := New("table", io.Discard, Options{Schemas: []*row.Schema{s}}); err == nil {
+			t.Errorf("line %q was taken", bad)
+		}
+	}
+}
+
+// Whatever comes in, a table has one line per row, only printable characters,
+// no space at the end of a line, and no value cut.
+func TestTableKeepsItsForm(t *testing.T) {
+	s := life()
+	b := render(t, "table", Options{Schemas: []*row.Schema{s}}, append(hostileRows(s), lifeRows(s)...))
+	if !utf8.Valid(b) {
+		t.Error("not UTF-8")
+	}
+	lines := strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
+	if want := 1 + len(hostile) + 5; len(lines) != want {
+		t.Errorf("%d lines, want %d", len(lines), want)
+	}
+	for _, l := range lines {
+		if strings.TrimRight(l, " ") != l {
+			t.Errorf("space at the end of %q", l)
+		}
+		if i := strings.IndexFunc(l, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
+			t.Errorf("character %q in %q", l[i:i+1], l)
+		}
+	}
+	for _, whole := range []string{six.String(), strings.Repeat("long", 3000), "18014398509481983"} {
+		if !strings.Contains(string(b), whole) {
+			t.Errorf("%.40q is cut", whole)
+		}
+	}
+}
+
+// After a value that is too long the columns meet their places again.
+func TestTableRecovers(t *testing.T) {
+	s := life()
+	s.Show = []int{1, 2, 3}
+	b := render(t, "table", Options{Schemas: []*row.Schema{s}}, []*row.Row{fill(s, nil, 1234567890, "x", four), fill(s, nil, 1, "x", four)})
+	lines := strings.Split(string(b), "\n")
+	if a, b := strings.Index(lines[1], "10.0.0.1"), strings.Index(lines[2], "10.0.0.1"); a != b || a != strings.Index(lines[0], "LADDR") {
+		t.Errorf("addresses at %d and %d:\n%s", a, b, strings.Join(lines, "\n"))
+	}
+}
+
+func TestRanges(t *testing.T) {
+	for _, tt := range []struct {
+		lo, hi uint64
+		want   string
+	}{
+		{0, 1, "[0]"}, {1, 2, "[1]"}, {2, 4, "[2, 4)"}, {512, 1024, "[512, 1K)"}, {1024, 2048, "[1K, 2K)"},
+		{512 << 10, 1 << 20, "[512K, 1M)"}, {512 << 20, 1 << 30, "[512M, 1G)"}, {512 << 30, 1 << 40, "[512G, 1T)"},
+	} {
+		if got := string(appendRange(nil, tt.lo, tt.hi)); got != tt.want {
+			t.Errorf("got %s, want %s", got, tt.want)
+		}
+	}
+}
+
+func FuzzTable(f *testing.F) {
+	for _, h := range hostile {
+		f.Add(h, uint64(7))
+	}
+	s := life()
+	f.Fuzz(func(t *testing.T, comm string, n uint64) {
+		b := render(t, "table", Options{Schemas: []*row.Schema{s}}, []*row.Row{fill(s, moment, n, comm, six)})
+		if bytes.Count(b, []byte("\n")) != 2 || !utf8.Valid(b) || bytes.ContainsFunc(bytes.ReplaceAll(b, []byte("\n"), nil), func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("%q", b)
+		}
+	})
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tool
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+
+	"seine/internal/row"
+)
+
+// Iter is the Output of a view that shows what exists, at each tick: one T for
+// each record that the BPF iterator of point Point writes. What ended between
+// two ticks comes as a T through the ring, so that nothing short-lived is missed.
+type Iter[K comparable, T any] struct {
+	Point string
+	Type  string // the C struct of which T is the twin
+	// Key tells which T of this tick and which of the last are the same thing.
+	Key func(*T) K
+	// Diff turns cur, whose counters run since the beginning, into what
+	// happened since prev (nil for a thing not seen before); false: no row.
+	Diff func(prev, cur *T) bool
+}
+
+// Kind is Interval.
+func (Iter[K, T]) Kind() Kind { return Interval }
+
+// Schema is made of T's tags.
+func (Iter[K, T]) Schema() (*row.Schema, error) { return row.SchemaOf(reflect.TypeFor[T]()) }
+
+// Check compares T with the C struct.
+func (s Iter[K, T]) Check(spec *ebpf.CollectionSpec) error {
+	return checkType(spec, reflect.TypeFor[T](), s.Type)
+}
+
+func (s Iter[K, T]) open(ses *Session, _ *View, i int) (reader, error) {
+	r := &iterReader[K, T]{Iter: s, ses: ses, row: ses.schemas[i].New(), prev: map[K]T{}}
+	// What the counters stood at before the first tick is not news.
+	err := r.walk(func(t *T) { r.prev[s.Key(t)] = *t })
+	return r, err
+}
+
+type iterReader[K comparable, T any] struct {
+	Iter[K, T]
+	ses   *Session
+	row   *row.Row
+	prev  map[K]T // as of the last tick
+	ended []T     // since the last tick
+}
+
+func (r *iterReader[K, T]) event(raw []byte) error {
+	var t T
+	if !decode(&t, raw) {
+		r.ses.report.Undecodable++
+		return nil
+	}
+	r.ended = append(r.ended, t)
+	return nil
+}
+
+func (r *iterReader[K, T]) output(bool) error {
+	now := make(map[K]T, len(r.prev))
+	if err := r.walk(func(t *T) { now[r.Key(t)] = *t }); err != nil {
+		return err
+	}
+	for _, t := range r.ended {
+		// It may have been walked in the moment before it ended.
+		delete(now, r.Key(&t))
+		if err := r.show(t); err != nil {
+			return err
+		}
+		delete(r.prev, r.Key(&t))
+	}
+	r.ended = r.ended[:0]
+	for _, t := range now {
+		if err := r.show(t); err != nil {
+			return err
+		}
+	}
+	r.prev = now
+	return nil
+}
+
+func (r *iterReader[K, T]) show(t T) error {
+	var prev *T
+	if p, ok := r.prev[r.Key(&t)]; ok {
+		prev = &p
+	}
+	if !r.Diff(prev, &t) {
+		return nil
+	}
+	r.row.Schema.Fill(r.row, unsafe.Pointer(&t))
+	return r.ses.sink.Row(r.row)
+}
+
+// walk runs the iterator and hands each record to do.
+func (r *iterReader[K, T]) walk(do func(*T)) error {
+	it := r.ses.set.Iters[r.Point]
+	if it == nil {
+		return fmt.Errorf("point %s: not an iterator", r.Point)
+	}
+	f, err := it.Open()
+	if err != nil {
+		return fmt.Errorf("point %s: %w", r.Point, err)
+	}
+	defer f.Close()
+	var t T
+	raw := unsafe.Slice((*byte)(unsafe.Pointer(&t)), unsafe.Sizeof(t))
+	for in := bufio.NewReaderSize(f, 64<<10); ; {
+		if _, err := io.ReadFull(in, raw); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("point %s: %w", r.Point, err)
+		}
+		do(&t)
+	}
+}
+
+func decode[T any](t *T, raw []byte) bool {
+	size := int(unsafe.Sizeof(*t))
+	if len(raw) < size {
+		return false
+	}
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(t)), size), raw)
+	return true
+}

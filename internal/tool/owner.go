@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tool
+
+import (
+	"bufio"
+	"fmt"
+	"math/bits"
+	"os"
+
+	"github.com/cilium/ebpf"
+
+	"seine/internal/probe"
+)
+
+const before63 = "on kernels before 6.3 a process that only sends on a socket which another one opened"
+
+// owners are the moments at which owner.h writes down who owns a socket. A tool
+// has those whose programs its object holds: it need not name them.
+var owners = []probe.Point{
+	{Name: "owner_state"},
+	{Name: "owner_accept", Ways: []probe.Way{
+		{Name: "tp", Programs: []string{"owner_accept__tp__*"}},
+		{Name: "sys", Programs: []string{"owner_accept__btf__*"}, Misses: "nothing, but every system call of the machine pays for it"},
+	}},
+	probe.Uring("owner_uring", "the process of sockets accepted by io_uring, until it sends or receives"),
+	{Name: "owner_send", Optional: true, Misses: before63},
+	{Name: "owner_recv", Optional: true, Misses: before63},
+	{Name: "owner_gone"},
+}
+
+// ownerCopied stands in for owner_recv where the kernel has no such tracepoint.
+var ownerCopied = probe.Point{Name: "owner_copied"}
+
+var ownerSeed = probe.Point{
+	Name: "owner_seed", Optional: true,
+	Misses: "the process of sockets that were open before",
+}
+
+func ownerPoints(spec *ebpf.CollectionSpec) []probe.Point {
+	if _, ok := spec.Maps["owners"]; !ok {
+		return nil
+	}
+	var out []probe.Point
+	for _, p := range owners {
+		if len(p.WaysIn(spec)) > 0 {
+			out = append(out, p)
+		}
+	}
+	k, err := probe.Running()
+	if err == nil && k.Args("sock_recv_length") == nil {
+		out = append(out, ownerCopied)
+	}
+	return out
+}
+
+// ownerEntries is how many sockets the map of owners has room for: four times
+// as many as there are, and some more.
+func ownerEntries() uint32 {
+	n := 4*socketsInUse() + 16384
+	return 1 << bits.Len32(n-1)
+}
+
+// socketsInUse reads the machine's count of sockets; 0 if it is not told.
+func socketsInUse() (n uint32) {
+	f, err := os.Open("/proc/net/sockstat")
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		if _, err := fmt.Sscanf(sc.Text(), "sockets: used %d", &n); err == nil {
+			return n
+		}
+	}
+	return 0
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tool
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+)
+
+// A Report is what can be said after a run.
+type Report struct {
+	Duration    time.Duration
+	Events      uint64            // records read from the ring
+	Losses      [lossKinds]uint64 // counted in the kernel: enum loss of event.h
+	Undecodable uint64            // records that are too short
+	Aborted     uint64            // outputs that keys came into while they were read
+	Missed      uint64            // runs of programs that the kernel skipped
+	Programs    []ProgramStats
+	MapUse      []MapUse
+}
+
+// ProgramStats is the cost of one program, where it was counted.
+type ProgramStats struct {
+	Name string
+	Runs uint64
+	Time time.Duration
+}
+
+// MapUse says how full a map is.
+type MapUse struct {
+	Name           string
+	Used, Capacity uint32
+}
+
+// The kinds of losses, enum loss of event.h in the same order.
+const (
+	LossRing = iota
+	LossMap
+	LossSpan
+	LossStack
+	LossOwnerFull
+	LossOwner
+	LossRead
+	lossKinds
+)
+
+var losses = [lossKinds]struct{ what, remedy string }{
+	LossRing:      {"events did not fit the ring", "a larger --buffer or a narrower filter helps"},
+	LossMap:       {"counts were refused, their map being full", "a larger --memory, fewer --by fields or a filter helps"},
+	LossSpan:      {"beginnings were refused, their map being full", "a larger --memory or a filter helps"},
+	LossStack:     {"stacks could not be kept", "a larger --memory or a filter helps"},
+	LossOwnerFull: {"sockets' owners were refused, their map being full", "a larger --memory helps"},
+	LossOwner:     {"rows or tests met a socket of unknown owner", ""},
+	LossRead:      {"reads of a process's memory failed", ""},
+}
+
+// Lost is how many events did not make it into the output.
+func (r *Report) Lost() uint64 {
+	return r.Losses[LossRing] + r.Losses[LossMap] + r.Losses[LossSpan] + r.Undecodable + r.Missed
+}
+
+// Warnings names every kind of loss with its number and what to do about it.
+func (r *Report) Warnings() []string {
+	var out []string
+	add := func(n uint64, what, remedy string) {
+		if n == 0 {
+			return
+		}
+		if remedy != "" {
+			what += ": " + remedy
+		}
+		out = append(out, fmt.Sprintf("%s %s", Thousands(n), what))
+	}
+	for i, n := range r.Losses {
+		add(n, losses[i].what, losses[i].remedy)
+	}
+	add(r.Undecodable, "records could not be decoded", "")
+	add(r.Missed, "runs of BPF programs were skipped by the kernel", "another tracer may be at the same hooks")
+	return out
+}
+
+// Thousands writes 1204 as 1,204.
+func Thousands(n uint64) string {
+	s := fmt.Sprint(n)
+	var b strings.Builder
+	for i, c := range s {
+		if i > 0 && (len(s)-i)%3 == 0 {
+			b.WriteByte(',')
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
+}
+
+// collect reads what the kernel side and the programs counted.
+func (s *Session) collect() {
+	r := &s.report
+	if v := s.set.Vars["losses"]; v != nil {
+		v.Get(&r.Losses)
+	}
+	for name, p := range s.set.Programs {
+		st, err := p.Stats()
+		if err != nil {
+			continue
+		}
+		r.Missed += st.RecursionMisses
+		if st.RunCount > 0 {
+			r.Programs = append(r.Programs, ProgramStats{name, st.RunCount, st.Runtime})
+		}
+	}
+	if !s.opts.Stats {
+		return
+	}
+	for name, m := range s.set.Maps {
+		if m.Type() == ebpf.Hash || m.Type() == ebpf.LRUHash {
+			r.MapUse = append(r.MapUse, MapUse{name, entries(m), m.MaxEntries()})
+		}
+	}
+}
+
+func entries(m *ebpf.Map) (n uint32) {
+	key := make([]byte, m.KeySize())
+	var prev any
+	for m.NextKey(prev, key) == nil && n < m.MaxEntries() {
+		n++
+		prev = append([]byte(nil), key...)
+	}
+	return n
+}

@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"os"
+	"slices"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
+
+	"seine/internal/kern"
+	"seine/internal/object"
+	"seine/internal/probe"
+	"seine/internal/row"
+)
+
+// Options are what the common flags ask of a run. The zero value works.
+type Options struct {
+	Interval time.Duration // outputs this often; 0: one at the end
+	Duration time.Duration // end after this long; 0: when the context ends
+	Filter   Wanted
+	By       []string // key fields of a counting tool; nil: the view's own
+	Buffer   uint64   // bytes of the ring; 0: 4 MiB
+	Memory   uint64   // bytes for maps; 0: 32 MiB
+	Force    probe.Force
+	Log      ebpf.LogLevel // of the verifier
+	Stats    bool          // count what programs cost and maps hold
+}
+
+// Defaults of Options.
+const (
+	DefaultBuffer = 4 << 20
+	DefaultMemory = 32 << 20
+)
+
+// A Session is one run of a tool.
+type Session struct {
+	Maps    map[string]*ebpf.Map
+	Choices []probe.Choice
+
+	opts    Options
+	set     *probe.Set
+	views   []View
+	schemas []*row.Schema
+	sink    row.Sink
+	report  Report
+	ticks   bool              // more than one output may come
+	by      []string          // key fields in use
+	keyBits map[string]uint64 // bits of key_mask by column
+	notice  func(pid uint32)
+}
+
+// Prepared is a tool that has been checked and configured but not attached.
+type Prepared struct {
+	Tool    *Tool
+	Views   []View
+	Schemas []*row.Schema
+	Points  []probe.Point
+	spec    *ebpf.CollectionSpec
+	opts    Options
+	by      []string
+	keyBits map[string]uint64
+}
+
+// ErrUsage marks errors that are the caller's: a filter or a grouping that the
+// tool cannot honour.
+var ErrUsage = errors.New("usage")
+
+// usage is an error that is the user's and reads as it stands.
+type usage string
+
+func (u usage) Error() string   { return string(u) }
+func (u usage) Is(t error) bool { return t == ErrUsage }
+
+// Usagef makes an error that Is ErrUsage.
+func Usagef(format string, args ...any) error { return usage(fmt.Sprintf(format, args...)) }
+
+// Prepare reads the tool's object and writes the configuration into it. It
+// needs no privilege.
+func Prepare(t *Tool, cfg any, o Options) (*Prepared, error) {
+	if o.Buffer == 0 {
+		o.Buffer = DefaultBuffer
+	}
+	if o.Memory == 0 {
+		o.Memory = DefaultMemory
+	}
+	p := &Prepared{Tool: t, Views: t.Views(cfg), opts: o}
+	var err error
+	if p.spec, err = object.Spec(t.Name); err != nil {
+		return nil, err
+	}
+	if p.Schemas, err = t.Schemas(p.Views); err != nil {
+		return nil, err
+	}
+	p.Points = t.AllPoints(p.spec, cfg)
+	if err := probe.CheckForce(p.spec, p.Points, o.Force); err != nil {
+		return nil, Usagef("--way: %v", err)
+	}
+	if err := p.group(); err != nil {
+		return nil, err
+	}
+	if err := Constants(p.spec, cfg); err != nil {
+		return nil, err
+	}
+	if err := o.Filter.constants(p.spec); err != nil {
+		return nil, err
+	}
+	return p, p.size()
+}
+
+// group turns --by into key_mask.
+func (p *Prepared) group() error {
+	p.by = p.opts.By
+	if p.by == nil {
+		p.by = p.Views[0].By
+	}
+	for _, id := range p.Views[0].Always {
+		if !slices.Contains(p.by, id) {
+			p.by = append(slices.Clone(p.by), id)
+		}
+	}
+	k, ok := p.Views[0].Output.(keyed)
+	if !ok {
+		return nil
+	}
+	var err error
+	if p.keyBits, err = k.keys(p.spec); err != nil {
+		return err
+	}
+	var mask uint64
+	for _, id := range p.by {
+		bit, ok := p.keyBits[id]
+		if !ok {
+			return Usagef("--by %s: %s counts by %s", id, p.Tool.Name, list(p.keyBits))
+		}
+		mask |= 1 << bit
+	}
+	return setConstant(p.spec, "key_mask", mask)
+}
+
+// list names keys in order.
+func list(m map[string]uint64) string {
+	var out string
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for i, k := range keys {
+		switch {
+		case i > 0 && i == len(keys)-1:
+			out += " and "
+		case i > 0:
+			out += ", "
+		}
+		out += k
+	}
+	return out
+}
+
+// size gives the ring and the maps the room that the budget allows.
+func (p *Prepared) size() error {
+	page := uint64(os.Getpagesize())
+	ring := max(p.opts.Buffer, page)
+	if ring > 1<<30 {
+		return Usagef("--buffer: at most 1 GiB")
+	}
+	ring = 1 << bits.Len64(ring-1)
+	if m := p.spec.Maps["events"]; m != nil {
+		m.MaxEntries = uint32(ring)
+		if err := setConstant(p.spec, "wake_bytes", ring/4); err != nil {
+			return err
+		}
+	}
+	counted := map[string]bool{}
+	for _, v := range p.Views {
+		if s, ok := v.Output.(interface{ mapName() string }); ok {
+			counted[s.mapName()] = true
+		}
+	}
+	for name, m := range p.spec.Maps {
+		each := uint64(m.KeySize+m.ValueSize) + 64 // the kernel's own part of an entry
+		room := uint32(max(1, min(p.opts.Memory/2/each, 1<<24)))
+		switch {
+		case counted[name]:
+			m.MaxEntries = room
+		case name == "owners":
+			m.MaxEntries = min(room, ownerEntries())
+		case m.Type == ebpf.Hash || m.Type == ebpf.LRUHash || m.Type == ebpf.StackTrace:
+			if len(name) < 7 || name[:7] != "filter_" {
+				scaled := uint64(m.MaxEntries) * p.opts.Memory / DefaultMemory
+				m.MaxEntries = uint32(max(1, min(scaled, 1<<24)))
+			}
+		}
+	}
+	return nil
+}
+
+func (s Snapshot[K, V]) mapName() string { return s.Map }
+
+// Attach loads the programs and puts them into place. The session must be
+// closed, or run to its end.
+func (p *Prepared) Attach() (*Session, error) {
+	k, err := probe.Running()
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := p.spec.Variables["make_cookies"]; ok && k.HasFunc("bpf_get_socket_ptr_cookie") {
+		if err := setConstant(p.spec, "make_cookies", true); err != nil {
+			return nil, err
+		}
+	}
+	for name, v := range p.spec.Variables {
+		// args_<tracepoint>: how many arguments it has here; see compat.h
+		if tp, ok := cutPrefix(name, "args_"); ok {
+			if err := v.Set(uint32(len(k.Args(tp)))); err != nil {
+				return nil, err
+			}
+		}
+	}
+	fill := func(maps map[string]*ebpf.Map) error {
+		if p.opts.Filter.On == 0 {
+			return nil
+		}
+		return p.opts.Filter.fill(maps)
+	}
+	set, err := probe.Attach(k, p.spec, p.Points, p.opts.Force, p.opts.Log, fill)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.Tool.Name, err)
+	}
+	s := &Session{
+		Maps: set.Maps, Choices: set.Choices, opts: p.opts, set: set,
+		views: p.Views, schemas: p.Schemas, by: p.by, keyBits: p.keyBits,
+		ticks: p.opts.Interval > 0,
+	}
+	if it := set.Iters[ownerSeed.Name]; it != nil {
+		if err := drain(it); err != nil {
+			s.Close()
+			return nil, fmt.Errorf("walking over open sockets: %w", err)
+		}
+	}
+	return s, nil
+}
+
+func cutPrefix(s, prefix string) (string, bool) {
+	if len(s) < len(prefix) || s[:len(prefix)] != prefix {
+		return "", false
+	}
+	return s[len(prefix):], true
+}
+
+// drain runs an iterator whose program writes to maps.
+func drain(it interface{ Open() (io.ReadCloser, error) }) error {
+	f, err := it.Open()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(io.Discard, f)
+	return err
+}
+
+// Close detaches everything.
+func (s *Session) Close() { s.set.Close() }
+
+// Schemas are those of the session's views.
+func (s *Session) Schemas() []*row.Schema { return s.schemas }
+
+// OnNotice has f called for each process of which a stack is kept.
+func (s *Session) OnNotice(f func(pid uint32)) { s.notice = f }
+
+// Run hands rows to sink until ctx ends, the duration is over or the sink wants
+// no more; then it prints what has been gathered, detaches, and reports.
+func (s *Session) Run(ctx context.Context, sink row.Sink) (*Report, error) {
+	defer s.Close()
+	s.sink = sink
+	start := time.Now()
+	err := s.loop(ctx)
+	if errors.Is(err, row.Done) {
+		err = nil
+	}
+	s.report.Duration = time.Since(start)
+	s.collect()
+	return &s.report, err
+}
+
+// poll is how long an event may wait in the ring before it is read.
+const poll = 50 * time.Millisecond
+
+func (s *Session) loop(ctx context.Context) error {
+	if s.opts.Duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.opts.Duration)
+		defer cancel()
+	}
+	var ring *ringbuf.Reader
+	if m := s.Maps["events"]; m != nil {
+		var err error
+		if ring, err = ringbuf.NewReader(m); err != nil {
+			return fmt.Errorf("ring: %w", err)
+		}
+		defer ring.Close()
+		defer context.AfterFunc(ctx, func() { ring.Flush() })()
+	}
+	readers := make([]reader, len(s.views))
+	for i := range s.views {
+		r, err := s.views[i].Output.open(s, &s.views[i], i)
+		if err != nil {
+			return err
+		}
+		readers[i] = r
+	}
+	next := time.Now().Add(s.opts.Interval)
+	for {
+		until := time.Now().Add(poll)
+		if s.opts.Interval > 0 && next.Before(until) {
+			until = next
+		}
+		ended := ctx.Err() != nil
+		if err := s.drainRing(ctx, ring, readers, until, ended); err != nil {
+			return err
+		}
+		if ended {
+			break
+		}
+		if s.opts.Interval > 0 && !time.Now().Before(next) {
+			if err := s.output(readers, false); err != nil {
+				return err
+			}
+			for !next.After(time.Now()) {
+				next = next.Add(s.opts.Interval)
+			}
+		}
+	}
+	return s.output(readers, true)
+}
+
+// drainRing reads what is in the ring; if nothing is, it waits until then.
+func (s *Session) drainRing(ctx context.Context, ring *ringbuf.Reader, readers []reader, until time.Time, ended bool) error {
+	if ring == nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Until(until)):
+		}
+		return nil
+	}
+	if ended {
+		until = time.Now()
+	}
+	ring.SetDeadline(until)
+	kern.SyncClock()
+	var rec ringbuf.Record
+	for {
+		err := ring.ReadInto(&rec)
+		if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, ringbuf.ErrFlushed) || errors.Is(err, os.ErrClosed) {
+			return s.sink.End(row.End{Time: time.Now()})
+		}
+		if err != nil {
+			return fmt.Errorf("ring: %w", err)
+		}
+		if err := s.dispatch(rec.RawSample, readers); err != nil {
+			return err
+		}
+		if rec.Remaining == 0 && !ended {
+			if err := s.sink.End(row.End{Time: time.Now()}); err != nil {
+				return err
+			}
+		}
+		if time.Now().After(until) && !ended {
+			return nil
+		}
+	}
+}
+
+// noticeView is VIEW_NOTICE of stack.h.
+const noticeView = 0xffffffff
+
+func (s *Session) dispatch(raw []byte, readers []reader) error {
+	if len(raw) < int(unsafe.Sizeof(kern.Head{})) {
+		s.report.Undecodable++
+		return nil
+	}
+	var head kern.Head
+	decode(&head, raw)
+	if head.View == noticeView {
+		if s.notice != nil {
+			s.notice(uint32(head.PID))
+		}
+		return nil
+	}
+	if int(head.View) >= len(readers) {
+		s.report.Undecodable++
+		return nil
+	}
+	s.report.Events++
+	return readers[head.View].event(raw)
+}
+
+// output has every view print what it has counted.
+func (s *Session) output(readers []reader, last bool) error {
+	if v := s.set.Vars["hist_epoch"]; v != nil {
+		defer func() {
+			var epoch uint64
+			if v.Get(&epoch) == nil {
+				v.Set(epoch + 1)
+			}
+		}()
+	}
+	for _, r := range readers {
+		if err := r.output(last); err != nil {
+			return err
+		}
+	}
+	return s.sink.End(row.End{Time: time.Now(), Output: true, Last: last})
+}
+
+// By lists the key fields in use.
+func (p *Prepared) By() []string { return p.by }
+
+// Keys lists the columns that --by of a counting tool may name.
+func (p *Prepared) Keys() []string {
+	var out []string
+	for id := range p.keyBits {
+		out = append(out, id)
+	}
+	return out
+}

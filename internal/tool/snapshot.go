@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tool
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"seine/internal/kern"
+	"seine/internal/row"
+)
+
+// Snapshot is the Output of a view that shows what the kernel side has counted:
+// every K and V of a map. Each output covers the time since the one before; the
+// difference is taken here, since keys are not deleted under a running program.
+//
+// K holds every field that can be counted by. Which ones are filled is up to
+// --by: the engine sets the bits of the C enum key_bits in key_mask.
+type Snapshot[K comparable, V any] struct {
+	Map string
+	// Shown drops entries that are not worth a row, such as those that did not
+	// move; nil: entries whose V is all zero.
+	Shown func(*V) bool
+	// Each may change the cells of a row where tags do not say enough; nil: as
+	// the tags say.
+	Each func(*K, *V, *row.Row)
+}
+
+// entry is one row of a Snapshot.
+type entry[K comparable, V any] struct {
+	Time wall `col:"time,width=8" help:"end of the interval"`
+	Key  K    `col:",inline"`
+	Val  V    `col:",inline"`
+}
+
+// wall is a moment in nanoseconds since the Unix epoch.
+type wall int64
+
+func (wall) Kind() row.Kind      { return row.Time }
+func (w *wall) Cell(c *row.Cell) { *c = row.Cell{Kind: row.Time, N: uint64(*w)} }
+
+// Kind is Counting.
+func (Snapshot[K, V]) Kind() Kind { return Counting }
+
+// Schema is made of the tags of K and V.
+func (Snapshot[K, V]) Schema() (*row.Schema, error) {
+	return row.SchemaOf(reflect.TypeFor[entry[K, V]]())
+}
+
+// Check compares K and V with the map's key and value, and the fields of K with
+// the bits of key_mask.
+func (s Snapshot[K, V]) Check(spec *ebpf.CollectionSpec) error {
+	m, ok := spec.Maps[s.Map]
+	if !ok {
+		return fmt.Errorf("map %s: not in the object", s.Map)
+	}
+	for _, side := range []struct {
+		t reflect.Type
+		b btf.Type
+	}{{reflect.TypeFor[K](), m.Key}, {reflect.TypeFor[V](), m.Value}} {
+		st, ok := btf.UnderlyingType(side.b).(*btf.Struct)
+		if !ok {
+			return fmt.Errorf("map %s: %s is no struct in C", s.Map, side.t)
+		}
+		if err := sameLayout(side.t, st); err != nil {
+			return fmt.Errorf("map %s: %w", s.Map, err)
+		}
+	}
+	_, err := keyBits(spec, reflect.TypeFor[K]())
+	return err
+}
+
+// keyBits returns the bit of key_mask for each column that can be grouped by.
+func keyBits(spec *ebpf.CollectionSpec, k reflect.Type) (map[string]uint64, error) {
+	var enum *btf.Enum
+	if err := spec.Types.TypeByName("key_bits", &enum); err != nil {
+		return nil, fmt.Errorf("enum key_bits: %w", err)
+	}
+	byField := map[string]uint64{}
+	for _, v := range enum.Values {
+		if name, ok := strings.CutPrefix(v.Name, "KEY_"); ok {
+			byField[fold(name)] = v.Value
+		}
+	}
+	bits := map[string]uint64{}
+	var walk func(t reflect.Type) error
+	walk = func(t reflect.Type) error {
+		for f := range t.Fields() {
+			tag := f.Tag.Get("col")
+			if tag == ",inline" || f.Anonymous {
+				if err := walk(f.Type); err != nil {
+					return err
+				}
+				continue
+			}
+			if tag == "" || tag == "-" {
+				continue
+			}
+			bit, ok := byField[fold(f.Name)]
+			if !ok {
+				return fmt.Errorf("%s.%s has no KEY_ bit in the enum key_bits", t, f.Name)
+			}
+			for one := range strings.SplitSeq(tag, ";") {
+				id, _, _ := strings.Cut(one, ",")
+				bits[id] = bit
+			}
+		}
+		return nil
+	}
+	return bits, walk(k)
+}
+
+// keys lists the ids that --by may name.
+func (Snapshot[K, V]) keys(spec *ebpf.CollectionSpec) (map[string]uint64, error) {
+	return keyBits(spec, reflect.TypeFor[K]())
+}
+
+type keyed interface {
+	keys(*ebpf.CollectionSpec) (map[string]uint64, error)
+}
+
+func (s Snapshot[K, V]) open(ses *Session, v *View, i int) (reader, error) {
+	shown := s.Shown
+	if shown == nil {
+		shown = func(v *V) bool { return !reflect.ValueOf(v).Elem().IsZero() }
+	}
+	schema := ses.schemas[i]
+	r := &snapshotReader[K, V]{
+		ses: ses, m: ses.Maps[s.Map], row: schema.New(), shown: shown,
+		old: map[K]V{}, keep: ses.ticks, each: s.Each,
+	}
+	for i, c := range schema.Columns {
+		// Fields that were not asked for hold no value; but a stack is of use
+		// only with its process, which Fold takes out again.
+		_, isKey := ses.keyBits[c.ID]
+		if isKey && !slices.Contains(ses.by, c.ID) && !(c.ID == "pid" && slices.Contains(ses.by, "ustack")) {
+			r.blank = append(r.blank, i)
+		}
+	}
+	return r, nil
+}
+
+type snapshotReader[K comparable, V any] struct {
+	noEvents
+	ses   *Session
+	m     *ebpf.Map
+	row   *row.Row
+	shown func(*V) bool
+	each  func(*K, *V, *row.Row)
+	blank []int
+	old   map[K]V
+	keep  bool // more outputs may follow: what is counted now is to be taken off then
+}
+
+func (r *snapshotReader[K, V]) output(bool) error {
+	e := entry[K, V]{Time: wall(time.Now().UnixNano())}
+	it := r.m.Iterate()
+	for it.Next(&e.Key, &e.Val) {
+		if r.keep {
+			now := e.Val
+			if old, ok := r.old[e.Key]; ok {
+				sub(&e.Val, &old)
+			}
+			r.old[e.Key] = now
+		}
+		if !r.shown(&e.Val) {
+			continue
+		}
+		r.row.Schema.Fill(r.row, unsafe.Pointer(&e))
+		for _, i := range r.blank {
+			r.row.Cells[i] = row.Cell{}
+		}
+		if r.each != nil {
+			r.each(&e.Key, &e.Val, r.row)
+		}
+		if err := r.ses.sink.Row(r.row); err != nil {
+			return err
+		}
+	}
+	if err := it.Err(); errors.Is(err, ebpf.ErrIterationAborted) {
+		// Keys came while we read: what was missed comes with the next output.
+		r.ses.report.Aborted++
+	} else if err != nil {
+		return fmt.Errorf("map %s: %w", r.m, err)
+	}
+	return nil
+}
+
+// sub takes old from v: histograms as such, other structs number by number.
+func sub[V any](v, old *V) {
+	if h, ok := any(v).(*kern.Hist); ok {
+		h.Sub(any(old).(*kern.Hist))
+		return
+	}
+	subValue(reflect.ValueOf(v).Elem(), reflect.ValueOf(old).Elem())
+}
+
+func subValue(v, old reflect.Value) {
+	if h, ok := v.Addr().Interface().(*kern.Hist); ok {
+		h.Sub(old.Addr().Interface().(*kern.Hist))
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			subValue(v.Field(i), old.Field(i))
+		}
+	case reflect.Uint64, reflect.Uint32:
+		v.SetUint(v.Uint() - old.Uint())
+	}
+}

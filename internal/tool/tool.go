@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tool says what a tool is, and runs one.
+package tool
+
+import (
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"seine/internal/probe"
+	"seine/internal/row"
+)
+
+// A Tool is one question about the network and how it is answered. It is
+// declared in tools/<name>/; everything else follows from the declaration.
+type Tool struct {
+	Name    string  // the folder, the object, the command: as the book spells it
+	Aliases []Alias // other names, with preset flags
+	Layer   Layer
+	Short   string // one line
+	Banner  string // what is being traced: "Tracing TCP sessions."
+	Doc     string // README.md, embedded
+
+	Filters  Filter               // which filters its programs test
+	Config   func() any           // a fresh config struct; nil: no flags of its own
+	Shorts   map[string]string    // letters that BCC gave to common flags: L is lport
+	Families []uint16             // shown unless --family names others; nil: all
+	Points   []probe.Point        // moments that every view needs
+	Views    func(cfg any) []View // what a run shows; flags choose
+	Formats  []string             // output formats besides table, json and csv
+	Graph    *Graph               // for -o dot
+	Hint     func(*Report) string // what to tell the user at the end; nil: nothing
+
+	Demo Workload // known traffic, for seine demo
+	Live []Case   // known traffic and the rows that must come of it
+}
+
+// An Alias is another name for a tool with some of its flags preset.
+type Alias struct {
+	Name  string
+	Flags []string
+	Short string
+}
+
+// Layer groups tools by where they look.
+type Layer string
+
+// The layers, from the application down.
+const (
+	Socket Layer = "socket"
+	TCP    Layer = "tcp"
+	UDP    Layer = "udp"
+	IP     Layer = "ip"
+	Queue  Layer = "queue"
+	Device Layer = "device"
+	CPU    Layer = "cpu"
+)
+
+// Layers is all of them in order.
+var Layers = []Layer{Socket, TCP, UDP, IP, Queue, Device, CPU}
+
+// A View is one kind of row and what feeds it. Most tools have one.
+type View struct {
+	Name   string        // empty for a tool that has but one
+	Points []probe.Point // moments that only this view needs
+	Output Output
+	Show   string                 // columns of the table, in order: "pid comm:PROCESS raddr"
+	Line   string                 // a sentence in place of the table
+	Time   string                 // how the time column reads unless --time says otherwise; empty: clock
+	By     []string               // of a counting view: key fields unless --by names others
+	Always []string               // key fields that are filled whatever --by says
+	Sort   string                 // of an output: the column it is sorted by, largest first
+	Above  func(time.Time) string // a line above each output: a load average
+}
+
+// Kind says when a view prints.
+type Kind int
+
+// The kinds of views.
+const (
+	Events   Kind = iota // rows as they happen
+	Interval             // an output at each tick
+	Counting             // one output at the end, or one per tick
+)
+
+// Output reads what the kernel side of a view produces.
+type Output interface {
+	Kind() Kind
+	Schema() (*row.Schema, error)
+	Check(*ebpf.CollectionSpec) error // do Go and C agree? needs no kernel
+	open(*Session, *View, int) (reader, error)
+}
+
+// A reader is an Output at work. It hands rows to the session's sink.
+type reader interface {
+	event(raw []byte) error // one record of the ring that is for this view
+	output(last bool) error // all rows of one output
+}
+
+// Graph says how rows become a graph, for -o dot.
+type Graph struct {
+	From, To []string // columns that name a node
+	Sum      []string // columns that are added up on an edge
+	Unit     string   // what a row is: "sessions"
+}
+
+// One makes a Views function of a single view.
+func One(v View) func(any) []View { return func(any) []View { return []View{v} } }
+
+// Kind is when the tool prints with this config: that of its first view.
+func (t *Tool) Kind(cfg any) Kind { return t.Views(cfg)[0].Output.Kind() }
+
+// NewConfig returns a fresh config, an empty struct for tools without one.
+func (t *Tool) NewConfig() any {
+	if t.Config == nil {
+		return &struct{}{}
+	}
+	return t.Config()
+}
+
+// AllPoints lists the moments that the views of cfg need, each once: owners
+// first, since other programs rely on them.
+func (t *Tool) AllPoints(spec *ebpf.CollectionSpec, cfg any) []probe.Point {
+	points := ownerPoints(spec)
+	seen := map[string]bool{}
+	add := func(ps []probe.Point) {
+		for _, p := range ps {
+			if !seen[p.Name] {
+				seen[p.Name] = true
+				points = append(points, p)
+			}
+		}
+	}
+	add(t.Points)
+	for _, v := range t.Views(cfg) {
+		add(v.Points)
+	}
+	// The walk over existing sockets comes last, so that nothing falls between.
+	if _, ok := spec.Programs["owner_seed__iter"]; ok {
+		points = append(points, ownerSeed)
+	}
+	return points
+}
+
+// Schemas returns the schemas of views, with names and default columns filled in.
+func (t *Tool) Schemas(views []View) ([]*row.Schema, error) {
+	var out []*row.Schema
+	for i := range views {
+		s, err := views[i].Output.Schema()
+		if err != nil {
+			return nil, err
+		}
+		s.Tool, s.View, s.Line = t.Name, views[i].Name, views[i].Line
+		if err := s.SetShow(views[i].Show); err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"seine/internal/lab"
+	"seine/internal/row"
+)
+
+// A Workload is known traffic in private network namespaces.
+type Workload struct {
+	Hosts []string                 // of the world; nil: one
+	Run   func(w *lab.World) error // until the traffic is over
+	Why   string                   // where there can be no demo: the reason
+}
+
+// A Case is known traffic and the rows that must come of it: the live test of a
+// tool, and what doctor --selftest runs.
+type Case struct {
+	Name  string
+	Hosts []string // of the world; nil: one
+	Run   func(*Trial) error
+	Slow  bool // too long for doctor --selftest
+	Alone bool // the tool cannot be limited to the world's namespaces here
+}
+
+// A Trial is one run of a case. The case starts what must be there before the
+// tool, calls Attach, makes its traffic, calls Detach, and compares.
+type Trial struct {
+	Ctx   context.Context
+	World *lab.World
+	Way   string // forced on every attach; empty: the best
+
+	Choices []Choice // of the last attach, for reports
+	Report  *Report  // of the last detach
+	tool    *Tool
+	namers  func(*Session) map[string]row.Namer
+	parse   ParseFunc
+	running *running
+	failed  []error
+}
+
+// Choice says which way a point took.
+type Choice struct{ Point, Way string }
+
+// ParseFunc turns command-line flags into what Prepare wants.
+type ParseFunc func(t *Tool, flags []string) (cfg any, o Options, err error)
+
+type running struct {
+	rows collector
+	stop context.CancelFunc
+	done chan struct{}
+	err  error
+}
+
+// collector keeps rows and tells when there are so many.
+type collector struct {
+	mu   sync.Mutex
+	rows []*row.Row
+	more chan struct{} // holds a token when rows have come
+}
+
+func (c *collector) Row(r *row.Row) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rows = append(c.rows, r.Clone())
+	return nil
+}
+
+func (c *collector) End(row.End) error {
+	select {
+	case c.more <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+func (c *collector) all() []*row.Row {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rows
+}
+
+// ErrSkip marks a case that cannot run here, with the reason.
+var ErrSkip = errors.New("skipped")
+
+// RunCase makes a world and runs c in it.
+func RunCase(ctx context.Context, t *Tool, c Case, way string, parse ParseFunc, namers func(*Session) map[string]row.Namer) (*Trial, error) {
+	w, err := lab.NewWorld(lab.Options{Hosts: c.Hosts})
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	x := &Trial{Ctx: ctx, World: w, Way: way, tool: t, parse: parse, namers: namers}
+	err = c.Run(x)
+	if x.running != nil {
+		x.Detach()
+	}
+	return x, errors.Join(append(x.failed, err)...)
+}
+
+// Errorf records that something is not as it must be, and goes on.
+func (x *Trial) Errorf(format string, args ...any) {
+	x.failed = append(x.failed, fmt.Errorf(format, args...))
+}
+
+// Attach starts the tool with these flags, limited to the namespaces of the
+// world, and returns when every point is in place.
+func (x *Trial) Attach(flags ...string) error {
+	if x.tool.Filters&FilterNetns != 0 {
+		for _, h := range x.World.Hosts() {
+			flags = append(flags, fmt.Sprintf("--netns=%d", x.World.Netns(h)))
+		}
+	}
+	return x.AttachAll(flags...)
+}
+
+// AttachAll is Attach without the limit to the world.
+func (x *Trial) AttachAll(flags ...string) error {
+	if x.Way != "" {
+		flags = append(flags, "--way="+x.Way)
+	}
+	cfg, o, err := x.parse(x.tool, flags)
+	if err != nil {
+		return err
+	}
+	p, err := Prepare(x.tool, cfg, o)
+	if err != nil {
+		return err
+	}
+	s, err := p.Attach()
+	if err != nil {
+		return err
+	}
+	x.Choices = nil
+	for _, c := range s.Choices {
+		x.Choices = append(x.Choices, Choice{c.Point, c.Way})
+	}
+	ctx, cancel := context.WithCancel(x.Ctx)
+	r := &running{stop: cancel, done: make(chan struct{}), rows: collector{more: make(chan struct{}, 1)}}
+	x.running = r
+	sink := row.Name(&r.rows, nil, x.namers(s))
+	go func() {
+		defer close(r.done)
+		x.Report, r.err = s.Run(ctx, sink)
+	}()
+	return nil
+}
+
+// Detach ends the tool and returns its rows.
+func (x *Trial) Detach() ([]*row.Row, error) {
+	r := x.running
+	x.running = nil
+	r.stop()
+	<-r.done
+	return r.rows.all(), r.err
+}
+
+// Await returns when n rows have come, or when they have not within so long
+// that they will not: Detach then tells what there is.
+func (x *Trial) Await(n int) {
+	late := time.After(patience)
+	for len(x.running.rows.all()) < n {
+		select {
+		case <-x.running.rows.more:
+		case <-late:
+			return
+		case <-x.running.done:
+			return
+		}
+	}
+}
+
+// patience is how long rows may be in coming, under emulation too.
+const patience = 20 * time.Second
+
+// Skip ends a case that cannot run here.
+func Skip(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrSkip, fmt.Sprintf(format, args...))
+}
+
+// Want records an error if a column of r does not hold want.
+func (x *Trial) Want(r *row.Row, id string, want any) {
+	c := r.Get(id)
+	if c == nil {
+		x.Errorf("no column %s", id)
+		return
+	}
+	if got := Value(c); got != fmt.Sprint(want) {
+		x.Errorf("%s is %s, want %v, in %s", id, got, want, Dump(r))
+	}
+}
+
+// Value is a cell as text: absent is "-".
+func Value(c *row.Cell) string {
+	switch c.Kind {
+	case row.Null:
+		return "-"
+	case row.Uint, row.Bool, row.Time:
+		return fmt.Sprint(c.N)
+	case row.Int:
+		return fmt.Sprint(int64(c.N))
+	case row.Addr:
+		return c.IP().String()
+	case row.Text:
+		return c.S
+	}
+	return fmt.Sprintf("%v", c.Ref)
+}
+
+// Dump is a row for error messages.
+func Dump(r *row.Row) string {
+	var b strings.Builder
+	for i := range r.Cells {
+		if k := r.Cells[i].Kind; k != row.Null && k != row.Object {
+			fmt.Fprintf(&b, "%s=%s ", r.Schema.Columns[i].ID, Value(&r.Cells[i]))
+		}
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// Rows attaches the tool, makes the traffic, and returns the rows.
+func (x *Trial) Rows(traffic func() error, flags ...string) ([]*row.Row, error) {
+	if err := x.Attach(flags...); err != nil {
+		return nil, err
+	}
+	if err := traffic(); err != nil {
+		return nil, err
+	}
+	return x.Detach()
+}

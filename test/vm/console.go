@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"regexp"
+)
+
+// complaints begin what a kernel says about its own errors: a panic, an oops, a
+// warning, a locking or RCU stall.
+var complaints = regexp.MustCompile(`(?m)^.*(Kernel panic - |BUG: |Oops: |WARNING: |general protection fault|detected stalls on|INFO: task .* blocked)`)
+
+func complained(console []byte) bool { return complaints.Match(console) }
+
+// consoleTail is what to show of a console: from the first complaint on, or the
+// last lines.
+func consoleTail(console []byte) []byte {
+	const most = 50
+	console = bytes.TrimSpace(bytes.ReplaceAll(console, []byte("\r"), nil))
+	if len(console) == 0 {
+		return []byte("(nothing)\n")
+	}
+	if at := complaints.FindIndex(console); at != nil {
+		lines := bytes.SplitN(console[at[0]:], []byte("\n"), most+1)
+		return append(bytes.Join(lines[:min(len(lines), most)], []byte("\n")), '\n')
+	}
+	lines := bytes.Split(console, []byte("\n"))
+	return append(bytes.Join(lines[max(0, len(lines)-most):], []byte("\n")), '\n')
+}

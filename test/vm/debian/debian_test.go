@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package debian
+
+import (
+	"reflect"
+	"testing"
+)
+
+func TestMirror(t *testing.T) {
+	for _, c := range []struct {
+		name, list string
+		want       Mirror
+	}{
+		{"both, with slashes", "http://m/debian/\nhttp://m/debian/\nhttp://s/debian-security/\n", Mirror{"http://m/debian", "http://s/debian-security"}},
+		{"main alone", "http://m/pub/debian\n", Mirror{"http://m/pub/debian", "http://m/pub/debian-security"}},
+		{"a vendor's first", "http://v/linux/stable\nhttp://m/debian\n", Mirror{"http://m/debian", "http://m/debian-security"}},
+	} {
+		got, err := parseMirror(c.list)
+		if err != nil || got != c.want {
+			t.Errorf("%s: got %v, %v, want %v", c.name, got, err, c.want)
+		}
+	}
+	for _, list := range []string{"", "http://v/linux/stable\n"} {
+		if got, err := parseMirror(list); err == nil {
+			t.Errorf("list %q gave %v, want an error", list, got)
+		}
+	}
+}
+
+func TestSources(t *testing.T) {
+	m := Mirror{"http://m/debian", "http://m/debian-security"}
+	for suite, want := range map[string]string{
+		"trixie": "deb [arch=amd64] http://m/debian trixie main\ndeb [arch=amd64] http://m/debian-security trixie-security main\n",
+		"sid":    "deb [arch=amd64] http://m/debian sid main\n", // has no security suite
+	} {
+		if got := m.sources(suite); got != want {
+			t.Errorf("sources of %s: got %q, want %q", suite, got, want)
+		}
+	}
+}
+
+func TestDepends(t *testing.T) {
+	show := `Package: linux-image-9.9-amd64
+Version: 9.9.1-1
+Pre-Depends: linux-base (>= 4.17~)
+Depends: dracut | initramfs-tools (>= 0.120+deb8u2) | linux-initramfs-tool, linux-binary-9.9-amd64 (= 9.9.1-1),linux-modules-9.9-amd64
+Recommends: apparmor
+Description: a kernel
+ Depends: is a word of this text too
+`
+	want := []string{"dracut", "linux-binary-9.9-amd64", "linux-modules-9.9-amd64"}
+	if got := parseDepends(show); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := parseDepends("Package: x\nVersion: 1\n"); got != nil {
+		t.Errorf("a package without dependencies gave %q", got)
+	}
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kernel keeps the kernels of the test matrix: Debian's, in the user's
+// cache directory, each with its configuration, its BTF and the modules that
+// tests need.
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// suites maps a kernel's name to the suite that it comes from.
+var suites = []struct{ name, suite string }{
+	{"5.10", "bullseye"},
+	{"6.1", "bookworm"},
+	{"6.12", "trixie"},
+	{"new", "sid"}, // whatever is newest
+}
+
+// ErrNotCached means that a kernel has to be fetched first.
+var ErrNotCached = errors.New("not in the cache")
+
+// A Kernel is a cached kernel. Its files are not to be changed.
+type Kernel struct {
+	Name    string // of the matrix: 6.12
+	Version string // as uname -r says: 6.12.116+deb13-amd64
+	Dir     string // holds the files below
+	Vmlinuz string // the compressed image that boots
+	Config  string // its .config
+	BTF     string // raw BTF of vmlinux, what the kernel shows as /sys/kernel/btf/vmlinux
+}
+
+// Names lists the matrix, oldest first.
+func Names() []string {
+	var names []string
+	for _, s := range suites {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+// Cached returns a kernel that Fetch has left in the cache, or ErrNotCached.
+func Cached(name string) (Kernel, error) {
+	if _, err := suiteOf(name); err != nil {
+		return Kernel{}, err
+	}
+	cache, err := cacheDir()
+	if err != nil {
+		return Kernel{}, err
+	}
+	dirs, err := versions(cache, name)
+	if err != nil {
+		return Kernel{}, err
+	}
+	if len(dirs) == 0 {
+		return Kernel{}, fmt.Errorf("kernel %s: %w: run go run ./test/vm fetch %[1]s", name, ErrNotCached)
+	}
+	return at(name, dirs[0]), nil
+}
+
+// at is the kernel whose directory is dir. Directories appear in the cache by
+// rename, so one that is there is complete.
+func at(name, dir string) Kernel {
+	return Kernel{
+		Name:    name,
+		Version: strings.TrimPrefix(filepath.Base(dir), name+"-"),
+		Dir:     dir,
+		Vmlinuz: filepath.Join(dir, "vmlinuz"),
+		Config:  filepath.Join(dir, "config"),
+		BTF:     filepath.Join(dir, "vmlinux.btf"),
+	}
+}
+
+// versions lists the directories of one name, the one fetched last first. There
+// is more than one only when a fetch was cut short.
+func versions(cache, name string) ([]string, error) {
+	dirs, err := filepath.Glob(filepath.Join(cache, name+"-*"))
+	if err != nil {
+		return nil, err
+	}
+	age := map[string]int64{}
+	for _, d := range dirs {
+		info, err := os.Stat(d)
+		if err != nil {
+			return nil, err
+		}
+		age[d] = info.ModTime().UnixNano()
+	}
+	slices.SortFunc(dirs, func(a, b string) int { return int(min(1, max(-1, age[b]-age[a]))) })
+	return dirs, nil
+}
+
+func suiteOf(name string) (string, error) {
+	for _, s := range suites {
+		if s.name == name {
+			return s.suite, nil
+		}
+	}
+	return "", fmt.Errorf("no kernel is called %q: the names are %s", name, strings.Join(Names(), " "))
+}
+
+func cacheDir() (string, error) {
+	user, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(user, "seine", "kernels")
+	return dir, os.MkdirAll(dir, 0o755)
+}

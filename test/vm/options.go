@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"debug/elf"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"seine/test/vm/job"
+	"seine/test/vm/kernel"
+)
+
+// options are the flags of run.
+type options struct {
+	kernels  []string
+	timeout  time.Duration
+	mem      string
+	cpus     int
+	files    []string
+	env      []string
+	modules  []string
+	tracefs  bool
+	root     bool
+	out      string
+	parallel int
+	append   string
+	command  []string
+}
+
+func parseOptions(args []string) (options, error) {
+	o := options{kernels: kernel.Names()}
+	flags := flag.NewFlagSet("run", flag.ContinueOnError)
+	split := func(to *[]string) func(string) error {
+		return func(s string) error { *to = strings.Split(s, ","); return nil }
+	}
+	add := func(to *[]string) func(string) error {
+		return func(s string) error { *to = append(*to, s); return nil }
+	}
+	flags.Func("kernels", "`names` of kernels, separated by commas (default all)", split(&o.kernels))
+	flags.DurationVar(&o.timeout, "timeout", 15*time.Minute, "`time` for each kernel, boot included; exit code 124 when it is over")
+	flags.StringVar(&o.mem, "mem", "2G", "the guest's memory `size`")
+	flags.IntVar(&o.cpus, "cpus", 2, "the guest's `number` of processors")
+	flags.Func("file", "`HOST[:GUEST]`: a file or directory for the guest, by default in "+job.Home+" (may be repeated)", add(&o.files))
+	flags.Func("env", "`NAME=VALUE` for the command (may be repeated)", add(&o.env))
+	flags.Func("modules", "`names` of more kernel modules to load, such as mac80211_hwsim, separated by commas", split(&o.modules))
+	flags.BoolVar(&o.tracefs, "tracefs", false, "mount tracefs and debugfs")
+	flags.BoolVar(&o.root, "root", false, "run inside the Debian root (see vm rootfs); a BINARY without a slash is then one of its commands")
+	flags.StringVar(&o.out, "out", "", "also write KERNEL.stdout, KERNEL.stderr and KERNEL.console to `dir`")
+	flags.IntVar(&o.parallel, "parallel", 1, "`number` of kernels at once; their output is mixed by whole lines")
+	flags.StringVar(&o.append, "append", "", "more `words` for the kernel's command line")
+	flags.Usage = func() {
+		fmt.Fprintln(flags.Output(), "usage: vm run [flags] -- BINARY [ARG...]")
+		flags.PrintDefaults()
+	}
+	if flags.Parse(args) != nil {
+		return o, errUsage
+	}
+	if o.command = flags.Args(); len(o.command) == 0 {
+		flags.Usage()
+		return o, errUsage
+	}
+	return o, nil
+}
+
+// fromGuest tells whether the command is one that the Debian root brings.
+func (o options) fromGuest() bool { return o.root && !strings.Contains(o.command[0], "/") }
+
+// check finds early what would end as a riddle in the guest.
+func (o options) check() error {
+	if _, err := exec.LookPath(qemu); err != nil {
+		return fmt.Errorf("%w: install what `go run ./test/vm packages` prints", err)
+	}
+	if o.fromGuest() {
+		return nil
+	}
+	f, err := elf.Open(o.command[0])
+	if err != nil {
+		if o.root && !errors.Is(err, os.ErrNotExist) {
+			return nil // a script, perhaps
+		}
+		return fmt.Errorf("%s: %w", o.command[0], err)
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP && !o.root {
+			return fmt.Errorf("%s is not static: build it with CGO_ENABLED=0, or use -root", o.command[0])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tcplife
+
+import (
+	"fmt"
+
+	"seine/internal/lab"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+var twoHosts = []string{"client", "server"}
+
+var demo = tool.Workload{
+	Hosts: twoHosts,
+	Run: func(w *lab.World) error {
+		for _, s := range []lab.Sessions{
+			{Count: 3, Send: 1000, Recv: 123456, ClientComm: "browser", ServerComm: "web"},
+			{Count: 2, Send: 54321, Recv: 10, Network: lab.TCP6, ClientComm: "backup", ServerComm: "store"},
+			{Count: 1, Send: 100, Recv: 100, Close: lab.ByReset, ClientComm: "prober", ServerComm: "web"},
+		} {
+			t, err := lab.StartTCP(w, s)
+			if err != nil {
+				return err
+			}
+			if _, err := t.Run(); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+}
+
+var live = []tool.Case{
+	{Name: "ipv4", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777})},
+	{Name: "ipv6", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777, Network: lab.TCP6})},
+	{Name: "loopback", Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777})},
+	{Name: "server-closes", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777, Close: lab.ByServer})},
+	{Name: "parallel", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 211, Send: 1000, Recv: 777, Parallel: 7})},
+	{Name: "reset", Hosts: twoHosts, Run: resets},
+	{Name: "uring", Run: uring},
+	{Name: "mptcp", Hosts: twoHosts, Run: mptcp},
+	{Name: "older", Hosts: twoHosts, Run: older},
+	{Name: "flood", Run: flood, Slow: true},
+	{Name: "small-ring", Run: smallRing, Slow: true},
+	{Name: "small-maps", Run: smallMaps, Slow: true},
+}
+
+// sessions makes a case of sessions that are all seen, at both ends.
+func sessions(s lab.Sessions) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		_, err := seen(x, s, nil)
+		return err
+	}
+}
+
+// seen makes the sessions and checks both rows of each.
+func seen(x *tool.Trial, s lab.Sessions, also func(r *row.Row, client bool)) (*lab.TCP, error) {
+	t, err := lab.StartTCP(x.World, s)
+	if err != nil {
+		return nil, err
+	}
+	if err := x.Attach(); err != nil {
+		return nil, err
+	}
+	if _, err := t.Run(); err != nil {
+		return nil, err
+	}
+	x.Await(2 * s.Count)
+	rows, err := x.Detach()
+	if err != nil {
+		return nil, err
+	}
+	ends(x, t, rows, also)
+	return t, nil
+}
+
+// ends checks that rows are both ends of all sessions of t.
+func ends(x *tool.Trial, t *lab.TCP, rows []*row.Row, also func(r *row.Row, client bool)) {
+	var clients, servers int
+	for _, r := range rows {
+		client := r.Get("rport").N == uint64(t.Port)
+		p, tx, rx := t.Server, t.Sessions.Recv, t.Sessions.Send
+		if client {
+			clients++
+			p, tx, rx = t.Client, rx, tx
+		} else {
+			servers++
+			x.Want(r, "lport", t.Port)
+		}
+		x.Want(r, "pid", p.PID)
+		x.Want(r, "comm", p.Comm)
+		x.Want(r, "tx_bytes", tx)
+		x.Want(r, "rx_bytes", rx)
+		if also != nil {
+			also(r, client)
+		}
+	}
+	if n := t.Sessions.Count; clients != n || servers != n {
+		x.Errorf("%d rows of the client and %d of the server, want %d of each", clients, servers, n)
+	}
+	if lost := x.Report.Lost(); lost != 0 {
+		x.Errorf("%d lost, want none", lost)
+	}
+	if n := x.Report.Losses[tool.LossOwner]; n != 0 {
+		x.Errorf("%d unknown owners, want none", n)
+	}
+}
+
+func resets(x *tool.Trial) error {
+	_, err := seen(x, lab.Sessions{Count: 13, Send: 500, Recv: 300, Close: lab.ByReset}, func(r *row.Row, client bool) {
+		if client {
+			x.Want(r, "reset_by", "local")
+		} else {
+			x.Want(r, "reset_by", "remote")
+		}
+	})
+	return err
+}
+
+func uring(x *tool.Trial) error {
+	if err := lab.UringSupported(); err != nil {
+		return tool.Skip("%v", err)
+	}
+	_, err := seen(x, lab.Sessions{Count: 13, Send: 1000, Recv: 777, Uring: true}, nil)
+	return err
+}
+
+// mptcp: the connection and its subflow are one session.
+func mptcp(x *tool.Trial) error {
+	if err := lab.MPTCPSupported(); err != nil {
+		return tool.Skip("%v", err)
+	}
+	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 13, Send: 1000, Recv: 777, Network: lab.MPTCP4})
+	if err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	if _, err := t.Run(); err != nil {
+		return err
+	}
+	x.Await(26)
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	ends(x, t, rows, nil)
+	return nil
+}
+
+// older: sessions that were open before the tool, and are closed after.
+func older(x *tool.Trial) error {
+	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 17, Send: 1000, Recv: 777, Hold: true})
+	if err != nil {
+		return err
+	}
+	if err := t.Open(); err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	if _, err := t.Run(); err != nil {
+		return err
+	}
+	x.Await(34)
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	ends(x, t, rows, func(r *row.Row, _ bool) {
+		x.Want(r, "duration_ms", "-")
+		if c := r.Get("seen_ms"); c.Kind == row.Null {
+			x.Errorf("no seen_ms in %s", tool.Dump(r))
+		}
+	})
+	return nil
+}
+
+// flood: many sessions at full speed; none is lost, none is misattributed.
+func flood(x *tool.Trial) error {
+	n := 20000
+	if lab.Emulated() {
+		n = 2003
+	}
+	_, err := seen(x, lab.Sessions{Count: n, Send: 1000, Recv: 777, Parallel: 4, Brief: true}, nil)
+	return err
+}
+
+// smallRing: what does not fit is counted, and what is shown is right.
+func smallRing(x *tool.Trial) error {
+	return tight(x, 4001, "--buffer=4096")
+}
+
+// smallMaps: owners that do not fit are counted; rows still come.
+func smallMaps(x *tool.Trial) error {
+	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 401, Send: 100, Recv: 50, Hold: true, Brief: true})
+	if err != nil {
+		return err
+	}
+	if err := x.Attach("--memory=16k"); err != nil {
+		return err
+	}
+	if err := t.Open(); err != nil {
+		return err
+	}
+	if _, err := t.Run(); err != nil {
+		return err
+	}
+	x.Await(802)
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	if len(rows) != 802 {
+		x.Errorf("%d rows, want 802", len(rows))
+	}
+	if x.Report.Losses[tool.LossOwnerFull] == 0 {
+		x.Errorf("no owner was refused by a map of a few entries")
+	}
+	for _, r := range rows {
+		if pid := r.Get("pid"); pid.Kind != row.Null && int(pid.N) != t.Client.PID && int(pid.N) != t.Server.PID {
+			x.Errorf("pid %d is neither client nor server", pid.N)
+		}
+	}
+	return nil
+}
+
+func tight(x *tool.Trial, n int, flag string) error {
+	t, err := lab.StartTCP(x.World, lab.Sessions{Count: n, Send: 100, Recv: 50, Parallel: 4, Brief: true})
+	if err != nil {
+		return err
+	}
+	if err := x.Attach(flag); err != nil {
+		return err
+	}
+	if _, err := t.Run(); err != nil {
+		return err
+	}
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	lost := int(x.Report.Lost())
+	if lost == 0 {
+		return fmt.Errorf("a ring of one page lost nothing of %d sessions", n)
+	}
+	if len(rows)+lost != 2*n {
+		x.Errorf("%d shown and %d lost are not %d", len(rows), lost, 2*n)
+	}
+	for _, r := range rows {
+		if pid := int(r.Get("pid").N); pid != t.Client.PID && pid != t.Server.PID {
+			x.Errorf("pid %d is neither client nor server", pid)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+//go:build ignore
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+
+/* tcplife - one event for each TCP session, at its end. */
+#define OWNER_STATE_IN_TOOL
+#include "owner.h"
+#include "tcp.h"
+
+struct life_event {
+	struct head head;
+	struct tuple tuple;
+	__u64 tx, rx;	   /* payload: neither SYN nor FIN */
+	__u64 duration;	   /* NONE: the session is older than we are */
+	__u64 established; /* since then; NONE: never, or before us */
+	__u64 seen;	   /* how long we watched it */
+	__u32 retrans;	   /* segments sent again */
+	__u32 srtt_us;
+	char cong[16];
+	__u8 state;	   /* that it left for CLOSE */
+	__u8 reset;	   /* RESET_* */
+	__u16 error;	   /* sk_err */
+	__u32 pad;
+};
+EVENT(struct life_event);
+
+enum { RESET_REMOTE = 1, RESET_LOCAL = 2 }; /* Go: kern.Reset */
+
+/* The peer's RST was seen. Our own is sent after the state has changed, so it
+ * is told by leaving a live session for CLOSE without a FIN and without error.
+ */
+static __always_inline __u8 reset_by(const struct owner *o, int old, int error)
+{
+	if (o && o->flags & OWNER_RESET)
+		return RESET_REMOTE;
+	if (!error && (old == TCP_ESTABLISHED || old == TCP_CLOSE_WAIT))
+		return RESET_LOCAL;
+	return 0;
+}
+
+KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
+{
+	const struct tcp_sock *tp = (void *)sk;
+	struct tuple tuple = {};
+	struct who who = {};
+	struct owner *o;
+	struct life_event *e;
+	__u64 now;
+
+	if (sock_proto(sk) != IPPROTO_TCP)
+		return 0;
+	if (new != TCP_CLOSE) {
+		owner_on_state(sk, old, new);
+		return 0;
+	}
+	if (old == TCP_LISTEN || old == TCP_CLOSE)
+		return 0;
+	if (!sock_wanted(sk) || !tuple_fill(&tuple, sk) || !tuple_wanted(&tuple))
+		return 0;
+	owner_get(&who, sk);
+	if (!who_wanted(&who))
+		return 0;
+	e = EVENT_NEW(struct life_event);
+	if (!e)
+		return 0;
+	now = bpf_ktime_get_ns();
+	e->head.ts = now;
+	e->head.netns = sock_netns(sk);
+	e->head.who = who;
+	e->tuple = tuple;
+	e->tx = tcp_tx_bytes(tp);
+	e->rx = tcp_rx_bytes(tp);
+	e->duration = NONE;
+	e->established = NONE;
+	e->seen = NONE;
+	o = owner_entry(sk);
+	if (o) {
+		e->seen = now - o->seen;
+		if (o->flags & OWNER_BORN)
+			e->duration = now - o->seen;
+		if (o->established)
+			e->established = now - o->established;
+	}
+	e->retrans = BPF_CORE_READ(tp, total_retrans);
+	e->srtt_us = BPF_CORE_READ(tp, srtt_us) >> 3;
+	BPF_CORE_READ_STR_INTO(&e->cong, tp, inet_conn.icsk_ca_ops, name);
+	e->state = old;
+	e->error = BPF_CORE_READ(sk, sk_err);
+	e->reset = reset_by(o, old, e->error);
+	return event_send(e);
+}
+
+KTRACE(reset, tcp_receive_reset, const struct sock *sk)
+{
+	struct owner *o = owner_entry(sk);
+
+	if (o)
+		o->flags |= OWNER_RESET;
+	return 0;
+}

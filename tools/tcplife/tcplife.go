@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tcplife shows each TCP session at its end: who, with whom, how many
+// bytes, how long.
+package tcplife
+
+import (
+	_ "embed"
+
+	"seine/internal/kern"
+	"seine/internal/probe"
+	"seine/internal/tool"
+)
+
+//go:embed README.md
+var readme string
+
+type config struct {
+	Wide bool `flag:"wide" short:"w" help:"room for IPv6 addresses in the table"`
+}
+
+// event is struct life_event of tcplife.bpf.c.
+type event struct {
+	kern.Head
+	kern.Tuple
+	TX          uint64       `col:"tx_bytes,head=TX_KB,scale=1024,width=6,sum" help:"payload bytes sent, retransmitted ones not counted again"`
+	RX          uint64       `col:"rx_bytes,head=RX_KB,scale=1024,width=6,sum" help:"payload bytes received"`
+	Duration    kern.Nanos   `col:"duration_ms,head=MS,div=1000000,prec=2,width=9" help:"from the first state seen to the close; absent for sessions older than the tool"`
+	Established kern.Nanos   `col:"established_ms,div=1000000,prec=2,width=9" help:"from the handshake's end to the close"`
+	Seen        kern.Nanos   `col:"seen_ms,div=1000000,prec=2,width=9" help:"how long the tool watched the session"`
+	Retrans     uint32       `col:"retrans,width=7,sum" help:"segments retransmitted"`
+	SRTT_us     uint32       `col:"srtt_us,width=8" help:"smoothed round-trip time at the end"`
+	Cong        kern.Comm    `col:"cong,width=6" help:"congestion control"`
+	State       kern.State   `col:"state_close,width=10" help:"the state it left for CLOSE"`
+	Reset       kern.Reset   `col:"reset_by" help:"who reset it: local or remote; absent after an orderly close"`
+	Error       kern.Errno16 `col:"errno" help:"the socket's error, if it had one"`
+	Pad         uint32       `col:"-"`
+}
+
+func views(cfg any) []tool.View {
+	v := tool.View{
+		Output: tool.Stream[event]{Type: "life_event"},
+		Show:   "pid comm laddr lport raddr rport tx_bytes rx_bytes duration_ms",
+	}
+	if cfg.(*config).Wide {
+		v.Show = "pid comm laddr::39 lport raddr::39 rport tx_bytes rx_bytes duration_ms"
+	}
+	return []tool.View{v}
+}
+
+// Tool is tcplife.
+var Tool = &tool.Tool{
+	Name: "tcplife", Layer: tool.TCP, Short: "TCP sessions with lifespan and bytes",
+	Banner:  "Tracing TCP sessions.",
+	Doc:     readme,
+	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
+	Config:  func() any { return &config{} },
+	Points:  []probe.Point{{Name: "state"}, {Name: "reset", Optional: true, Misses: "who reset a session"}},
+	Shorts:  map[string]string{"L": "lport", "D": "rport"},
+	Views:   views,
+	Formats: []string{"dot"},
+	Graph: &tool.Graph{
+		From: []string{"comm", "laddr"}, To: []string{"raddr", "rport"},
+		Sum: []string{"tx_bytes", "rx_bytes"}, Unit: "sessions",
+	},
+	Demo: demo,
+	Live: live,
+}

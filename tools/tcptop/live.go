@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tcptop
+
+import "seine/internal/tool"
+
+var demo = tool.Workload{}
+
+var live = []tool.Case{}

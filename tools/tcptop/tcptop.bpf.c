@@ -1,0 +1,99 @@
+//go:build ignore
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+
+/* tcptop - the byte counters that TCP keeps anyway, read at each tick.
+ *
+ * Nothing is paid per packet or per call: an iterator walks over all open
+ * files, and sessions that end between two ticks are told as they do.
+ */
+#define OWNER_STATE_IN_TOOL
+#include "owner.h"
+#include "tcp.h"
+
+struct top_entry {
+	struct head head;
+	struct tuple tuple;
+	__u64 sk; /* which socket, to find it again at the next tick */
+	__u64 tx, rx;
+	__u32 retrans, srtt_us;
+	__u32 gone; /* the session has ended */
+	__u32 pad;
+};
+EVENT(struct top_entry);
+
+static __always_inline bool entry_fill(struct top_entry *e, const struct sock *sk)
+{
+	const struct tcp_sock *tp = (void *)sk;
+
+	e->head.ts = bpf_ktime_get_ns();
+	e->head.netns = sock_netns(sk);
+	e->sk = (__u64)sk;
+	e->tx = tcp_tx_bytes(tp);
+	e->rx = tcp_rx_bytes(tp);
+	e->retrans = BPF_CORE_READ(tp, total_retrans);
+	e->srtt_us = BPF_CORE_READ(tp, srtt_us) >> 3;
+	return tuple_fill(&e->tuple, sk) && tuple_wanted(&e->tuple) && who_wanted(&e->head.who);
+}
+
+static __always_inline int walk(struct seq_file *seq, struct task_struct *task, struct sock *sk)
+{
+	struct top_entry e = {};
+	struct owner *o;
+	__u8 state = sock_state(sk);
+
+	if (state == TCP_LISTEN || state == TCP_CLOSE || !sock_wanted(sk))
+		return 0;
+	/* Several processes may hold the socket: show the one that uses it. */
+	o = owner_entry(sk);
+	if (o && o->who.pid)
+		e.head.who = o->who;
+	else
+		who_task(&e.head.who, task);
+	if (entry_fill(&e, sk))
+		bpf_seq_write(seq, &e, sizeof(e));
+	return 0;
+}
+
+SEC("iter/task_file") int poll__iter(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+	struct sock *sk;
+	__u16 proto;
+
+	if (!task || !file || BPF_CORE_READ(task, pid) != BPF_CORE_READ(task, tgid))
+		return 0;
+	sk = file_sock(file);
+	if (!sk || !is_inet(sock_family(sk)))
+		return 0;
+	proto = sock_proto(sk);
+	if (proto == IPPROTO_MPTCP)
+		sk = mptcp_first(sk);
+	else if (proto != IPPROTO_TCP)
+		return 0;
+	return sk ? walk(ctx->meta->seq, task, sk) : 0;
+}
+
+KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
+{
+	struct top_entry *e;
+
+	if (sock_proto(sk) != IPPROTO_TCP)
+		return 0;
+	if (new != TCP_CLOSE) {
+		owner_on_state(sk, old, new);
+		return 0;
+	}
+	if (old == TCP_LISTEN || old == TCP_CLOSE || !sock_wanted(sk))
+		return 0;
+	e = EVENT_NEW(struct top_entry);
+	if (!e)
+		return 0;
+	owner_get(&e->head.who, sk);
+	e->gone = 1;
+	if (!entry_fill(e, sk)) {
+		bpf_ringbuf_discard(e, BPF_RB_NO_WAKEUP);
+		return 0;
+	}
+	return event_send(e);
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tcptop shows the throughput of TCP sessions, refreshed.
+package tcptop
+
+import (
+	_ "embed"
+	"os"
+	"strings"
+	"time"
+
+	"seine/internal/kern"
+	"seine/internal/probe"
+	"seine/internal/tool"
+)
+
+//go:embed README.md
+var readme string
+
+type config struct {
+	SkipLoad bool `flag:"no-summary" short:"S" help:"leave out the line with the load average"`
+}
+
+// entry is struct top_entry of tcptop.bpf.c.
+type entry struct {
+	kern.Head
+	kern.Tuple
+	Sk      uint64 `col:"-"`
+	TX      uint64 `col:"tx_bytes,head=TX_KB,scale=1024,width=7,sum" help:"payload bytes sent in the interval"`
+	RX      uint64 `col:"rx_bytes,head=RX_KB,scale=1024,width=7,sum" help:"payload bytes received in the interval"`
+	Retrans uint32 `col:"retrans,width=7,sum" help:"segments retransmitted in the interval"`
+	SRTT_us uint32 `col:"srtt_us,width=8" help:"smoothed round-trip time"`
+	Gone    uint32 `col:"-"`
+	Pad     uint32 `col:"-"`
+}
+
+// session tells one socket from another, also when its memory is used again.
+type session struct {
+	sk    uint64
+	tuple [32]byte
+	ports uint32
+}
+
+func keyOf(e *entry) session {
+	s := session{sk: e.Sk, ports: uint32(e.Lport)<<16 | uint32(e.Rport)}
+	copy(s.tuple[:], e.Laddr[:])
+	copy(s.tuple[16:], e.Raddr[:])
+	return s
+}
+
+// diff turns counters into what was moved since prev. A session that moved
+// nothing has no row.
+func diff(prev, cur *entry) bool {
+	if prev != nil {
+		cur.TX -= prev.TX
+		cur.RX -= prev.RX
+		cur.Retrans -= prev.Retrans
+	}
+	return cur.TX > 0 || cur.RX > 0 || cur.Retrans > 0
+}
+
+// load is the line above an output, after its time: the load average.
+func load(time.Time) string {
+	b, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return ""
+	}
+	return "loadavg: " + strings.TrimSpace(string(b))
+}
+
+func views(cfg any) []tool.View {
+	v := tool.View{
+		Output: tool.Iter[session, entry]{Point: "poll", Type: "top_entry", Key: keyOf, Diff: diff},
+		Show:   "pid comm laddr::21 lport raddr::21 rport rx_bytes tx_bytes",
+		Sort:   "rx_bytes",
+		Above:  load,
+	}
+	if cfg.(*config).SkipLoad {
+		v.Above = nil
+	}
+	return []tool.View{v}
+}
+
+// Tool is tcptop.
+var Tool = &tool.Tool{
+	Name: "tcptop", Layer: tool.TCP, Short: "throughput by TCP session, refreshed",
+	Banner:  "Reading TCP byte counters.",
+	Doc:     readme,
+	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
+	Config:  func() any { return &config{} },
+	Points:  []probe.Point{{Name: "poll"}, {Name: "state"}},
+	Views:   views,
+	Demo:    demo,
+	Live:    live,
+}
