@@ -74,7 +74,7 @@ func status(t *tool.Tool) string {
 		return "no: " + err.Error()
 	}
 	points := t.AllPoints(spec, t.NewConfig())
-	if m := probe.Missing(points, probe.Predict(k, spec, points)); len(m) > 0 {
+	if m := probe.Missing(points, probe.Predict(k, spec, points, probe.Force{})); len(m) > 0 {
 		e := probe.PointError{Choice: m[0]}
 		return "no: " + e.Error()
 	}

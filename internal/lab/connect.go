@@ -32,7 +32,9 @@ const (
 	// Nonblocking is a connect(2) that does not, then poll(2) and SO_ERROR.
 	Nonblocking Mode = "nonblock"
 	// Unfollowed is a connect(2) that does not wait, and nobody asks how it
-	// ended. The socket stays open until all attempts are made.
+	// ended. The next attempt comes after the answer, or after ten milliseconds,
+	// since that no answer comes cannot be awaited. The socket stays open until
+	// all attempts are made: with less than a hundred no SYN is sent twice.
 	Unfollowed Mode = "unfollowed"
 	// ByUring connects through io_uring.
 	ByUring Mode = "uring"
@@ -144,6 +146,11 @@ func (a Attempt) make(fd int) (Outcome, error) {
 	}
 	o.NS = int64(time.Since(start))
 	o.Errno = errnoOf(err)
+	if a.Mode == Unfollowed {
+		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, 10); err != nil {
+			return o, err
+		}
+	}
 	if sa, err := unix.Getsockname(fd); err == nil {
 		o.Port = portOf(sa)
 	}

@@ -40,6 +40,14 @@ func counters(t *testing.T, w *World, host string) Counters {
 	return c
 }
 
+// many is a count that is cut down on an emulated machine.
+func many(n int) int {
+	if Emulated() {
+		return min(n, 503)
+	}
+	return n
+}
+
 // check compares one number.
 func check[T comparable](t *testing.T, what string, got, want T) {
 	t.Helper()

@@ -9,10 +9,10 @@ import (
 
 func TestPingPong(t *testing.T) {
 	for name, p := range map[string]PingPong{
-		"tcp":      {Requests: 10007},
-		"parallel": {Requests: 10007, Parallel: 3, Size: 100, Answer: 5000},
-		"tcp6":     {Requests: 1009, Network: TCP6},
-		"unix":     {Requests: 10007, Network: Unix},
+		"tcp":      {Requests: many(10007)},
+		"parallel": {Requests: many(10007), Parallel: 3, Size: 100, Answer: 5000},
+		"tcp6":     {Requests: many(1009), Network: TCP6},
+		"unix":     {Requests: many(10007), Network: Unix},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "client", "server")
@@ -72,7 +72,7 @@ func TestPingPongUntilTold(t *testing.T) {
 
 func TestFlood(t *testing.T) {
 	for name, f := range map[string]Flood{
-		"read": {Count: 20011},
+		"read": {Count: many(20011)},
 		"ipv6": {Count: 1009, Network: UDP6, Size: 1000},
 		"idle": {Count: 1009, Size: 100, RcvBuf: 4096, Idle: true},
 	} {

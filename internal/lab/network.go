@@ -91,6 +91,17 @@ func (n Network) Sockaddr(addr string) (unix.Sockaddr, error) {
 	return nil, fmt.Errorf("%s address: %s is of another family", n, addr)
 }
 
+// addrOf is the address without the port.
+func addrOf(sa unix.Sockaddr) netip.Addr {
+	switch sa := sa.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrFrom4(sa.Addr)
+	case *unix.SockaddrInet6:
+		return netip.AddrFrom16(sa.Addr)
+	}
+	return netip.Addr{}
+}
+
 // portOf is the port of an Internet address, 0 for any other.
 func portOf(sa unix.Sockaddr) int {
 	switch sa := sa.(type) {

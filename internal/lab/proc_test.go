@@ -30,6 +30,20 @@ func init() {
 		return fmt.Errorf("body: %w", unsupported("thing", unix.ENOSYS))
 	})
 	Register("test-panic", func(*Child) error { panic("on purpose") })
+	Register("test-parent", func(c *Child) error {
+		w, err := NewWorld(Options{})
+		if err != nil {
+			return err
+		}
+		p, err := w.Start("", "grandchild", "test-hang", nil)
+		if err != nil {
+			return err
+		}
+		if err := c.Report(p.PID); err != nil {
+			return err
+		}
+		return c.Await("end")
+	})
 	Register("test-hang", func(c *Child) error { c.Next(); return nil })
 	Register("test-threads", func(c *Child) error {
 		done := make(chan struct{})
@@ -123,6 +137,85 @@ func TestProcErrors(t *testing.T) {
 	if _, err := w.Start("", "a name of 16 byt", "test-fail", nil); err == nil {
 		t.Error("a comm too long was taken")
 	}
+}
+
+// A world whose process dies without a word takes its children with it.
+func TestChildrenDieWithTheirParent(t *testing.T) {
+	w := newWorld(t)
+	p, err := w.Start("", "", "test-parent", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	if err := p.Expect(&pid); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	p.Kill()
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000)
+	if n != 1 {
+		t.Errorf("the grandchild %d lives: %v", pid, err)
+	}
+}
+
+func TestLaunchAsAnother(t *testing.T) {
+	w := newWorld(t)
+	p, err := w.Launch(Command{Comm: "nobody", Body: "test-hang", UID: 65534, GID: 65534})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Name:\tnobody\n", "Uid:\t65534\t65534", "Gid:\t65534\t65534"} {
+		if !strings.Contains(string(b), want) {
+			t.Errorf("no %q in the child's status", want)
+		}
+	}
+}
+
+func TestLaunchInACgroup(t *testing.T) {
+	root, err := cgroup2()
+	if err != nil {
+		t.Skip(err)
+	}
+	dir, err := os.MkdirTemp(root, "lab-test")
+	if err != nil {
+		t.Skip(err)
+	}
+	defer os.Remove(dir)
+	f, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	w := newWorld(t)
+	p, err := w.Launch(Command{Body: "test-hang", Cgroup: f})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	check(t, "processes", strings.TrimSpace(string(b)), fmt.Sprint(p.PID))
+	if err != nil {
+		t.Error(err)
+	}
+	p.Kill()
+}
+
+// cgroup2 finds where cgroup2 is mounted.
+func cgroup2() (string, error) {
+	b, err := os.ReadFile("/proc/self/mounts")
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) > 2 && f[2] == "cgroup2" {
+			return f[1], nil
+		}
+	}
+	return "", errors.Join(err, errors.New("cgroup2 is not mounted"))
 }
 
 func TestCloseKills(t *testing.T) {

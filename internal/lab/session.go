@@ -249,7 +249,11 @@ func (s *side) accept(k caller, index int) (*opened, error) {
 	}
 	o.start = time.Now()
 	o.ConnectNS = int64(o.start.Sub(before))
-	o.Addr = s.Addrs[0]
+	if o.Addr = s.Addrs[0]; len(s.Addrs) > 1 {
+		if sa, err := unix.Getsockname(o.fd); err == nil {
+			o.Addr = addrOf(sa)
+		}
+	}
 	if sa, err := unix.Getpeername(o.fd); err == nil { // ENOTCONN after a reset
 		o.ClientPort = portOf(sa)
 	}

@@ -94,21 +94,20 @@ type (
 		}
 	}
 	sqe struct {
-		code   uint8
-		flags  uint8
-		ioprio uint16
-		fd     int32
-		off    uint64
-		addr   uint64
-		len    uint32
-		op     uint32
-		user   uint64
-		_      [3]uint64
+		code uint8
+		_    [3]uint8
+		fd   int32
+		off  uint64
+		addr uint64
+		len  uint32
+		op   uint32
+		user uint64
+		_    [3]uint64
 	}
 	cqe struct {
-		user  uint64
-		res   int32
-		flags uint32
+		user uint64
+		res  int32
+		_    uint32
 	}
 	ringProbe struct {
 		last, n uint8

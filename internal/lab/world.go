@@ -22,7 +22,8 @@ type Options struct {
 	// links. Default: one host, "host".
 	Hosts []string
 	// Timeout is how long to wait for a child's report, and for a child's end,
-	// before giving up on it. Default: one minute.
+	// before giving up on it. Default: one minute, ten where the machine is
+	// emulated.
 	Timeout time.Duration
 }
 
@@ -65,6 +66,9 @@ func NewWorld(opts Options) (*World, error) {
 	}
 	if opts.Timeout == 0 {
 		opts.Timeout = time.Minute
+		if Emulated() {
+			opts.Timeout *= 10
+		}
 	}
 	w := &World{timeout: opts.Timeout}
 	for i, name := range opts.Hosts {
@@ -73,11 +77,14 @@ func NewWorld(opts Options) (*World, error) {
 			return nil, fmt.Errorf("lab: two hosts are called %q", name)
 		}
 		h, err := newHost(name)
+		if err == nil {
+			w.hosts = append(w.hosts, h)
+			err = h.do(h.loopback)
+		}
 		if err != nil {
 			w.Close()
 			return nil, fmt.Errorf("lab: host %s: %w", name, err)
 		}
-		w.hosts = append(w.hosts, h)
 	}
 	if err := w.join(); err != nil {
 		w.Close()
@@ -106,10 +113,7 @@ func newHost(name string) (*host, error) {
 			job()
 		}
 	})
-	if err := <-made; err != nil {
-		return nil, err
-	}
-	return h, h.do(h.loopback)
+	return h, <-made
 }
 
 // unshare moves the calling thread into a new namespace and keeps it open.

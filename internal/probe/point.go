@@ -20,6 +20,9 @@ type Point struct {
 	Optional bool   // the tool is of use without it
 	Misses   string // what is not seen when an optional point cannot be had
 
+	// Needed says whether a kernel gives this point anything to do; nil: yes.
+	Needed func(*Kernel) bool
+
 	// Ways are the alternatives, best first: by exactness, then by cost. Nil:
 	// one for each way among the programs <Name>__<way>[__<part>], in the
 	// order that holds for ways to the same moment.

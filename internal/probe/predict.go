@@ -13,11 +13,13 @@ import (
 
 // Predict says which way each point would take, from BTF alone: nothing is
 // loaded, and no privilege is needed. The verifier may still refuse.
-func Predict(k *Kernel, spec *ebpf.CollectionSpec, points []Point) []Choice {
+func Predict(k *Kernel, spec *ebpf.CollectionSpec, points []Point, f Force) []Choice {
 	var out []Choice
 	for _, p := range points {
 		c := Choice{Point: p.Name, Misses: p.Misses}
-		for _, w := range p.resolve(spec) {
+		ways := p.resolve(spec)
+		forced, _ := f.of(p.Name, ways)
+		for _, w := range only(ways, forced) {
 			err := k.Fits(spec, w)
 			if err == nil {
 				c.Way, c.Programs, c.Misses = w.Name, w.Programs, w.Misses

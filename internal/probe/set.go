@@ -127,10 +127,7 @@ func (s *Set) point(k *Kernel, spec *ebpf.CollectionSpec, p Point, f Force, log 
 	if err != nil {
 		return c, err
 	}
-	for _, w := range ways {
-		if forced != "" && w.Name != forced {
-			continue
-		}
+	for _, w := range only(ways, forced) {
 		err := s.way(k, spec, p, w, log)
 		if err == nil {
 			c.Way, c.Programs, c.Misses = w.Name, w.Programs, w.Misses
@@ -138,10 +135,18 @@ func (s *Set) point(k *Kernel, spec *ebpf.CollectionSpec, p Point, f Force, log 
 		}
 		c.Refused = append(c.Refused, Refusal{w.Name, err})
 	}
-	if p.Optional && forced == "" {
+	if _, named := f.ByPoint[p.Name]; p.Optional && !named {
 		return c, nil
 	}
 	return c, &PointError{c}
+}
+
+// only keeps the ways called name; all if name is empty.
+func only(ways []Way, name string) []Way {
+	if name == "" {
+		return ways
+	}
+	return slices.DeleteFunc(slices.Clone(ways), func(w Way) bool { return w.Name != name })
 }
 
 // A PointError says that no way leads to a point.

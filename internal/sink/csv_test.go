@@ -42,6 +42,16 @@ func TestCSVStrings(t *testing.T) {
 	}
 }
 
+func TestCSVQuotes(t *testing.T) {
+	for text, want := range map[string]string{
+		"plain": "plain", "a b": "a b", "=1+1": "=1+1", "a,b": `"a,b"`, `a"b`: `"a""b"`, "a\nb": "\"a\nb\"", "a\r": "\"a\r\"", "": "",
+	} {
+		if got := string(appendCSV(nil, text)); got != want {
+			t.Errorf("%q: got %s, want %s", text, got, want)
+		}
+	}
+}
+
 func TestCSVViews(t *testing.T) {
 	a, b := drops(), life()
 	b.View = "sessions"

@@ -130,7 +130,7 @@ func lifeRows(s *row.Schema) []*row.Row {
 
 // hostile names, each of which would break a naive writer.
 var hostile = []string{
-	"quote\"s", "back\\slash", "new\nline", "cr\r\nlf", "tab\there", "bell\a\x1b[31mred", "nul\x00", "comma,semi;colon",
+	"quote\"s", "back\\slash", "new\nline", "cr\r\nlf", "lone\rcr\r", "tab\there", "bell\a\x1b[31mred", "nul\x00", "comma,semi;colon",
 	"bad\xffutf\xc3", "half\xe2\x82", "wide 日本 ü", "\u202eright to left", "\u2028line", "zero\u200bwidth", " spaces ", "@x", "-x", "+x", "&lt;&", "<b>", "{}|\\N\\G", "'; drop",
 	strings.Repeat("long", 3000),
 }
@@ -243,14 +243,14 @@ func TestSchemasThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// fails writes n times, then fails.
+// fails at its second write only.
 type fails struct {
 	n   int
 	err error
 }
 
 func (f *fails) Write(p []byte) (int, error) {
-	if f.n--; f.n < 0 {
+	if f.n++; f.n == 2 {
 		return 0, f.err
 	}
 	return len(p), nil
@@ -260,7 +260,7 @@ func (f *fails) Write(p []byte) (int, error) {
 func TestWriteErrors(t *testing.T) {
 	for _, format := range []string{"table", "json", "csv"} {
 		s := life()
-		out, err := New(format, &fails{n: 1, err: syscall.EPIPE}, Options{Schemas: []*row.Schema{s}})
+		out, err := New(format, &fails{err: syscall.EPIPE}, Options{Schemas: []*row.Schema{s}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -276,6 +276,9 @@ func TestWriteErrors(t *testing.T) {
 		}
 		if err := out.Row(r); err != syscall.EPIPE {
 			t.Errorf("%s: row after that: %v, want EPIPE", format, err)
+		}
+		if err := out.End(row.End{Last: true}); err != syscall.EPIPE {
+			t.Errorf("%s: a hole in the output went unseen: %v, want EPIPE", format, err)
 		}
 	}
 }

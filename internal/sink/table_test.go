@@ -215,6 +215,8 @@ func TestTableLine(t *testing.T) {
 // no space at the end of a line, and no value cut.
 func TestTableKeepsItsForm(t *testing.T) {
 	s := life()
+	s.Show = append(s.Show, 2) // names also at the end of the line
+	s.Show = append(s.Show[:1], s.Show[2:]...)
 	b := render(t, "table", Options{Schemas: []*row.Schema{s}}, append(hostileRows(s), lifeRows(s)...))
 	if !utf8.Valid(b) {
 		t.Error("not UTF-8")

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -399,6 +400,19 @@ func TestHostile(t *testing.T) {
 	b := builder{text: make([]byte, maxNames)}
 	if b.add(function{}, 1, []byte("more")) {
 		t.Error("there was room for more names")
+	}
+
+	// A small file that says it is large must not take much.
+	small := bytes.Clone(good)
+	for i, h := 0, small[shoff:]; i < 4; i++ {
+		le.PutUint64(h[64*i+0x20:], maxPart-1) // sh_size
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	read(small)
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {
+		t.Errorf("took %d bytes for a file of %d", took, len(small))
 	}
 
 	// A file with a hole says that it is large.

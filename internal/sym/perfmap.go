@@ -36,7 +36,7 @@ func findPerfMap(p place) (found, error) {
 	if err != nil {
 		return found{}, err
 	}
-	if false {
+	if f.stat.Uid != 0 && f.stat.Uid != uid {
 		f.close()
 		return found{}, unix.EPERM
 	}

@@ -328,11 +328,17 @@ func TestPace(t *testing.T) {
 	if again <= now() {
 		t.Fatalf("the next reading may start at once")
 	}
-	for range 1000 {
-		p.Frame(pid, bad)
-	}
-	if got := p.get(pid).again.Load(); got != again && time.Duration(now()-again) < 0 {
+	far := now() + int64(time.Hour)
+	p.get(pid).again.Store(far)
+	p.Frame(pid, bad)
+	if got := p.get(pid).again.Load(); got != far {
 		t.Errorf("read again before its time")
+	}
+	wait(t, &p, pid)
+	p.Frame(pid, 8)       // no program has memory there
+	p.Frame(pid, 1<<63|8) // nor there
+	if got := p.get(pid).again.Load(); got != 0 {
+		t.Errorf("read again for an address that cannot be")
 	}
 }
 

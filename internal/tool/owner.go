@@ -26,11 +26,10 @@ var owners = []probe.Point{
 	probe.Uring("owner_uring", "the process of sockets accepted by io_uring, until it sends or receives"),
 	{Name: "owner_send", Optional: true, Misses: before63},
 	{Name: "owner_recv", Optional: true, Misses: before63},
+	// Stands in for owner_recv where there is no such tracepoint.
+	{Name: "owner_copied", Needed: func(k *probe.Kernel) bool { return k.Args("sock_recv_length") == nil }},
 	{Name: "owner_gone"},
 }
-
-// ownerCopied stands in for owner_recv where the kernel has no such tracepoint.
-var ownerCopied = probe.Point{Name: "owner_copied"}
 
 var ownerSeed = probe.Point{
 	Name: "owner_seed", Optional: true,
@@ -46,10 +45,6 @@ func ownerPoints(spec *ebpf.CollectionSpec) []probe.Point {
 		if len(p.WaysIn(spec)) > 0 {
 			out = append(out, p)
 		}
-	}
-	k, err := probe.Running()
-	if err == nil && k.Args("sock_recv_length") == nil {
-		out = append(out, ownerCopied)
 	}
 	return out
 }

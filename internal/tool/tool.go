@@ -4,6 +4,7 @@
 package tool
 
 import (
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -119,9 +120,19 @@ func (t *Tool) NewConfig() any {
 	return t.Config()
 }
 
-// AllPoints lists the moments that the views of cfg need, each once: owners
-// first, since other programs rely on them.
+// AllPoints lists the moments that the views of cfg need on the running kernel,
+// each once: owners first, since other programs rely on them.
 func (t *Tool) AllPoints(spec *ebpf.CollectionSpec, cfg any) []probe.Point {
+	k, err := probe.Running()
+	return t.points(spec, cfg, func(p probe.Point) bool { return err != nil || p.Needed == nil || p.Needed(k) })
+}
+
+// EveryPoint lists the moments that the views of cfg need on any kernel.
+func (t *Tool) EveryPoint(spec *ebpf.CollectionSpec, cfg any) []probe.Point {
+	return t.points(spec, cfg, func(probe.Point) bool { return true })
+}
+
+func (t *Tool) points(spec *ebpf.CollectionSpec, cfg any, needed func(probe.Point) bool) []probe.Point {
 	points := ownerPoints(spec)
 	seen := map[string]bool{}
 	add := func(ps []probe.Point) {
@@ -140,7 +151,7 @@ func (t *Tool) AllPoints(spec *ebpf.CollectionSpec, cfg any) []probe.Point {
 	if _, ok := spec.Programs["owner_seed__iter"]; ok {
 		points = append(points, ownerSeed)
 	}
-	return points
+	return slices.DeleteFunc(points, func(p probe.Point) bool { return !needed(p) })
 }
 
 // Schemas returns the schemas of views, with names and default columns filled in.

@@ -34,6 +34,19 @@ func (k Kernel) Vmlinux() ([]byte, error) {
 	return vmlinux(image)
 }
 
+// ModuleBTF is a module's raw BTF, split from that of vmlinux. 5.10 has none.
+func (k Kernel) ModuleBTF(name string) ([]byte, error) {
+	file, err := os.ReadFile(k.Module(name))
+	if err != nil {
+		return nil, err
+	}
+	btf, err := btfOf(file)
+	if err != nil {
+		return nil, fmt.Errorf("module %s: %w", name, err)
+	}
+	return btf, nil
+}
+
 // vmlinux unpacks the ELF file inside a bzImage.
 func vmlinux(image []byte) ([]byte, error) {
 	payload, err := payload(image)
@@ -53,11 +66,11 @@ func vmlinux(image []byte) ([]byte, error) {
 			return io.ReadAll(r)
 		}
 		// The kernel's build adds the unpacked size to all but gzip, which has it.
-		elf, err := pipe(payload[:len(payload)-4], c.tool)
+		file, err := pipe(payload[:len(payload)-4], c.tool)
 		if err != nil {
 			return nil, fmt.Errorf("vmlinuz: %w", err)
 		}
-		return elf, nil
+		return file, nil
 	}
 	return nil, fmt.Errorf("vmlinuz: compressed in an unknown way: % x", payload[:min(8, len(payload))])
 }
@@ -88,11 +101,11 @@ func payload(image []byte) ([]byte, error) {
 func btfOf(file []byte) ([]byte, error) {
 	f, err := elf.NewFile(bytes.NewReader(file))
 	if err != nil {
-		return nil, fmt.Errorf("vmlinux: %w", err)
+		return nil, err
 	}
 	s := f.Section(".BTF")
 	if s == nil {
-		return nil, errors.New("vmlinux: no .BTF section")
+		return nil, errors.New("no .BTF section")
 	}
 	return s.Data()
 }

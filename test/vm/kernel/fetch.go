@@ -180,7 +180,7 @@ func unpackBTF(out string) error {
 	}
 	btf, err := btfOf(elf)
 	if err != nil {
-		return err
+		return fmt.Errorf("vmlinux: %w", err)
 	}
 	return os.WriteFile(k.BTF, btf, 0o644)
 }

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bt
+
+// An Expr is a node of an expression. Its type is set by check, anew for each
+// target that the clause around it is compiled for.
+type Expr interface {
+	span() (pos, end Pos)
+	typ() *Type
+	setType(*Type)
+}
+
+type node struct {
+	pos, end Pos
+	t        *Type
+}
+
+func (n *node) span() (Pos, Pos) { return n.pos, n.end }
+func (n *node) typ() *Type       { return n.t }
+func (n *node) setType(t *Type)  { n.t = t }
+
+type (
+	// Int is a number, or a name that stands for one.
+	Int struct {
+		node
+		V    int64
+		Name string // as written, when it was a name
+		U64  bool   // does not fit a signed number
+	}
+	// Str is a string literal.
+	Str struct {
+		node
+		V string
+	}
+	// Ident is a builtin, a header constant or an enumerator.
+	Ident struct {
+		node
+		Name string
+	}
+	// Var is $name.
+	Var struct {
+		node
+		Name string
+	}
+	// MapRef is @name or @name[keys].
+	MapRef struct {
+		node
+		Name string // with the @
+		Keys []Expr // nil: none
+	}
+	// Param is $1, the first argument of the script, or $# for N < 0.
+	Param struct {
+		node
+		N   int
+		Str bool // inside str(): a string, not a number
+	}
+	// Call is name(args).
+	Call struct {
+		node
+		Name string
+		Args []Expr
+	}
+	// Unary is -x, !x, ~x, *x, &x.
+	Unary struct {
+		node
+		Op string
+		X  Expr
+	}
+	// IncDec is x++, ++x, x--, --x.
+	IncDec struct {
+		node
+		Op     string
+		Prefix bool
+		X      Expr
+	}
+	// Binary is x op y.
+	Binary struct {
+		node
+		Op   string
+		X, Y Expr
+	}
+	// Ternary is c ? x : y.
+	Ternary struct {
+		node
+		C, X, Y Expr
+	}
+	// Cast is (type)x.
+	Cast struct {
+		node
+		To TypeName
+		X  Expr
+	}
+	// Field is x.name, x->name, and x.0 of a tuple.
+	Field struct {
+		node
+		X     Expr
+		Name  string
+		Arrow bool
+	}
+	// Index is x[i].
+	Index struct {
+		node
+		X, I Expr
+	}
+	// Tuple is (a, b, …).
+	Tuple struct {
+		node
+		Elems []Expr
+	}
+	// Sizeof is sizeof(type) or sizeof(x).
+	Sizeof struct {
+		node
+		Of *TypeName
+		X  Expr
+	}
+	// Offsetof is offsetof(type, field).
+	Offsetof struct {
+		node
+		Of    TypeName
+		Field string
+	}
+)
+
+// A TypeName is a C type as written: words, then stars, then array lengths.
+type TypeName struct {
+	pos, end Pos
+	Tag      string // struct, union, enum or ""
+	Name     string // "unsigned int", "sock", "uint64"
+	Stars    int
+	Len      []int
+}
+
+// A Stmt is a statement.
+type Stmt interface{ stmt() }
+
+type (
+	// ExprStmt is an expression for what it does: a call, x++.
+	ExprStmt struct{ X Expr }
+	// Assign is target op value, where op is = or += and its like.
+	Assign struct {
+		pos, end Pos
+		Target   Expr
+		Op       string
+		Value    Expr
+	}
+	// Let is let $x [: type] [= value].
+	Let struct {
+		Var   *Var
+		As    *TypeName
+		Value Expr
+	}
+	// If has an Else that may be empty.
+	If struct {
+		Cond       Expr
+		Then, Else []Stmt
+	}
+	// Unroll is unroll (n) { … }.
+	Unroll struct {
+		pos, end Pos
+		N        Expr
+		Body     []Stmt
+	}
+	// While is while (cond) { … }; the verifier decides whether it ends.
+	While struct {
+		Cond Expr
+		Body []Stmt
+	}
+	// Block is { … }.
+	Block struct{ Body []Stmt }
+	// Jump is return, break or continue.
+	Jump struct {
+		pos, end Pos
+		Word     string
+	}
+)
+
+func (*ExprStmt) stmt() {}
+func (*Assign) stmt()   {}
+func (*Let) stmt()      {}
+func (*If) stmt()       {}
+func (*Unroll) stmt()   {}
+func (*While) stmt()    {}
+func (*Block) stmt()    {}
+func (*Jump) stmt()     {}
+
+// An AttachPoint is one probe of a clause, as written.
+type AttachPoint struct {
+	pos, end Pos
+	Raw      string
+}
+
+// A Clause is attach points, a predicate and what to do.
+type Clause struct {
+	Points []AttachPoint
+	Pred   Expr // nil: none
+	Body   []Stmt
+}
+
+// A Script is a parsed program.
+type Script struct {
+	Src      *Source
+	Clauses  []*Clause
+	Includes []string
+	Config   map[string]string
+	structs  map[string]*cstruct
+	enums    map[string]int64
+	ctypes   map[string]TypeName // typedefs of the script
+}

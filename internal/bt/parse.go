@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bt
+
+import (
+	"fmt"
+	"strings"
+)
+
+// maxDepth bounds the nesting of expressions and statements, so that no input
+// exhausts the stack.
+const maxDepth = 200
+
+// maxNodes bounds what macros can make of a short text.
+const maxNodes = 200_000
+
+type parser struct {
+	src     *Source
+	text    string
+	at      int
+	defines map[string]define
+	script  *Script
+
+	depth, nodes int
+	pred         bool            // inside /predicate/
+	busy         map[string]bool // macros being expanded
+	fixed        *token          // every position is this one: inside a macro
+	bcc          *bccNames       // names of BCC's specs; nil in scripts
+}
+
+// Parse reads a program.
+func Parse(src *Source) (s *Script, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			e, ok := r.(*Error)
+			if !ok {
+				panic(r)
+			}
+			s, err = nil, e
+		}
+	}()
+	pre, err := preprocess(src)
+	if err != nil {
+		return nil, err
+	}
+	s = newScript(src)
+	s.Includes = pre.includes
+	p := &parser{src: src, text: pre.text, defines: pre.defines, script: s, busy: map[string]bool{}}
+	p.program()
+	return s, nil
+}
+
+func newScript(src *Source) *Script {
+	return &Script{
+		Src: src, Config: map[string]string{}, structs: map[string]*cstruct{},
+		enums: map[string]int64{}, ctypes: map[string]TypeName{},
+	}
+}
+
+func (p *parser) fail(pos, end Pos, format string, args ...any) {
+	if p.fixed != nil {
+		pos, end = p.fixed.pos, p.fixed.end
+	}
+	panic(&Error{Src: p.src, Pos: pos, End: end, Msg: fmt.Sprintf(format, args...)})
+}
+
+func (p *parser) peek() token {
+	at := p.at
+	t := p.next()
+	p.at = at
+	return t
+}
+
+func (p *parser) is(text string) bool {
+	t := p.peek()
+	return (t.kind == tokPunct || t.kind == tokIdent) && t.text == text
+}
+
+func (p *parser) accept(text string) bool {
+	at := p.at
+	if t := p.next(); (t.kind == tokPunct || t.kind == tokIdent) && t.text == text {
+		return true
+	}
+	p.at = at
+	return false
+}
+
+func (p *parser) expect(text, after string) token {
+	t := p.next()
+	if (t.kind != tokPunct && t.kind != tokIdent) || t.text != text {
+		p.fail(t.pos, t.end, "expected '%s' %s, found %s", text, after, t)
+	}
+	return t
+}
+
+func (p *parser) deeper() func() {
+	p.depth++
+	if p.depth > maxDepth {
+		p.fail(Pos(p.at), Pos(p.at), "nested too deeply")
+	}
+	return func() { p.depth-- }
+}
+
+func (p *parser) node(pos, end Pos) node {
+	p.nodes++
+	if p.nodes > maxNodes {
+		p.fail(pos, end, "the program is too large")
+	}
+	if p.fixed != nil {
+		pos, end = p.fixed.pos, p.fixed.end
+	}
+	return node{pos: pos, end: end}
+}
+
+// program is declarations, then clauses.
+func (p *parser) program() {
+	for {
+		t := p.peek()
+		switch {
+		case t.kind == tokEOF:
+			if len(p.script.Clauses) == 0 {
+				p.fail(t.pos, t.end, "the program has no probe")
+			}
+			return
+		case t.kind == tokPunct && t.text == ";":
+			p.next()
+		case t.kind == tokIdent && (t.text == "struct" || t.text == "union" || t.text == "enum" || t.text == "typedef"):
+			p.declaration()
+		case t.kind == tokIdent && t.text == "config" && p.config():
+		case t.kind == tokIdent && (t.text == "import" || t.text == "macro" || t.text == "fn"):
+			p.fail(t.pos, t.end, "%s is not supported", t.text)
+		case t.kind == tokMap:
+			p.fail(t.pos, t.end, "a map cannot be declared outside a probe: 'let %s = …' and map types are not supported", t.text)
+		default:
+			p.clause()
+		}
+	}
+}
+
+// config is config = { key = value; … }.
+func (p *parser) config() bool {
+	at := p.at
+	p.next()
+	if !p.accept("=") {
+		p.at = at
+		return false
+	}
+	p.expect("{", "after 'config ='")
+	for !p.accept("}") {
+		if p.accept(";") || p.accept(",") {
+			continue
+		}
+		key := p.next()
+		if key.kind != tokIdent {
+			p.fail(key.pos, key.end, "expected the name of a setting, found %s", key)
+		}
+		p.expect("=", "after "+key.text)
+		value := p.next()
+		if value.kind != tokInt && value.kind != tokIdent && value.kind != tokStr {
+			p.fail(value.pos, value.end, "expected a value for %s, found %s", key.text, value)
+		}
+		p.script.Config[strings.ToLower(key.text)] = value.text
+	}
+	return true
+}
+
+// clause is attach points, /predicate/ and { body }.
+func (p *parser) clause() {
+	c := &Clause{Points: p.points()}
+	if p.accept("/") {
+		p.pred = true
+		c.Pred = p.expr()
+		p.pred = false
+		p.expect("/", "at the end of the predicate")
+	}
+	c.Body = p.block("after the probe")
+	p.script.Clauses = append(p.script.Clauses, c)
+}
+
+// points are raw text, since paths and offsets are no tokens. A list ends at
+// the brace or at a slash that begins a predicate: one after a blank, or one
+// that no path can begin with.
+func (p *parser) points() (list []AttachPoint) {
+	for {
+		p.space()
+		start := p.at
+		for p.at < len(p.text) {
+			c := p.text[p.at]
+			if c == '{' && !p.braceInPath(start) || c == ',' && !strings.HasPrefix(p.text[p.at:], ",\"") {
+				break
+			}
+			if c == '/' && (p.at == start || p.text[p.at-1] != ':' && !pathStarted(p.text[start:p.at])) {
+				break
+			}
+			if c == '"' {
+				p.str()
+				continue
+			}
+			if isSpace(c) {
+				// Blanks end the point, unless a colon joins what follows.
+				at := p.at
+				p.space()
+				if p.at < len(p.text) && p.text[p.at] != '{' && p.text[p.at] != '/' && p.text[p.at] != ',' {
+					t := p.peek()
+					p.fail(t.pos, t.end, "expected '{', a predicate or ',' after the probe %s, found %s",
+						strings.TrimSpace(p.text[start:at]), t)
+				}
+				break
+			}
+			if strings.ContainsRune("}();=&|<>\\", rune(c)) || c < ' ' {
+				p.fail(Pos(p.at), Pos(p.at+1), "%q cannot be part of a probe: write PROBE /predicate/ { actions }", c)
+			}
+			p.at++
+		}
+		raw := strings.TrimSpace(p.text[start:p.at])
+		if raw == "" {
+			t := p.peek()
+			p.fail(t.pos, t.end, "expected a probe, found %s", t)
+		}
+		list = append(list, AttachPoint{Pos(start), Pos(start + len(raw)), raw})
+		p.space()
+		if p.at < len(p.text) && p.text[p.at] == ',' {
+			p.at++
+			continue
+		}
+		return list
+	}
+}
+
+func (p *parser) braceInPath(int) bool { return false }
+
+// pathStarted says whether the text of a point so far has a path in it, of which
+// a further slash is part.
+func pathStarted(s string) bool {
+	i := strings.IndexByte(s, ':')
+	return i >= 0 && strings.HasPrefix(s[i+1:], "/") || strings.HasPrefix(s, "/")
+}
+
+func (p *parser) block(after string) []Stmt {
+	defer p.deeper()()
+	open := p.expect("{", after)
+	stmts := []Stmt{}
+	for {
+		t := p.peek()
+		switch {
+		case t.kind == tokEOF:
+			p.fail(open.pos, open.end, "'{' without '}'")
+		case t.kind == tokPunct && t.text == "}":
+			p.next()
+			return stmts
+		case t.kind == tokPunct && t.text == ";":
+			p.next()
+		default:
+			stmts = append(stmts, p.stmt())
+		}
+	}
+}
+
+func (p *parser) stmt() Stmt {
+	t := p.peek()
+	if t.kind == tokPunct && t.text == "{" {
+		return &Block{p.block("")}
+	}
+	if t.kind == tokIdent {
+		switch t.text {
+		case "if":
+			p.next()
+			return p.ifStmt()
+		case "unroll":
+			p.next()
+			p.expect("(", "after unroll")
+			n := p.expr()
+			p.expect(")", "after the number of rounds")
+			return &Unroll{t.pos, t.end, n, p.block("after unroll")}
+		case "while":
+			p.next()
+			p.expect("(", "after while")
+			cond := p.expr()
+			p.expect(")", "after the condition")
+			return &While{cond, p.block("after while")}
+		case "for":
+			p.fail(t.pos, t.end, "for loops over maps and ranges are not supported: print(@map) in an interval, or unroll (n) { }")
+		case "let":
+			p.next()
+			return p.let()
+		case "return", "break", "continue":
+			p.next()
+			p.end()
+			return &Jump{t.pos, t.end, t.text}
+		}
+	}
+	x := p.unary()
+	op := p.peek()
+	if op.kind == tokPunct && strings.HasSuffix(op.text, "=") && !strings.ContainsAny(op.text[:1], "!<>=") || op.text == "=" || op.text == "<<=" || op.text == ">>=" {
+		p.next()
+		switch x.(type) {
+		case *Var, *MapRef:
+		default:
+			pos, end := x.span()
+			p.fail(pos, end, "only a $variable or a @map can be assigned to")
+		}
+		v := p.expr()
+		p.end()
+		return &Assign{op.pos, op.end, x, strings.TrimSuffix(op.text, "="), v}
+	}
+	x = p.binaryFrom(x, 0)
+	x = p.ternaryFrom(x)
+	p.end()
+	switch v := x.(type) {
+	case *Call, *IncDec, *Ternary:
+	default:
+		_ = v
+		pos, end := x.span()
+		p.fail(pos, end, "this does nothing: expected an assignment or a call")
+	}
+	return &ExprStmt{x}
+}
+
+// end is a semicolon, which may be left out before the brace.
+func (p *parser) end() {
+	if p.accept(";") || p.is("}") {
+		return
+	}
+	t := p.peek()
+	p.fail(t.pos, t.end, "expected ';' or '}', found %s", t)
+}
+
+func (p *parser) ifStmt() Stmt {
+	p.expect("(", "after if")
+	s := &If{Cond: p.expr()}
+	p.expect(")", "after the condition")
+	s.Then = p.branch("after if (…)")
+	if p.accept("else") {
+		if p.is("if") {
+			defer p.deeper()()
+			p.next()
+			s.Else = []Stmt{p.ifStmt()}
+		} else {
+			s.Else = p.branch("after else")
+		}
+	}
+	return s
+}
+
+func (p *parser) branch(after string) []Stmt { return p.block(after) }
+
+func (p *parser) let() Stmt {
+	t := p.next()
+	if t.kind != tokVar {
+		p.fail(t.pos, t.end, "let declares $variables, not %s", t)
+	}
+	l := &Let{Var: &Var{p.node(t.pos, t.end), t.text}}
+	if p.accept(":") {
+		n := p.typeName()
+		l.As = &n
+	}
+	if p.accept("=") {
+		l.Value = p.expr()
+	}
+	p.end()
+	return l
+}

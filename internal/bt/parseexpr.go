@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bt
+
+import (
+	"math"
+	"strconv"
+	"strings"
+)
+
+// levels are C's binary operators, loosest first.
+var levels = [][]string{
+	{"||"}, {"&&"}, {"|"}, {"^"}, {"&"}, {"==", "!="}, {"<", ">", "<=", ">="}, {"<<", ">>"}, {"+", "-"}, {"*", "/", "%"},
+}
+
+func (p *parser) expr() Expr {
+	defer p.deeper()()
+	return p.ternaryFrom(p.binaryFrom(p.unary(), 0))
+}
+
+func (p *parser) ternaryFrom(c Expr) Expr {
+	if !p.accept("?") {
+		return c
+	}
+	x := p.expr()
+	p.expect(":", "between the two values")
+	y := p.expr()
+	pos, _ := c.span()
+	_, end := y.span()
+	return &Ternary{p.node(pos, end), c, x, y}
+}
+
+// binaryFrom goes on after a first operand, by precedence climbing.
+func (p *parser) binaryFrom(x Expr, least int) Expr {
+	for {
+		at := p.at
+		t := p.next()
+		level := levelOf(t)
+		if level < least || p.pred && t.text == "/" && p.predicateEnds() {
+			p.at = at
+			return x
+		}
+		y := p.unary()
+		for {
+			at := p.at
+			n := p.next()
+			tighter := levelOf(n) > level && !(p.pred && n.text == "/" && p.predicateEnds())
+			p.at = at
+			if !tighter {
+				break
+			}
+			y = p.binaryFrom(y, level+1)
+		}
+		pos, _ := x.span()
+		_, end := y.span()
+		x = &Binary{p.node(pos, end), t.text, x, y}
+	}
+}
+
+// predicateEnds says whether the slash just read is the one before the brace.
+func (p *parser) predicateEnds() bool {
+	n := p.peek()
+	return n.kind == tokPunct && n.text == "{" || n.kind == tokEOF
+}
+
+func levelOf(t token) int {
+	if t.kind == tokPunct {
+		for i, ops := range levels {
+			for _, op := range ops {
+				if op == t.text {
+					return i
+				}
+			}
+		}
+	}
+	return -1
+}
+
+func (p *parser) unary() Expr {
+	defer p.deeper()()
+	at := p.at
+	t := p.next()
+	if t.kind == tokPunct {
+		switch t.text {
+		case "-", "!", "~", "*", "&", "+":
+			x := p.unary()
+			_, end := x.span()
+			if n, ok := x.(*Int); ok && t.text == "-" && n.Name == "" && !n.U64 {
+				return &Int{node: p.node(t.pos, end), V: -n.V}
+			}
+			if t.text == "+" {
+				return x
+			}
+			return &Unary{p.node(t.pos, end), t.text, x}
+		case "++", "--":
+			x := p.unary()
+			_, end := x.span()
+			p.assignable(x)
+			return &IncDec{p.node(t.pos, end), t.text, true, x}
+		case "(":
+			if n, ok := p.castType(); ok {
+				x := p.unary()
+				_, end := x.span()
+				return &Cast{p.node(t.pos, end), n, x}
+			}
+		}
+	}
+	p.at = at
+	return p.postfix(p.primary())
+}
+
+func (p *parser) assignable(x Expr) {
+	switch x.(type) {
+	case *Var, *MapRef:
+		return
+	}
+	pos, end := x.span()
+	p.fail(pos, end, "only a $variable or a @map can be changed")
+}
+
+func (p *parser) postfix(x Expr) Expr {
+	for rounds := 0; ; rounds++ {
+		if rounds > maxDepth { // each makes the tree deeper
+			p.fail(Pos(p.at), Pos(p.at), "nested too deeply")
+		}
+		pos, _ := x.span()
+		at := p.at
+		t := p.next()
+		if t.kind != tokPunct {
+			p.at = at
+			return x
+		}
+		switch t.text {
+		case "->", ".":
+			name := p.next()
+			if name.kind != tokIdent && !(name.kind == tokInt && t.text == ".") {
+				p.fail(name.pos, name.end, "expected a field's name after '%s', found %s", t.text, name)
+			}
+			x = &Field{p.node(pos, name.end), x, name.text, t.text == "->"}
+		case "[":
+			i := p.expr()
+			end := p.expect("]", "after the index").end
+			x = &Index{p.node(pos, end), x, i}
+		case "++", "--":
+			p.assignable(x)
+			x = &IncDec{p.node(pos, t.end), t.text, false, x}
+		default:
+			p.at = at
+			return x
+		}
+	}
+}
+
+func (p *parser) primary() Expr {
+	t := p.next()
+	switch t.kind {
+	case tokInt:
+		v, ok := number(t.text)
+		if !ok {
+			p.fail(t.pos, t.end, "%s is no number", t.text)
+		}
+		return &Int{node: p.node(t.pos, t.end), V: int64(v), U64: v > math.MaxInt64}
+	case tokStr:
+		v, end := t.text, t.end
+		for p.peek().kind == tokStr { // "a" "b" is "ab"
+			n := p.next()
+			v, end = v+n.text, n.end
+		}
+		return &Str{p.node(t.pos, end), v}
+	case tokParam:
+		n := -1
+		if t.text != "$#" {
+			var err error
+			if n, err = strconv.Atoi(t.text[1:]); err != nil || n > 1000 {
+				p.fail(t.pos, t.end, "%s is neither a variable nor an argument", t.text)
+			}
+		}
+		return &Param{node: p.node(t.pos, t.end), N: n}
+	case tokVar:
+		if p.bcc != nil {
+			return p.bcc.ident(p, t, t.text)
+		}
+		return &Var{p.node(t.pos, t.end), t.text}
+	case tokMap:
+		m := &MapRef{node: p.node(t.pos, t.end), Name: t.text}
+		if p.accept("[") {
+			m.Keys = p.list("]", "between keys")
+			m.end = Pos(p.at)
+			if p.fixed != nil {
+				m.end = p.fixed.end
+			}
+			if len(m.Keys) == 0 {
+				p.fail(t.pos, Pos(p.at), "%s[] needs a key", t.text)
+			}
+		}
+		return m
+	case tokIdent:
+		return p.word(t)
+	}
+	if t.text == "(" {
+		x := p.expr()
+		if !p.is(",") {
+			p.expect(")", "after the expression")
+			return x
+		}
+		elems := []Expr{x}
+		for p.accept(",") {
+			if p.is(")") {
+				break
+			}
+			elems = append(elems, p.expr())
+		}
+		end := p.expect(")", "after the tuple").end
+		return &Tuple{p.node(t.pos, end), elems}
+	}
+	p.fail(t.pos, t.end, "expected an expression, found %s", t)
+	return nil
+}
+
+// list is expressions between commas, up to and with the closing token.
+func (p *parser) list(end, what string) (xs []Expr) {
+	if p.accept(end) {
+		return nil
+	}
+	pred := p.pred
+	defer func() { p.pred = pred }()
+	for {
+		xs = append(xs, p.expr())
+		if p.accept(end) {
+			return xs
+		}
+		t := p.next()
+		if t.kind != tokPunct || t.text != "," {
+			p.fail(t.pos, t.end, "expected ',' or '%s' %s, found %s", end, what, t)
+		}
+		if p.accept(end) {
+			return xs
+		}
+	}
+}
+
+func (p *parser) word(t token) Expr {
+	switch t.text {
+	case "sizeof":
+		p.expect("(", "after sizeof")
+		s := &Sizeof{node: p.node(t.pos, t.end)}
+		if n, ok := p.castType(); ok {
+			s.Of = &n
+			return s
+		}
+		s.X = p.expr()
+		p.expect(")", "after sizeof(…")
+		return s
+	case "offsetof":
+		p.expect("(", "after offsetof")
+		o := &Offsetof{node: p.node(t.pos, t.end), Of: p.typeName()}
+		p.expect(",", "after the type")
+		for {
+			f := p.next()
+			if f.kind != tokIdent {
+				p.fail(f.pos, f.end, "expected a field's name, found %s", f)
+			}
+			o.Field += f.text
+			if !p.accept(".") {
+				break
+			}
+			o.Field += "."
+		}
+		p.expect(")", "after the field")
+		return o
+	case "true", "false":
+		v := int64(0)
+		if t.text == "true" {
+			v = 1
+		}
+		return &Int{node: p.node(t.pos, t.end), V: v}
+	}
+	if d, ok := p.defines[t.text]; ok && !p.busy[t.text] {
+		return p.macro(t, d)
+	}
+	if p.accept("(") {
+		c := &Call{node: p.node(t.pos, t.end), Name: t.text}
+		c.Args = p.list(")", "between arguments")
+		if p.fixed == nil {
+			c.end = Pos(p.at)
+		}
+		if p.bcc != nil {
+			return p.bcc.call(p, c)
+		}
+		return c
+	}
+	if p.bcc != nil {
+		return p.bcc.ident(p, t, t.text)
+	}
+	return &Ident{p.node(t.pos, t.end), t.text}
+}
+
+// macro parses the text of a #define in place of its name.
+func (p *parser) macro(t token, d define) Expr {
+	if strings.TrimSpace(d.text) == "" {
+		p.fail(t.pos, t.end, "%s is defined as nothing", t.text)
+	}
+	fixed := p.fixed
+	if fixed == nil {
+		fixed = &t
+	}
+	busy := map[string]bool{t.text: true}
+	for k := range p.busy {
+		busy[k] = true
+	}
+	sub := &parser{
+		src: p.src, text: d.text, defines: p.defines, script: p.script,
+		depth: p.depth, nodes: p.nodes, busy: busy, fixed: fixed, bcc: p.bcc,
+	}
+	x := sub.expr()
+	p.nodes = sub.nodes
+	if n := sub.next(); n.kind != tokEOF {
+		p.fail(t.pos, t.end, "%s is defined as %q, which is no expression", t.text, d.text)
+	}
+	return x
+}

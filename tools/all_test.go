@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tools
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/spf13/pflag"
+
+	"seine/internal/object"
+	"seine/internal/tool"
+)
+
+// each runs a check for every tool.
+func each(t *testing.T, check func(t *testing.T, tl *tool.Tool, spec *ebpf.CollectionSpec)) {
+	for _, tl := range All {
+		t.Run(tl.Name, func(t *testing.T) {
+			spec, err := object.Spec(tl.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			check(t, tl, spec)
+		})
+	}
+}
+
+// configs is the default config of a tool and one for each of its switches.
+func configs(tl *tool.Tool) []any {
+	out := []any{tl.NewConfig()}
+	v := reflect.ValueOf(out[0]).Elem()
+	for i := range v.NumField() {
+		if v.Field(i).Kind() == reflect.Bool {
+			c := tl.NewConfig()
+			reflect.ValueOf(c).Elem().Field(i).SetBool(true)
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// TestLayout: the Go structs of every view have the bytes of the C ones.
+func TestLayout(t *testing.T) {
+	each(t, func(t *testing.T, tl *tool.Tool, spec *ebpf.CollectionSpec) {
+		for _, cfg := range configs(tl) {
+			for _, v := range tl.Views(cfg) {
+				if err := v.Output.Check(spec); err != nil {
+					t.Errorf("view %q with %+v: %v", v.Name, cfg, err)
+				}
+			}
+		}
+	})
+}
+
+// TestConstants: every bpf tag names a constant of the same size.
+func TestConstants(t *testing.T) {
+	each(t, func(t *testing.T, tl *tool.Tool, spec *ebpf.CollectionSpec) {
+		if err := tool.Constants(spec, tl.NewConfig()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestPoints: each point has a program, and each program a point.
+func TestPoints(t *testing.T) {
+	each(t, func(t *testing.T, tl *tool.Tool, spec *ebpf.CollectionSpec) {
+		used := map[string]bool{}
+		for _, cfg := range configs(tl) {
+			for _, p := range tl.EveryPoint(spec, cfg) {
+				n := 0
+				for _, w := range p.WaysIn(spec) {
+					for _, name := range w.Programs {
+						used[name] = true
+						n++
+					}
+				}
+				if n == 0 {
+					t.Errorf("point %s has no program", p.Name)
+				}
+				if p.Optional && p.Misses == "" {
+					t.Errorf("point %s is optional, but does not say what is missed without it", p.Name)
+				}
+			}
+		}
+		for name := range spec.Programs {
+			if !used[name] {
+				t.Errorf("program %s belongs to no point", name)
+			}
+		}
+	})
+}
+
+// TestColumns: every view has a valid table, and every column says what it is.
+func TestColumns(t *testing.T) {
+	each(t, func(t *testing.T, tl *tool.Tool, spec *ebpf.CollectionSpec) {
+		for _, cfg := range configs(tl) {
+			views := tl.Views(cfg)
+			schemas, err := tl.Schemas(views)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, s := range schemas {
+				if len(schemas) > 1 && s.View == "" {
+					t.Errorf("view %d has no name, and there are %d", i, len(schemas))
+				}
+				if len(s.Show) == 0 && s.Line == "" {
+					t.Errorf("view %q shows nothing", s.View)
+				}
+				for _, c := range s.Columns {
+					if c.Help == "" {
+						t.Errorf("column %s has no help", c.ID)
+					}
+					if c.ID != strings.ToLower(c.ID) || strings.ContainsAny(c.ID, " -") {
+						t.Errorf("column %q is not spelled like one", c.ID)
+					}
+				}
+				if v := views[i]; v.Sort != "" && s.Index(v.Sort) < 0 {
+					t.Errorf("view %q is sorted by %s, which is no column", v.Name, v.Sort)
+				}
+			}
+		}
+	})
+}
+
+// TestFlags: every flag of a tool has help, and none hides a common one.
+func TestFlags(t *testing.T) {
+	each(t, func(t *testing.T, tl *tool.Tool, _ *ebpf.CollectionSpec) {
+		fs := pflag.NewFlagSet(tl.Name, pflag.ContinueOnError)
+		tool.Flags(fs, tl.NewConfig())
+		fs.VisitAll(func(f *pflag.Flag) {
+			if f.Usage == "" {
+				t.Errorf("flag --%s has no help", f.Name)
+			}
+		})
+	})
+}
+
+// sections are what every README answers.
+var sections = []string{"Examples", "Sample output", "How it works", "Cost", "What it misses"}
+
+// TestDeclared: names are those of folders, and the README answers what it must.
+func TestDeclared(t *testing.T) {
+	names := map[string]bool{}
+	each(t, func(t *testing.T, tl *tool.Tool, _ *ebpf.CollectionSpec) {
+		if _, err := os.Stat(filepath.Join(tl.Name, tl.Name+".bpf.c")); err != nil {
+			t.Errorf("tool %s is not in a folder of its name: %v", tl.Name, err)
+		}
+		for _, n := range append([]string{tl.Name}, aliases(tl)...) {
+			if names[n] {
+				t.Errorf("the name %s is taken twice", n)
+			}
+			names[n] = true
+		}
+		if !slices.Contains(tool.Layers, tl.Layer) {
+			t.Errorf("layer %q is not one", tl.Layer)
+		}
+		if tl.Short == "" || tl.Banner == "" {
+			t.Error("no short description or no banner")
+		}
+		if tl.Demo.Run == nil && tl.Demo.Why == "" {
+			t.Error("no demo, and no reason why not")
+		}
+		if len(tl.Live) == 0 {
+			t.Error("no live case")
+		}
+		for _, s := range sections {
+			_, text, ok := strings.Cut(tl.Doc, "\n## "+s+"\n")
+			if !ok || len(strings.TrimSpace(text)) < 40 {
+				t.Errorf("README.md has no section %q worth the name", s)
+			}
+		}
+	})
+}
+
+func aliases(tl *tool.Tool) (out []string) {
+	for _, a := range tl.Aliases {
+		out = append(out, a.Name)
+	}
+	return out
+}
+
+// TestOrder: the registry is sorted, so that a diff shows one line per tool.
+func TestOrder(t *testing.T) {
+	var names []string
+	for _, tl := range All {
+		names = append(names, tl.Name)
+	}
+	if !slices.IsSorted(names) {
+		t.Error(fmt.Sprint("not in order: ", names))
+	}
+}
