@@ -3,7 +3,8 @@
  *
  * Only the fields in use are declared; CO-RE finds them in the running kernel
  * by name, so their order and distance here mean nothing. Bit fields must be
- * declared as bit fields.
+ * declared as bit fields. What not every kernel has is in a struct of its own,
+ * called <name>___<when>: ask bpf_core_type_exists or _field_exists first.
  */
 #pragma once
 
@@ -191,15 +192,16 @@ struct tcp_sock {
 	__u32 total_retrans;
 	__u32 copied_seq;
 	__u32 rcv_nxt;
-	bool is_mptcp;
 };
 
-/* Absent on kernels without MPTCP: ask bpf_core_type_exists first. */
-struct mptcp_subflow_context {
+/* Kernels without MPTCP have none of these. */
+struct tcp_sock___mptcp {
+	bool is_mptcp;
+};
+struct mptcp_subflow_context___mptcp {
 	struct sock *conn;
 };
-struct mptcp_sock {
-	struct inet_connection_sock sk;
+struct mptcp_sock___mptcp {
 	struct sock *first;
 };
 
@@ -244,8 +246,12 @@ struct kernfs_node {
 struct cgroup {
 	int level;
 	struct kernfs_node *kn;
-	struct cgroup *ancestors[1]; /* since 6.1 */
-	__u64 ancestor_ids[1];	     /* until 6.0 */
+};
+struct cgroup___since61 {
+	struct cgroup *ancestors[1];
+};
+struct cgroup___until60 {
+	__u64 ancestor_ids[1];
 };
 struct css_set {
 	struct cgroup *dfl_cgrp;

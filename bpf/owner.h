@@ -46,11 +46,11 @@ static __always_inline struct owner *owner_entry(const struct sock *sk)
 /* The MPTCP connection that a subflow belongs to, if it is one. */
 static __always_inline struct sock *mptcp_parent(const struct sock *sk)
 {
-	if (!bpf_core_type_exists(struct mptcp_subflow_context))
+	if (!bpf_core_type_exists(struct mptcp_subflow_context___mptcp))
 		return NULL;
-	if (!BPF_CORE_READ_BITFIELD_PROBED((struct tcp_sock *)sk, is_mptcp))
+	if (!BPF_CORE_READ((struct tcp_sock___mptcp *)sk, is_mptcp))
 		return NULL;
-	struct mptcp_subflow_context *flow = BPF_CORE_READ((struct inet_connection_sock *)sk, icsk_ulp_data);
+	struct mptcp_subflow_context___mptcp *flow = BPF_CORE_READ((struct inet_connection_sock *)sk, icsk_ulp_data);
 
 	return flow ? BPF_CORE_READ(flow, conn) : NULL;
 }
@@ -70,7 +70,7 @@ static __always_inline void owner_put(const struct sock *sk, const struct who *w
 }
 
 /* The current process owns sk from now on. */
-static __always_inline void owner_take(const struct sock *sk, __u32 flags)
+static __noinline void owner_take(const struct sock *sk, __u32 flags)
 {
 	struct owner *o = owner_entry(sk);
 	struct who w = {};
@@ -85,9 +85,9 @@ static __always_inline void owner_take(const struct sock *sk, __u32 flags)
 
 static __always_inline struct sock *mptcp_first(const struct sock *sk)
 {
-	if (!bpf_core_type_exists(struct mptcp_sock))
+	if (!bpf_core_type_exists(struct mptcp_sock___mptcp))
 		return NULL;
-	return BPF_CORE_READ((struct mptcp_sock *)sk, first);
+	return BPF_CORE_READ((struct mptcp_sock___mptcp *)sk, first);
 }
 
 static __always_inline bool is_tcp(__u16 proto)
@@ -96,7 +96,7 @@ static __always_inline bool is_tcp(__u16 proto)
 }
 
 /* The socket behind an accepted descriptor now has an owner. */
-static __always_inline void owner_accepted(struct sock *sk)
+static __noinline void owner_accepted(struct sock *sk)
 {
 	struct sock *first;
 	__u16 proto;
@@ -177,7 +177,7 @@ URING_COMPLETE(owner_uring, op == URING_ACCEPT)
 /* Sending or receiving in another process than the one we know: a descriptor
  * was inherited or passed on.
  */
-static __always_inline int owner_on_io(const struct sock *sk)
+static __noinline int owner_on_io(const struct sock *sk)
 {
 	__u32 pid = bpf_get_current_pid_tgid() >> 32;
 	struct owner *o = owner_entry(sk);

@@ -7,7 +7,8 @@
  * sock_sendmsg attaches on newer kernels too, and sees almost nothing there.
  *
  * The tool that includes this header defines sock_io(). ret is what the call
- * returned; one call per message where a system call moves several.
+ * returned; one call per message where a system call moves several. It is not
+ * inlined: some fifty programs call it.
  */
 #pragma once
 #include "count.h"
@@ -18,7 +19,7 @@
 
 enum io_dir { IO_RECV, IO_SEND }; /* Go: kern.Dir */
 
-static __always_inline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir, long ret, int flags);
+static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir, long ret, int flags);
 
 SEC("tp_btf/sock_send_length") int io__btf__send(unsigned long long *ctx)
 {
@@ -67,7 +68,7 @@ struct io_call {
 };
 SPAN(io_calls, __u64, struct io_call);
 
-static __always_inline int io_enter(int fd, enum io_dir dir, int flags, __u64 msgs)
+static __noinline int io_enter(int fd, enum io_dir dir, int flags, __u64 msgs)
 {
 	struct io_call c = { .dir = dir, .flags = flags, .msgs = msgs };
 	__u64 thread = bpf_get_current_pid_tgid();
@@ -82,7 +83,7 @@ static __always_inline int io_enter(int fd, enum io_dir dir, int flags, __u64 ms
 #define MMSG_LEN 56
 #define MMSG_MOST 64 /* messages of one call that are looked at */
 
-static __always_inline int io_exit(void *ctx, long ret)
+static __noinline int io_exit(void *ctx, long ret)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
 	struct io_call *found = bpf_map_lookup_elem(&io_calls, &thread), c;

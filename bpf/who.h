@@ -7,15 +7,18 @@ static __always_inline __u64 cgroup_ancestor(struct cgroup *cg, int level)
 {
 	if (level > BPF_CORE_READ(cg, level))
 		return 0;
-	if (bpf_core_field_exists(cg->ancestors)) {
+	struct cgroup___since61 *new = (void *)cg;
+	struct cgroup___until60 *old = (void *)cg;
+
+	if (bpf_core_field_exists(new->ancestors)) {
 		struct cgroup *up = NULL;
 
-		bpf_core_read(&up, sizeof(up), &cg->ancestors[level & 0xff]);
+		bpf_core_read(&up, sizeof(up), &new->ancestors[level & 0xff]);
 		return BPF_CORE_READ(up, kn, id);
 	} else {
 		__u64 id = 0;
 
-		bpf_core_read(&id, sizeof(id), &cg->ancestor_ids[level & 0xff]);
+		bpf_core_read(&id, sizeof(id), &old->ancestor_ids[level & 0xff]);
 		return id;
 	}
 }
@@ -36,7 +39,7 @@ static __always_inline void who_task(struct who *w, struct task_struct *task)
 /* A worker of io_uring is a thread of its process with a name of its own; show
  * the process's. A kernel thread is nobody: it works for somebody unknown.
  */
-static __always_inline bool who_current(struct who *w)
+static __noinline bool who_current(struct who *w)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
 	__u32 flags = BPF_CORE_READ(task, flags);

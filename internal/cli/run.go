@@ -88,6 +88,9 @@ func (r *run) do(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	stopWhenClosed(ctx, r.out, stop)
+	if err := pipe.head.End(row.End{}); err != nil { // the head of the table
+		return err
+	}
 	r.say("ready")
 	if r.onReady != nil {
 		r.onReady(stop)
@@ -172,7 +175,8 @@ func (r *run) pipe(schemas []*row.Schema) (*pipe, error) {
 		return nil, err
 	}
 	if by != nil {
-		next, p.groups = by.To(next), by
+		by.Into(next)
+		next, p.groups = by, by
 		for _, id := range by.Uses() {
 			p.use[id] = true
 		}
@@ -264,7 +268,7 @@ func (r *run) showKeys(schemas []*row.Schema) {
 func (r *run) sinkOptions(schemas []*row.Schema, columns map[*row.Schema][]int, kind tool.Kind) sink.Options {
 	o := sink.Options{
 		Schemas: schemas, Columns: columns, Time: r.flags.timeFormat, Start: time.Now(),
-		Interval: kind != tool.Events, Above: r.prepared.Views[0].Above,
+		Interval: r.flags.interval > 0, Above: r.prepared.Views[0].Above,
 	}
 	if o.Time == "" {
 		o.Time = r.prepared.Views[0].Time

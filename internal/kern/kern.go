@@ -10,6 +10,20 @@ import (
 	"seine/internal/row"
 )
 
+func init() {
+	row.Register[Mono]()
+	row.Register[Nanos]()
+	row.Register[Opt]()
+	row.Register[ID]()
+	row.Register[ID32]()
+	row.Register[Addr]()
+	row.Register[Comm]()
+	row.Register[Family]()
+	row.Register[Proto]()
+	row.Register[State]()
+	row.Register[Result]()
+}
+
 // None is what a number holds when nothing is known: NONE in kernel.h.
 const None = ^uint64(0)
 

@@ -75,10 +75,7 @@ func StartFlood(w *World, f Flood) (*Flooding, error) {
 	setDefault(&f.Network, UDP4)
 	setDefault(&f.Count, 1)
 	setDefault(&f.Size, 64)
-	setDefault(&f.ClientComm, "lab-client")
-	setDefault(&f.ServerComm, "lab-server")
-	setDefault(&f.ClientHost, w.hosts[0].name)
-	setDefault(&f.ServerHost, w.hosts[len(w.hosts)-1].name)
+	w.cast(&f.ClientHost, &f.ServerHost, &f.ClientComm, &f.ServerComm)
 	t := Target{Network: f.Network}
 	if err := t.place(w, f.ServerHost, ""); err != nil {
 		return nil, err

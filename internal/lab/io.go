@@ -83,8 +83,9 @@ type Ends struct {
 // LoadResult is what a load did.
 type LoadResult struct {
 	Tally Tally `json:"tally"`
-	// BytesSent and BytesReceived are the kernel's own count (TCP_INFO), for TCP
-	// before the shutdown that Broken asks for.
+	NS    int64 `json:"ns"` // from the connection's opening to its close
+	// BytesSent and BytesReceived are the kernel's own count for TCP (TCP_INFO),
+	// without what was sent again.
 	BytesSent     int64 `json:"bytes_sent"`
 	BytesReceived int64 `json:"bytes_received"`
 }

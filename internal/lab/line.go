@@ -5,6 +5,7 @@ package lab
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,7 +13,8 @@ import (
 // line is a load's connection, and what its calls need besides.
 type line struct {
 	Load
-	w, r int // the sockets
+	w, r int       // the sockets
+	born time.Time // when both were there
 	to   unix.Sockaddr
 	out  []byte // the message to write
 	in   []byte // where to read it, with room to notice one that is too long
@@ -43,6 +45,7 @@ func newLine(l Load, addr string) (*line, error) {
 			return nil, fmt.Errorf("SO_RCVLOWAT: %w", err)
 		}
 	}
+	x.born = time.Now()
 	return x, x.tools()
 }
 
@@ -149,7 +152,7 @@ func (x *line) run() (LoadResult, error) {
 		if err != nil {
 			return res, fmt.Errorf("TCP_INFO: %w", err)
 		}
-		res.BytesSent, res.BytesReceived = int64(w.Bytes_sent), int64(r.Bytes_received)
+		res.BytesSent, res.BytesReceived = int64(w.Bytes_sent-w.Bytes_retrans), int64(r.Bytes_received)
 	}
 	if x.Broken > 0 {
 		if err := unix.Shutdown(x.w, unix.SHUT_WR); err != nil {
@@ -163,7 +166,9 @@ func (x *line) run() (LoadResult, error) {
 			return res, fmt.Errorf("a write after shutdown: %v", err)
 		}
 	}
-	return res, x.close()
+	err := x.close()
+	res.NS = int64(time.Since(x.born))
+	return res, err
 }
 
 func (x *line) close() error {

@@ -182,17 +182,16 @@ func (e end) configure(peer end) error {
 	if !e.addr6.IsValid() {
 		return nil
 	}
-	// An IPv6 address gets its local route from a work queue, a moment later.
-	return ev.until("address "+e.addr6.String(), func() (bool, error) {
-		return localRoute(e.addr6)
+	// An IPv6 address gets its routes from a work queue, a moment later, and the
+	// one to the peer last.
+	return ev.until("route to "+peer.addr6.String(), func() (bool, error) {
+		routes, err := netlink.RouteListFiltered(unix.AF_INET6,
+			&netlink.Route{Dst: single(peer.addr6), LinkIndex: l.Attrs().Index}, netlink.RT_FILTER_DST|netlink.RT_FILTER_OIF)
+		if errors.Is(err, netlink.ErrDumpInterrupted) {
+			return false, nil // something changed meanwhile, which is an event
+		}
+		return len(routes) > 0, err
 	})
-}
-
-// localRoute tells whether packets to addr are delivered here.
-func localRoute(addr netip.Addr) (bool, error) {
-	routes, err := netlink.RouteListFiltered(unix.AF_INET6,
-		&netlink.Route{Table: unix.RT_TABLE_LOCAL, Dst: single(addr)}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_DST)
-	return len(routes) > 0, err
 }
 
 func single(a netip.Addr) *net.IPNet {

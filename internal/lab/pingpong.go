@@ -67,12 +67,9 @@ func StartPingPong(w *World, p PingPong) (*Rally, error) {
 	setDefault(&p.Size, 64)
 	setDefault(&p.Answer, 64)
 	setDefault(&p.Parallel, 1)
-	setDefault(&p.ClientComm, "lab-client")
-	setDefault(&p.ServerComm, "lab-server")
-	setDefault(&p.ClientHost, w.hosts[0].name)
-	setDefault(&p.ServerHost, w.hosts[len(w.hosts)-1].name)
+	w.cast(&p.ClientHost, &p.ServerHost, &p.ClientComm, &p.ServerComm)
 	t := Target{Network: p.Network, Backlog: p.Parallel}
-	if err := t.place(w, p.ServerHost, "pingpong"); err != nil {
+	if err := t.place(w, p.ServerHost, p.ServerComm); err != nil {
 		return nil, err
 	}
 	r := &Rally{PingPong: p}

@@ -32,16 +32,17 @@ func tcpServer(c *Child) error {
 	if err := c.Arg(&s.Sessions); err != nil {
 		return err
 	}
-	addr := netip.IPv4Unspecified()
+	addr := s.Addrs[0]
 	switch {
 	case len(s.Addrs) == 1:
-		addr = s.Addrs[0]
+	case s.Network.Family() == unix.AF_INET:
+		addr = netip.IPv4Unspecified()
 	case s.Network.Family() == unix.AF_INET6:
 		addr = netip.IPv6Unspecified()
 	}
 	var port int
 	var err error
-	if s.listener, port, err = Listen(s.Network, s.Network.At(addr, s.Port), s.Backlog); err != nil {
+	if s.listener, port, err = Listen(s.Network, s.at(addr), s.Backlog); err != nil {
 		return err
 	}
 	defer Close(s.listener)
@@ -175,6 +176,14 @@ func (s *side) hold(c *Child, begin begin, finish finish) error {
 	return nil
 }
 
+// at is the server's address, as Listen and Connect take it.
+func (s *side) at(addr netip.Addr) string {
+	if s.Network.Family() == unix.AF_UNIX {
+		return s.Path
+	}
+	return s.Network.At(addr, s.Port)
+}
+
 func (s *side) buffer() []byte { return make([]byte, min(max(s.Send, s.Recv), piece)) }
 
 // done adds a finished session to the result.
@@ -201,7 +210,7 @@ func (s *side) result() Side {
 func (s *side) open(k caller, index int) (*opened, error) {
 	o := &opened{index: index}
 	o.Addr = s.Addrs[index%len(s.Addrs)]
-	sa, err := s.Network.Sockaddr(s.Network.At(o.Addr, s.Port))
+	sa, err := s.Network.Sockaddr(s.at(o.Addr))
 	if err != nil {
 		return nil, err
 	}

@@ -49,7 +49,7 @@ func init() { Register(bodyTargets, holdTargets) }
 func StartTargets(w *World, host, comm string, targets ...Target) (*Targets, error) {
 	for i := range targets {
 		setDefault(&targets[i].Backlog, 128)
-		if err := targets[i].place(w, host, fmt.Sprint(comm, i)); err != nil {
+		if err := targets[i].place(w, host, comm); err != nil {
 			return nil, err
 		}
 	}
@@ -66,11 +66,9 @@ func (t *Target) place(w *World, host, name string) error {
 	switch addr := w.Addr(host, t.Network); {
 	case t.Addr != "":
 	case t.Network.Family() == unix.AF_UNIX:
-		dir, err := w.Dir()
-		if err != nil {
-			return err
-		}
-		t.Addr = dir + "/" + name
+		var err error
+		t.Addr, err = w.path(name)
+		return err
 	case !addr.IsValid():
 		return fmt.Errorf("lab: %s: %w: IPv6 is off", t.Network, ErrNotSupported)
 	default:

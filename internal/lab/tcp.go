@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/netip"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Sessions says which TCP sessions to make between a server and a client
@@ -17,7 +19,7 @@ import (
 // one more recvfrom that finds the end on the side that closes last; Tally in
 // the result has the exact numbers.
 type Sessions struct {
-	Network Network // default TCP4; TCP6, MPTCP4, MPTCP6
+	Network Network // default TCP4; TCP6, MPTCP4, MPTCP6; also Unix
 	Count   int     // how many sessions; default 1
 	Send    int     // payload of each from client to server, in bytes
 	Recv    int     // and from server to client
@@ -40,8 +42,9 @@ type Sessions struct {
 	// the server host's address. Ports for more than 55,000 sessions are to be
 	// had with several addresses of 127.0.0.0/8.
 	Addrs   []netip.Addr
-	Port    int // of the server; default: a free one
-	Backlog int // of the server; default 1024
+	Port    int    // of the server; default: a free one
+	Path    string // of the server, for Unix; default: one in the world's directory
+	Backlog int    // of the server; default 1024
 	// Brief leaves the single sessions out of the result.
 	Brief bool
 
@@ -91,7 +94,6 @@ type TCP struct {
 	Sessions       Sessions
 }
 
-// Bodies of the TCP sessions, for World.Start with an argument of your own.
 const (
 	bodyTCPServer = "tcp-server"
 	bodyTCPClient = "tcp-client"
@@ -104,20 +106,26 @@ func init() {
 
 // defaults fills in what was left out.
 func (s *Sessions) defaults(w *World) error {
-	if s.Network == "" {
-		s.Network = TCP4
-	}
+	setDefault(&s.Network, TCP4)
 	setDefault(&s.Count, 1)
 	setDefault(&s.Parallel, 1)
 	setDefault(&s.Backlog, 1024)
-	setDefault(&s.ClientComm, "lab-client")
-	setDefault(&s.ServerComm, "lab-server")
-	setDefault(&s.ClientHost, w.hosts[0].name)
-	setDefault(&s.ServerHost, w.hosts[len(w.hosts)-1].name)
+	w.cast(&s.ClientHost, &s.ServerHost, &s.ClientComm, &s.ServerComm)
 	if len(s.Addrs) == 0 {
 		s.Addrs = []netip.Addr{w.Addr(s.ServerHost, s.Network)}
 	}
+	local := s.Network.Family() == unix.AF_UNIX
+	if local && s.Path == "" {
+		var err error
+		if s.Path, err = w.path(s.ServerComm); err != nil {
+			return err
+		}
+	}
 	switch {
+	case !s.Network.listens():
+		return fmt.Errorf("lab: %q has no sessions", s.Network)
+	case local && s.Close == ByReset:
+		return errors.New("lab: UNIX sockets have no reset")
 	case !s.Addrs[0].IsValid():
 		return fmt.Errorf("lab: %s: %w: IPv6 is off", s.Network, ErrNotSupported)
 	case s.Hold && s.Parallel > 1:
@@ -126,6 +134,14 @@ func (s *Sessions) defaults(w *World) error {
 		return errors.New("lab: a reset may overtake data that nobody answers")
 	}
 	return nil
+}
+
+// cast says who plays client and server where that was left open.
+func (w *World) cast(clientHost, serverHost, clientComm, serverComm *string) {
+	setDefault(clientHost, w.hosts[0].name)
+	setDefault(serverHost, w.hosts[len(w.hosts)-1].name)
+	setDefault(clientComm, "lab-client")
+	setDefault(serverComm, "lab-server")
 }
 
 func setDefault[T comparable](v *T, def T) {
@@ -173,11 +189,10 @@ func (t *TCP) Open() error {
 // when both processes have ended.
 func (t *TCP) Run() (TCPResult, error) {
 	var r TCPResult
-	err := t.Client.Call("go", &r.Client)
-	if err == nil {
-		err = t.Server.Expect(&r.Server)
+	if err := t.Client.Call("go", &r.Client); err != nil {
+		return r, errors.Join(err, t.Server.failure()) // it may be the server's fault
 	}
-	if err != nil {
+	if err := t.Server.Expect(&r.Server); err != nil {
 		return r, err
 	}
 	return r, errors.Join(t.Client.Wait(), t.Server.Wait())

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -38,6 +39,8 @@ type Options struct {
 type World struct {
 	hosts   []*host
 	timeout time.Duration
+
+	serial atomic.Int64 // for names in dir
 
 	mu    sync.Mutex
 	procs []*Proc
@@ -221,6 +224,12 @@ func (w *World) Dir() (string, error) {
 		w.dir = dir
 	}
 	return w.dir, nil
+}
+
+// path is a new path in the world's directory.
+func (w *World) path(name string) (string, error) {
+	dir, err := w.Dir()
+	return fmt.Sprintf("%s/%s%d", dir, name, w.serial.Add(1)), err
 }
 
 // Close kills the children that are left and lets go of the namespaces.

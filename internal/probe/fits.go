@@ -83,6 +83,5 @@ func pointsTo(t btf.Type, name string) bool {
 	if !ok {
 		return false
 	}
-	s, ok := btf.UnderlyingType(p.Target).(*btf.Struct)
-	return ok && s.Name == name
+	return btf.UnderlyingType(p.Target).TypeName() == name
 }

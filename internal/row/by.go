@@ -94,6 +94,10 @@ func (g *Groups) column(c Column) {
 // A table shows all but time and the sums that were hidden before.
 func (g *Groups) Schema() *Schema { return g.out }
 
+// Into sets the next stage: what comes after By has to know its Schema, so By is
+// made first, with no next.
+func (g *Groups) Into(next Sink) { g.next = next }
+
 // Uses lists the columns that are grouped by: they need their names.
 func (g *Groups) Uses() []string {
 	ids := make([]string, len(g.keys))
@@ -175,10 +179,4 @@ func (g *Groups) End(e End) error {
 		}
 	}
 	return g.next.End(e)
-}
-
-// To sets where the groups go, once the sink that shows them is made.
-func (g *Groups) To(next Sink) Sink {
-	g.next = next
-	return g
 }

@@ -185,11 +185,27 @@ func parseTag(tag string) (Column, error) {
 // kinder is a Valuer whose cells are of one kind; the zero value tells which.
 type kinder interface{ Kind() Kind }
 
+// registered makes getters for field types without reflection.
+var registered = map[reflect.Type]func(off uintptr) getter{}
+
+// Register makes reading fields of type T faster. It need not be called.
+func Register[T any, P interface {
+	*T
+	Valuer
+}]() {
+	registered[reflect.TypeFor[T]()] = func(off uintptr) getter {
+		return func(p unsafe.Pointer, c *Cell) { P((*T)(unsafe.Add(p, off))).Cell(c) }
+	}
+}
+
 func getterOf(t reflect.Type, off uintptr) (getter, Kind, error) {
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[Valuer]()) {
 		k, ok := reflect.New(t).Interface().(kinder)
 		if !ok {
 			return nil, 0, fmt.Errorf("%s has Cell but no Kind method", t)
+		}
+		if make := registered[t]; make != nil {
+			return make(off), k.Kind(), nil
 		}
 		return func(p unsafe.Pointer, c *Cell) {
 			reflect.NewAt(t, unsafe.Add(p, off)).Interface().(Valuer).Cell(c)

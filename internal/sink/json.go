@@ -30,6 +30,7 @@ type jsonField struct {
 	div    uint64
 	unit   []byte // ,"unit":"bytes"; of histograms
 	object bool   // a stack that has not been found is absent, not its id
+	text   bool   // a number that has not been named is text all the same
 }
 
 func newJSON(w *writer, o Options) (row.Sink, error) {
@@ -42,7 +43,7 @@ func jsonPlanOf(s *row.Schema, columns []int) *jsonPlan {
 	if columns == nil {
 		columns = every(s)
 	}
-	p := &jsonPlan{time: s.Index("time")}
+	p := &jsonPlan{time: timeColumn(s)}
 	p.head = appendJSON(append(p.head, `"tool":`...), s.Tool)
 	if s.View != "" {
 		p.head = appendJSON(append(p.head, `,"view":`...), s.View)
@@ -52,7 +53,7 @@ func jsonPlanOf(s *row.Schema, columns []int) *jsonPlan {
 			continue
 		}
 		c := &s.Columns[i]
-		f := jsonField{cell: i, div: c.Div, object: c.Kind == row.Object}
+		f := jsonField{cell: i, div: c.Div, object: c.Kind == row.Object, text: c.Kind == row.Text}
 		f.key = append(appendJSON([]byte{','}, c.ID), ':')
 		if c.Unit != "" {
 			f.unit = appendJSON([]byte(`,"unit":`), c.Unit)
@@ -83,7 +84,13 @@ func (j *jsonSink) Row(r *row.Row) error {
 		switch c.Kind {
 		case row.Uint, row.Int:
 			b = append(b, f.key...)
+			if f.text {
+				b = append(b, '"')
+			}
 			b = appendNumber(b, c, f.div)
+			if f.text {
+				b = append(b, '"')
+			}
 		case row.Text:
 			b = append(b, f.key...)
 			b = appendJSON(b, c.S)

@@ -165,6 +165,17 @@ func TestJSONTime(t *testing.T) {
 	}
 }
 
+// A column is of one type in every row: text that a Namer left as a number.
+func TestJSONKeepsTheType(t *testing.T) {
+	s := life()
+	r := s.New()
+	r.Get("comm").SetUint(1000)
+	m := objects(t, render(t, "json", Options{}, []*row.Row{r}))[0]
+	if m["comm"] != "1000" {
+		t.Errorf("got %v, want text", m["comm"])
+	}
+}
+
 func FuzzJSON(f *testing.F) {
 	for _, h := range hostile {
 		f.Add(h, h, uint64(1), int64(-1))

@@ -97,6 +97,14 @@ func check(s *row.Schema) error {
 // members of a histogram in JSON and CSV.
 var members = []string{"unit", "count", "sum", "min", "max", "p50", "p90", "p99", "buckets", "lo", "hi"}
 
+// timeColumn is the column that says when, -1 if there is none.
+func timeColumn(s *row.Schema) int {
+	if i := s.Index("time"); i >= 0 && s.Columns[i].Kind == row.Time {
+		return i
+	}
+	return -1
+}
+
 // full is the number of bytes at which a buffer is written out though its
 // batch has not ended.
 const full = 64 << 10

@@ -83,7 +83,7 @@ func (t *tableSink) plan(s *row.Schema) (*tablePlan, error) {
 			columns = every(s)
 		}
 	}
-	if i := s.Index("time"); t.o.Interval && i >= 0 && t.clock.form != "none" && !slices.Contains(chosen, i) {
+	if i := timeColumn(s); t.o.Interval && i >= 0 && t.clock.form != "none" && !slices.Contains(chosen, i) {
 		p.time = i
 	}
 	at, pos := 0, 0
@@ -196,7 +196,7 @@ func (t *tableSink) Row(r *row.Row) error {
 
 // moment is the time of an output, as its rows tell it.
 func (t *tableSink) moment(p *tablePlan, r *row.Row) time.Time {
-	if i := p.schema.Index("time"); i >= 0 && r.Cells[i].Kind == row.Time {
+	if i := timeColumn(p.schema); i >= 0 && r.Cells[i].Kind == row.Time {
 		return time.Unix(0, int64(r.Cells[i].N))
 	}
 	return time.Time{}

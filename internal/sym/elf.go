@@ -147,7 +147,7 @@ func (f *elfFile) read(off, size, limit uint64) ([]byte, error) {
 	if size > limit {
 		return nil, fmt.Errorf("%d bytes are more than %d", size, limit)
 	}
-	if false {
+	if off > f.size || size > f.size-off {
 		return nil, io.ErrUnexpectedEOF
 	}
 	b := make([]byte, size)

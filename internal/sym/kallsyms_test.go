@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 const kallsyms = `0000000000000000 A fixed_percpu_data
@@ -112,6 +113,20 @@ func TestKernelLive(t *testing.T) {
 		want := Frame{addr + 1, name, 1, Vmlinux}
 		if f := k.Frame(addr + 1); f != want {
 			t.Errorf("got %#v, want %#v", f, want)
+		}
+	}
+
+	// An address that is new, of a module perhaps, is looked for again after a while.
+	addr, _ := k.Lookup("schedule")
+	for _, x := range []struct {
+		age  time.Duration
+		want string
+	}{{0, ""}, {kernelAgain + 1, "schedule"}} {
+		var old Kernel
+		old.tab.Store(&table{})
+		old.last.Store(time.Now().Add(-x.age).UnixNano())
+		if f := old.Frame(addr); f.Sym != x.want {
+			t.Errorf("%v after reading kallsyms: got %#v, want %q", x.age, f, x.want)
 		}
 	}
 	if f := k.Frame(0xffffffffffffff00); f.Sym != "" {

@@ -97,10 +97,7 @@ func parseMapping(line []byte) (m mapping, ok bool) {
 	}
 	m.name = Anon
 	if name = bytes.TrimLeft(name, " "); len(name) > 0 {
-		m.name = string(name)
-		if m.ino != 0 {
-			m.name, m.deleted = strings.CutSuffix(m.name, " (deleted)")
-		}
+		m.name, m.deleted = strings.CutSuffix(string(name), " (deleted)")
 	}
 	return m, true
 }

@@ -15,7 +15,7 @@ const mapsText = `00400000-00452000 r-xp 00000000 08:02 173521      /usr/bin/dbu
 7f0000000000-7f0000001000 rwxp 00000000 00:00 0
 7f0000002000-7f0000003000 r-xp 00000000 00:00 0 
 7f0000004000-7f0000005000 r-xs 00000000 fd:103 18446744073709551615  /tmp/a\012b (deleted)
-7f0000006000-7f0000007000 r-xp 00000000 00:00 0   [anon:jit (deleted)]
+7f0000006000-7f0000007000 r-xp 00000000 00:00 0   [anon:jit]
 7ffff7fc1000-7ffff7fc3000 r-xp 00000000 00:00 0   [vdso]
 ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0   [vsyscall]
 `
@@ -31,7 +31,7 @@ func TestMaps(t *testing.T) {
 		{start: 0x7f0000000000, end: 0x7f0000001000, name: Anon},
 		{start: 0x7f0000002000, end: 0x7f0000003000, name: Anon},
 		{start: 0x7f0000004000, end: 0x7f0000005000, name: `/tmp/a\012b`, dev: 0xfd<<32 | 0x103, ino: ^uint64(0), deleted: true},
-		{start: 0x7f0000006000, end: 0x7f0000007000, name: "[anon:jit (deleted)]"},
+		{start: 0x7f0000006000, end: 0x7f0000007000, name: "[anon:jit]"},
 		{start: 0x7ffff7fc1000, end: 0x7ffff7fc3000, name: VDSO},
 		{start: 0xffffffffff600000, end: 0xffffffffff601000, name: "[vsyscall]"},
 	}

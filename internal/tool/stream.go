@@ -33,14 +33,23 @@ func (s Stream[T]) Check(spec *ebpf.CollectionSpec) error {
 }
 
 func (s Stream[T]) open(ses *Session, _ *View, i int) (reader, error) {
-	return &streamReader[T]{ses: ses, row: ses.schemas[i].New(), each: s.Each}, nil
+	schema := ses.schemas[i]
+	r := &streamReader[T]{ses: ses, row: schema.New(), each: s.Each, pid: schema.Index("pid")}
+	for _, id := range []string{"uid", "cgroup", "container"} {
+		if i := schema.Index(id); i >= 0 {
+			r.whose = append(r.whose, i)
+		}
+	}
+	return r, nil
 }
 
 type streamReader[T any] struct {
 	ses   *Session
 	row   *row.Row
 	each  func(*T, *row.Row)
-	value T // the record, copied here so that it is aligned
+	pid   int   // column
+	whose []int // columns that say nothing when the process is unknown
+	value T     // the record, copied here so that it is aligned
 }
 
 func (r *streamReader[T]) event(raw []byte) error {
@@ -51,6 +60,11 @@ func (r *streamReader[T]) event(raw []byte) error {
 	}
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&r.value)), size), raw)
 	r.row.Schema.Fill(r.row, unsafe.Pointer(&r.value))
+	if r.pid >= 0 && r.row.Cells[r.pid].Kind == row.Null {
+		for _, i := range r.whose {
+			r.row.Cells[i] = row.Cell{}
+		}
+	}
 	if r.each != nil {
 		r.each(&r.value, r.row)
 	}

@@ -33,6 +33,8 @@ type Tool struct {
 	Graph    *Graph               // for -o dot
 	Hint     func(*Report) string // what to tell the user at the end; nil: nothing
 
+	Needs func(*probe.Kernel) error // what the tool cannot do without; nil: nothing
+
 	Demo Workload // known traffic, for seine demo
 	Live []Case   // known traffic and the rows that must come of it
 }

@@ -12,7 +12,7 @@ static const struct io_count io_zero = {};
 
 COUNT_MAP(counts, struct io_key, struct io_count);
 
-static __always_inline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir, long ret, int flags)
+static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir, long ret, int flags)
 {
 	struct io_key k = {};
 	struct io_count *c;

@@ -19,7 +19,7 @@ static const struct size_value size_zero = {};
 
 COUNT_MAP(sizes, struct size_key, struct size_value);
 
-static __always_inline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir, long ret, int flags)
+static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir, long ret, int flags)
 {
 	struct size_key k = {};
 	struct size_value *v;

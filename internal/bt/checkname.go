@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bt
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf/btf"
+
+	"seine/internal/row"
+)
+
+// stackDepth is how many frames kstack and ustack keep.
+const stackDepth = 127
+
+// builtins are the names with a value of their own.
+var builtins = map[string]*Type{
+	"pid": typeU32, "tid": typeU32, "uid": typeU32, "gid": typeU32, "cpu": typeU32, "ncpus": typeU32, "rand": typeU32, "ppid": typeU32,
+	"nsecs": typeU64, "elapsed": typeU64, "jiffies": typeU64, "cgroup": typeU64, "numaid": typeU32,
+	"comm":     stringOf(16),
+	"func":     {Kind: Name, Format: "func"},
+	"probe":    {Kind: Name, Format: "probe"},
+	"kstack":   {Kind: KStack, Depth: stackDepth},
+	"ustack":   {Kind: UStack, Depth: stackDepth},
+	"username": {Kind: User},
+	"curtask":  nil, "retval": nil, "args": nil, "ctx": nil,
+}
+
+func (c *checker) ident(e *Ident) *Type {
+	if n, ok := argIndex(e.Name); ok {
+		return c.argN(e, n)
+	}
+	switch e.Name {
+	case "func", "probe":
+		c.uses.name = true
+		if e.Name == "func" && c.target.Func == "" {
+			c.failAt(e, "%s has no function", c.target.Probe)
+		}
+	case "retval":
+		return c.retval(e)
+	case "curtask":
+		t := &Type{Kind: Record, Rec: &record{name: "struct task_struct"}}
+		if spec, err := c.kernel.types(); err == nil {
+			var s *btf.Struct
+			if spec.TypeByName("task_struct", &s) == nil {
+				t = fromBTF(s, InKernel)
+			}
+		}
+		return pointerTo(t, InKernel)
+	case "args":
+		c.failAt(e, "args is used as args.NAME")
+	case "ctx":
+		return &Type{Kind: Number, Size: 8}
+	}
+	if t := builtins[e.Name]; t != nil {
+		return t
+	}
+	if v, ok := c.named(e.Name); ok {
+		_ = v
+		return &Type{Kind: Number, Size: 8, Signed: true, Lit: true}
+	}
+	names := append(slices.Collect(maps.Keys(builtins)), "arg0", "arg1", "arg2", "arg3")
+	names = append(names, slices.Collect(maps.Keys(c.script.enums))...)
+	slices.Sort(names)
+	near := row.Nearest(e.Name, names)
+	if near == "" {
+		near = row.Nearest(e.Name, slices.Sorted(maps.Keys(headers)))
+	}
+	if near != "" {
+		near = ": did you mean " + near + "?"
+	}
+	c.failAt(e, "unknown name %s%s", e.Name, near)
+	return nil
+}
+
+func argIndex(name string) (int, bool) {
+	rest, ok := strings.CutPrefix(name, "arg")
+	if !ok || len(rest) != 1 || !isDigit(rest[0]) {
+		return 0, false
+	}
+	n, err := strconv.Atoi(rest)
+	return n, err == nil
+}
+
+// named is the value of a constant: of the script, of the headers, or an
+// enumerator of the kernel, for which all of the BTF is read.
+func (c *checker) named(name string) (int64, bool) {
+	if v, ok := c.script.enums[name]; ok {
+		return v, true
+	}
+	if v, ok := headers[name]; ok {
+		return v, true
+	}
+	if name != strings.ToUpper(name) {
+		return 0, false
+	}
+	if c.enumSeen == nil {
+		c.enumSeen = map[string]int64{}
+		spec, err := c.kernel.types()
+		if err != nil {
+			return 0, false
+		}
+		for t, err := range spec.All() {
+			if err != nil {
+				break
+			}
+			if e, ok := t.(*btf.Enum); ok {
+				for _, v := range e.Values {
+					c.enumSeen[v.Name] = int64(v.Value)
+				}
+			}
+		}
+	}
+	v, ok := c.enumSeen[name]
+	return v, ok
+}
+
+// argN is a register. Its width and sign come from BTF; a pointer is a number,
+// as in bpftrace, so that arithmetic on it counts bytes.
+func (c *checker) argN(e *Ident, n int) *Type {
+	c.uses.types = true
+	t := c.target
+	space := InKernel
+	switch {
+	case t.Kind == Uprobe:
+		space = InUser
+	case t.Way == Kprobe, t.Way == Fentry, t.Way == Fexit, t.Kind == RawTracepoint:
+	default:
+		c.failAt(e, "%s has no %s", t.Kind, e.Name)
+	}
+	if (t.Way == Kprobe || t.Way == Uprobe) && n >= len(argRegs) {
+		c.failAt(e, "there are arg0 to arg%d", len(argRegs)-1)
+	}
+	if t.Kind == Uprobe {
+		return &Type{Kind: Number, Size: 8, Space: space}
+	}
+	proto := c.tryProto()
+	if proto == nil {
+		if t.Way == Fentry || t.Way == Fexit || t.Kind == RawTracepoint && n > 11 {
+			c.proto(e)
+		}
+		return &Type{Kind: Number, Size: 8, Space: space}
+	}
+	if n >= len(proto.Params) {
+		c.failAt(e, "%s has %s", t.Probe, plural(len(proto.Params), "argument"))
+	}
+	return scalarOf(fromBTF(proto.Params[n].Type, space))
+}
+
+// scalarOf makes a number of a pointer.
+func scalarOf(t *Type) *Type {
+	if t.Kind == Pointer {
+		return &Type{Kind: Number, Size: 8, Space: t.Space}
+	}
+	if t.Kind != Number {
+		return &Type{Kind: Number, Size: 8, Space: t.Space}
+	}
+	return t
+}
+
+// retval has its true width and sign where BTF tells them.
+func (c *checker) retval(e *Ident) *Type {
+	c.uses.types = true
+	t := c.target
+	if !t.Kind.returns() {
+		c.failAt(e, "%s has no retval: use a %s", t.Kind, map[ProbeKind]string{Kprobe: "kretprobe", Fentry: "fexit", Uprobe: "uretprobe"}[t.Kind])
+	}
+	if t.Kind == Uretprobe {
+		return &Type{Kind: Number, Size: 8, Signed: true, Space: InUser}
+	}
+	proto := c.tryProto()
+	if proto == nil {
+		return &Type{Kind: Number, Size: 8, Signed: true}
+	}
+	r := fromBTF(proto.Return, InKernel)
+	if r.Kind == None {
+		c.failAt(e, "%s returns nothing", t.Name)
+	}
+	if r.Kind != Number && r.Kind != Pointer {
+		return &Type{Kind: Number, Size: 8}
+	}
+	return r
+}
+
+// keyNames gives the fields of JSON objects names, from the expressions.
+func keyNames(keys []Expr) []string {
+	var names []string
+	seen := map[string]int{}
+	for i, k := range keys {
+		n := exprName(k)
+		if n == "" {
+			n = "key" + strconv.Itoa(i)
+		}
+		seen[n]++
+		if seen[n] > 1 {
+			n += strconv.Itoa(seen[n])
+		}
+		names = append(names, n)
+	}
+	return names
+}
+
+func exprName(e Expr) string {
+	switch e := e.(type) {
+	case *Ident:
+		return e.Name
+	case *Var:
+		return e.Name[1:]
+	case *MapRef:
+		return e.Name[1:]
+	case *Field:
+		return e.Name
+	case *Cast:
+		return exprName(e.X)
+	case *Unary:
+		return exprName(e.X)
+	case *Index:
+		return exprName(e.X)
+	case *Binary:
+		if n := exprName(e.X); n != "" {
+			return n
+		}
+		return exprName(e.Y)
+	case *Ternary:
+		if n := exprName(e.X); n != "" {
+			return n
+		}
+		return exprName(e.Y)
+	case *Call:
+		if e.Name == "kstack" || e.Name == "ustack" || len(e.Args) == 0 {
+			return e.Name
+		}
+		for i := len(e.Args) - 1; i >= 0; i-- {
+			if n := exprName(e.Args[i]); n != "" && headers[n] == 0 {
+				return n
+			}
+		}
+		return e.Name
+	}
+	return ""
+}

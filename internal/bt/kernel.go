@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bt
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/features"
+
+	"seine/internal/host"
+	"seine/internal/probe"
+)
+
+// A kernel answers what a program asks of the running kernel. Everything is read
+// when first asked for: a tracepoint's one-liner needs no BTF at all.
+type kernel struct {
+	cache *btf.Cache
+
+	types     func() (*btf.Spec, error)
+	modules   func() []string
+	functions func() (map[string]string, error) // traceable functions and their modules
+	symbols   func() map[string]uint64
+	fentry    func() error
+	kprobes   func() error
+	multi     func() bool // kprobe.multi
+	cookies   func() bool // attach cookies
+	events    func() ([]string, error)
+}
+
+// running is the kernel of this machine.
+var running = sync.OnceValue(newKernel)
+
+func newKernel() *kernel {
+	k := &kernel{cache: btf.NewCache()}
+	k.types = sync.OnceValues(func() (*btf.Spec, error) {
+		spec, err := k.cache.Kernel()
+		if err != nil {
+			return nil, fmt.Errorf("%w: no BTF (CONFIG_DEBUG_INFO_BTF)", probe.ErrNotSupported)
+		}
+		return spec, nil
+	})
+	k.modules = sync.OnceValue(func() []string {
+		var names []string
+		entries, _ := os.ReadDir("/sys/kernel/btf")
+		for _, e := range entries {
+			if e.Name() != "vmlinux" {
+				names = append(names, e.Name())
+			}
+		}
+		return names
+	})
+	k.functions = sync.OnceValues(k.readFunctions)
+	k.symbols = sync.OnceValue(readSymbols)
+	k.fentry = sync.OnceValue(k.tryFentry)
+	k.kprobes = sync.OnceValue(func() error {
+		if _, err := os.Stat("/sys/bus/event_source/devices/kprobe/type"); err != nil {
+			return fmt.Errorf("%w: no kprobes (CONFIG_KPROBES)", probe.ErrNotSupported)
+		}
+		return nil
+	})
+	k.cookies = sync.OnceValue(func() bool {
+		return features.HaveProgramHelper(ebpf.Kprobe, asm.FnGetAttachCookie) == nil
+	})
+	k.multi = sync.OnceValue(func() bool { return k.cookies() && haveMulti() })
+	k.events = sync.OnceValues(readEvents)
+	return k
+}
+
+// tryFentry loads a program that does nothing on a function made for tests.
+func (k *kernel) tryFentry() error {
+	if _, err := k.types(); err != nil {
+		return err
+	}
+	coll, err := ebpf.NewCollectionWithOptions(&ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{"p": {
+		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceFEntry, AttachTo: "bpf_fentry_test1", License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	}}}, ebpf.CollectionOptions{Cache: k.cache, Programs: ebpf.ProgramOptions{LogDisabled: true}})
+	if errors.Is(err, os.ErrPermission) {
+		return fmt.Errorf("%w: fentry refused (EPERM)", probe.ErrNotSupported)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: no fentry: %w", probe.ErrNotSupported, err)
+	}
+	coll.Close()
+	return nil
+}
+
+// proto is a function's prototype and the module that has it.
+func (k *kernel) proto(name, module string) (*btf.FuncProto, error) {
+	spec, err := k.types()
+	if err != nil {
+		return nil, err
+	}
+	var fn *btf.Func
+	err = spec.TypeByName(name, &fn)
+	if err != nil && module != "" {
+		if spec, err2 := k.cache.Module(module); err2 == nil {
+			err = spec.TypeByName(name, &fn)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	proto, ok := fn.Type.(*btf.FuncProto)
+	if !ok {
+		return nil, fmt.Errorf("%s has no prototype", name)
+	}
+	return proto, nil
+}
+
+// readFunctions gives the names that can be traced: ftrace's list, else the
+// functions of kallsyms.
+func (k *kernel) readFunctions() (map[string]string, error) {
+	if root, err := host.Tracefs(); err == nil {
+		data, err := os.ReadFile(filepath.Join(root, "available_filter_functions"))
+		if err == nil && len(data) > 0 {
+			names := make(map[string]string, 60_000)
+			for line := range bytes.Lines(data) {
+				name, module, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
+				names[name] = strings.Trim(module, "[]")
+			}
+			return names, nil
+		}
+	}
+	f, err := os.Open("/proc/kallsyms")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	names := make(map[string]string, 60_000)
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		f := strings.Fields(lines.Text())
+		if len(f) < 3 || !strings.Contains("tTwW", f[1]) || strings.ContainsAny(f[2], ".$") ||
+			strings.HasPrefix(f[2], "__pfx_") || strings.HasPrefix(f[2], "__cfi_") {
+			continue
+		}
+		module := ""
+		if len(f) > 3 {
+			module = strings.Trim(f[3], "[]")
+		}
+		if module != "bpf" {
+			names[f[2]] = module
+		}
+	}
+	return names, lines.Err()
+}
+
+// readSymbols gives the addresses of all symbols, data too, for kaddr().
+func readSymbols() map[string]uint64 {
+	syms := map[string]uint64{}
+	f, err := os.Open("/proc/kallsyms")
+	if err != nil {
+		return syms
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		text, rest, _ := strings.Cut(lines.Text(), " ")
+		_, name, _ := strings.Cut(rest, " ")
+		name, _, _ = strings.Cut(name, "\t")
+		addr, err := strconv.ParseUint(text, 16, 64)
+		if _, twice := syms[name]; err == nil && addr != 0 && !twice {
+			syms[name] = addr
+		}
+	}
+	return syms
+}
+
+// readEvents lists GROUP:NAME of all tracepoints.
+func readEvents() ([]string, error) {
+	root, err := host.Tracefs()
+	if err != nil {
+		return nil, err
+	}
+	if data, err := os.ReadFile(filepath.Join(root, "available_events")); err == nil && len(data) > 0 {
+		list := strings.Fields(string(data))
+		slices.Sort(list)
+		return list, nil
+	}
+	var list []string
+	groups, err := os.ReadDir(filepath.Join(root, "events"))
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range groups {
+		names, _ := os.ReadDir(filepath.Join(root, "events", g.Name()))
+		for _, n := range names {
+			if n.IsDir() {
+				list = append(list, g.Name()+":"+n.Name())
+			}
+		}
+	}
+	slices.Sort(list)
+	return list, nil
+}
+
+// match is the shell's * and ?, and nothing else.
+func match(pattern, name string) bool {
+	star, from := -1, 0 // where the last * was, and what it has taken so far
+	p, n := 0, 0
+	for n < len(name) {
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, from = p, n
+			p++
+		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == name[n]):
+			p++
+			n++
+		case star >= 0:
+			from++
+			p, n = star+1, from
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pattern[p:], "*") == ""
+}
+
+func wild(s string) bool { return strings.ContainsAny(s, "*?") }
+
+// rawProto is what a raw tracepoint's program gets.
+func (k *kernel) rawProto(name string) (*btf.FuncProto, error) {
+	spec, err := k.types()
+	if err != nil {
+		return nil, err
+	}
+	var def *btf.Typedef
+	if err := spec.TypeByName("btf_trace_"+name, &def); err != nil {
+		return nil, err
+	}
+	if p, ok := def.Type.(*btf.Pointer); ok {
+		if proto, ok := p.Target.(*btf.FuncProto); ok && len(proto.Params) > 0 {
+			// The first is the tracepoint's own data.
+			return &btf.FuncProto{Return: proto.Return, Params: proto.Params[1:]}, nil
+		}
+	}
+	return nil, fmt.Errorf("btf_trace_%s is no prototype", name)
+}

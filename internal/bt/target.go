@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bt
+
+import (
+	"time"
+
+	"github.com/cilium/ebpf/btf"
+)
+
+// A ProbeKind is a type of probe.
+type ProbeKind uint8
+
+// The probe types.
+const (
+	Begin ProbeKind = iota
+	End
+	Interval
+	Profile
+	Software
+	Hardware
+	Tracepoint
+	RawTracepoint
+	Kprobe
+	Kretprobe
+	Fentry
+	Fexit
+	Uprobe
+	Uretprobe
+)
+
+var kindNames = map[string]ProbeKind{
+	"BEGIN": Begin, "begin": Begin, "END": End, "end": End,
+	"interval": Interval, "i": Interval, "profile": Profile, "p": Profile,
+	"software": Software, "s": Software, "hardware": Hardware, "h": Hardware,
+	"tracepoint": Tracepoint, "t": Tracepoint, "rawtracepoint": RawTracepoint, "rt": RawTracepoint,
+	"kprobe": Kprobe, "k": Kprobe, "kretprobe": Kretprobe, "kr": Kretprobe,
+	"fentry": Fentry, "fexit": Fexit, "f": Fentry, "fr": Fexit, "kfunc": Fentry, "kretfunc": Fexit,
+	"uprobe": Uprobe, "u": Uprobe, "uretprobe": Uretprobe, "ur": Uretprobe,
+}
+
+// unsupportedKinds get a better answer than "unknown".
+var unsupportedKinds = map[string]bool{
+	"usdt": true, "U": true, "watchpoint": true, "w": true, "asyncwatchpoint": true, "aw": true, "iter": true, "it": true, "self": true, "bench": true, "test": true,
+}
+
+func (k ProbeKind) String() string {
+	return [...]string{
+		"BEGIN", "END", "interval", "profile", "software", "hardware", "tracepoint", "rawtracepoint",
+		"kprobe", "kretprobe", "fentry", "fexit", "uprobe", "uretprobe",
+	}[k]
+}
+
+// returns says whether the probe fires when a function returns.
+func (k ProbeKind) returns() bool { return k == Kretprobe || k == Fexit || k == Uretprobe }
+
+// function says whether the probe is on a kernel function.
+func (k ProbeKind) function() bool { return k >= Kprobe && k <= Fexit }
+
+// ownTask says whether the current task is seine's, so that -p does not apply.
+func (k ProbeKind) ownTask() bool { return k <= Interval }
+
+// A Target is one place that a clause is attached to.
+type Target struct {
+	Kind  ProbeKind // as written
+	Way   ProbeKind // as attached: a kprobe may become a fentry
+	Probe string    // full name: kprobe:tcp_sendmsg
+	Func  string    // what the builtin func prints
+
+	Group, Name string // tracepoint; Name is also the kernel function
+	Module      string
+	Offset      uint64
+	Path        string // of a uprobe
+	Addr        uint64 // uprobe without a symbol
+	Every       time.Duration
+	Hz          uint64 // profile
+	Count       uint64 // software and hardware events
+	Event       uint64
+	ID          int // in the table of names, both for func and for probe
+	Wild        bool
+
+	format []tpField
+	proto  *btf.FuncProto // nil: not known or not asked for
+	noType error          // why proto is nil
+	pos    AttachPoint
+}

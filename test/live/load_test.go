@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"seine/internal/object"
+	"seine/internal/probe"
+	"seine/tools"
+)
+
+// TestLoad loads and attaches every program of every tool by every way that
+// the running kernel has, not only those that would be chosen, and says how
+// many instructions the verifier looked at.
+func TestLoad(t *testing.T) {
+	k, err := probe.Running()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tl := range tools.All {
+		t.Run(tl.Name, func(t *testing.T) {
+			spec, err := object.Spec(tl.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range tl.EveryPoint(spec, tl.NewConfig()) {
+				for _, w := range p.WaysIn(spec) {
+					if k.Fits(spec, w) != nil {
+						continue // TestKernels knows which those are
+					}
+					one := p
+					one.Ways, one.Optional = []probe.Way{w}, false
+					load(t, k, spec, one)
+				}
+			}
+		})
+	}
+}
+
+func load(t *testing.T, k *probe.Kernel, spec *ebpf.CollectionSpec, p probe.Point) {
+	t.Helper()
+	set, err := probe.Attach(k, spec, []probe.Point{p}, probe.Force{}, 0, func(map[string]*ebpf.Map) error { return nil })
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer set.Close()
+	for name, prog := range set.Programs {
+		info, err := prog.Info()
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		n, _ := info.VerifiedInstructions()
+		t.Logf("%s: %d instructions verified", name, n)
+	}
+}

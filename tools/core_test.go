@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tools
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"seine/internal/object"
+	"seine/internal/probe"
+)
+
+// stored reads the kept part of a kernel's BTF: see internal/gen/btf.
+func stored(t *testing.T, file string) *btf.Spec {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := btf.LoadSpecFromReader(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spec
+}
+
+// TestKernels: on each kernel of the matrix every tool finds a way to each of
+// its points, or says that the kernel cannot, and every CO-RE relocation of
+// the programs that would be loaded there resolves.
+func TestKernels(t *testing.T) {
+	files, err := filepath.Glob("../test/btf/*.btf.gz")
+	if err != nil || len(files) < 4 {
+		t.Fatalf("%d stored kernels, want 4 (%v)", len(files), err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".btf.gz")
+		t.Run(name, func(t *testing.T) {
+			k := probe.Offline(stored(t, file))
+			for _, tl := range All {
+				spec, err := object.Spec(tl.Name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				points := tl.EveryPoint(spec, tl.NewConfig())
+				relocated := 0
+				for _, p := range points {
+					if p.Needed != nil && !p.Needed(k) {
+						continue
+					}
+					fits := 0
+					for _, w := range p.WaysIn(spec) {
+						if k.Fits(spec, w) != nil {
+							continue
+						}
+						fits++
+						for _, prog := range w.Programs {
+							relocated += relocate(t, k, spec.Programs[prog])
+						}
+					}
+					if fits == 0 && !p.Optional && tl.Needs == nil {
+						t.Errorf("%s: no way to point %s", tl.Name, p.Name)
+					}
+				}
+				if relocated == 0 && tl.Needs == nil {
+					t.Errorf("%s: no relocation was checked", tl.Name)
+				}
+			}
+		})
+	}
+}
+
+// relocate resolves the relocations of a program against k and says how many.
+func relocate(t *testing.T, k *probe.Kernel, ps *ebpf.ProgramSpec) int {
+	t.Helper()
+	var relos []*btf.CORERelocation
+	for i := range ps.Instructions {
+		if r := btf.CORERelocationMetadata(&ps.Instructions[i]); r != nil {
+			relos = append(relos, r)
+		}
+	}
+	if len(relos) == 0 {
+		return 0
+	}
+	fixups, err := btf.CORERelocate(relos, []*btf.Spec{k.Types}, ps.ByteOrder, func(btf.Type) (btf.TypeID, error) { return 0, nil })
+	if err != nil {
+		t.Errorf("%s: %v", ps.Name, err)
+		return 0
+	}
+	for i, f := range fixups {
+		// What not every kernel has is in a struct with ___ in its name, and
+		// programs ask whether it exists before they read it.
+		if s := relos[i].String(); strings.Contains(f.String(), "poison") && !strings.Contains(s, "___") {
+			t.Errorf("%s: %s does not resolve", ps.Name, s)
+		}
+	}
+	return len(relos)
+}
