@@ -79,20 +79,37 @@ static __noinline int io_enter(int fd, enum io_dir dir, int flags, __u64 msgs)
 	return 0;
 }
 
+static __always_inline bool io_take(struct io_call *c)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct io_call *found = bpf_map_lookup_elem(&io_calls, &thread);
+
+	if (!found)
+		return false;
+	*c = *found;
+	bpf_map_delete_elem(&io_calls, &thread);
+	return true;
+}
+
+static __noinline int io_exit(void *ctx, long ret)
+{
+	struct io_call c = {};
+
+	return io_take(&c) ? sock_io(ctx, c.sk, c.dir, ret, c.flags) : 0;
+}
+
 #define MMSG_SIZE 64 /* struct mmsghdr of 64-bit programs */
 #define MMSG_LEN 56
 #define MMSG_MOST 64 /* messages of one call that are looked at */
 
-static __noinline int io_exit(void *ctx, long ret)
+/* sendmmsg and recvmmsg return how many messages; each has its length. */
+static __noinline int io_exit_msgs(void *ctx, long ret)
 {
-	__u64 thread = bpf_get_current_pid_tgid();
-	struct io_call *found = bpf_map_lookup_elem(&io_calls, &thread), c;
+	struct io_call c = {};
 
-	if (!found)
+	if (!io_take(&c))
 		return 0;
-	c = *found;
-	bpf_map_delete_elem(&io_calls, &thread);
-	if (!c.msgs || ret < 0)
+	if (ret < 0)
 		return sock_io(ctx, c.sk, c.dir, ret, c.flags);
 	for (int i = 0; i < MMSG_MOST && i < ret; i++) {
 		__u32 len = 0;
@@ -106,27 +123,27 @@ static __noinline int io_exit(void *ctx, long ret)
 	return 0;
 }
 
-#define IO_CALL(point, call, fd, dir, flags, msgs)                             \
-	SYS_ENTER(point, call)                                                 \
+#define IO_CALL(call, dir, flags, msgs, exit)                                  \
+	SYS_ENTER(iocall, call)                                                \
 	{                                                                      \
-		return io_enter(fd, dir, flags, msgs);                         \
+		return io_enter(a0, dir, flags, msgs);                         \
 	}                                                                      \
-	SYS_EXIT(point, call)                                                  \
+	SYS_EXIT(iocall, call)                                                 \
 	{                                                                      \
-		return io_exit(ctx, ret);                                      \
+		return exit(ctx, ret);                                         \
 	}
 
-IO_CALL(iocall, write, a0, IO_SEND, 0, 0)
-IO_CALL(iocall, writev, a0, IO_SEND, 0, 0)
-IO_CALL(iocall, sendto, a0, IO_SEND, 0, 0)
-IO_CALL(iocall, sendmsg, a0, IO_SEND, 0, 0)
-IO_CALL(iocall, sendmmsg, a0, IO_SEND, 0, a1)
-IO_CALL(iocall, sendfile64, a0, IO_SEND, 0, 0)
-IO_CALL(iocall, read, a0, IO_RECV, 0, 0)
-IO_CALL(iocall, readv, a0, IO_RECV, 0, 0)
-IO_CALL(iocall, recvfrom, a0, IO_RECV, a3, 0)
-IO_CALL(iocall, recvmsg, a0, IO_RECV, a2, 0)
-IO_CALL(iocall, recvmmsg, a0, IO_RECV, a3, a1)
+IO_CALL(write, IO_SEND, 0, 0, io_exit)
+IO_CALL(writev, IO_SEND, 0, 0, io_exit)
+IO_CALL(sendto, IO_SEND, 0, 0, io_exit)
+IO_CALL(sendmsg, IO_SEND, 0, 0, io_exit)
+IO_CALL(sendmmsg, IO_SEND, 0, a1, io_exit_msgs)
+IO_CALL(sendfile64, IO_SEND, 0, 0, io_exit)
+IO_CALL(read, IO_RECV, 0, 0, io_exit)
+IO_CALL(readv, IO_RECV, 0, 0, io_exit)
+IO_CALL(recvfrom, IO_RECV, a3, 0, io_exit)
+IO_CALL(recvmsg, IO_RECV, a2, 0, io_exit)
+IO_CALL(recvmmsg, IO_RECV, a3, a1, io_exit_msgs)
 
 /* splice to a socket; the other direction is the point below. */
 SYS_ENTER(iocall, splice)

@@ -31,7 +31,9 @@ func init() {
 			return typeVoid
 		}}
 	}
-	value := func(least, most int, typ func(*checker, *Call) *Type) function { return function{least, most, false, typ} }
+	value := func(least, most int, typ func(*checker, *Call) *Type) function {
+		return function{least, most, false, typ}
+	}
 	functions = map[string]function{
 		"printf": void(1, 64, (*checker).formatted), "cat": void(1, 64, (*checker).formatted), "system": void(1, 64, (*checker).unsafeFormatted),
 		"errorf": void(1, 64, (*checker).formatted), "warnf": void(1, 64, (*checker).formatted),

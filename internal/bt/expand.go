@@ -62,9 +62,10 @@ func (x *expander) expand(c *Clause) ([]*Target, error) {
 }
 
 // A missingError says that nothing of that name is there.
-type missingError struct{ *Error }
+type missingError struct{ at *Error }
 
-func (e *missingError) Unwrap() error { return e.Error }
+func (e *missingError) Error() string { return e.at.Error() }
+func (e *missingError) Unwrap() error { return e.at }
 
 func (x *expander) missing(ap AttachPoint, format string, args ...any) error {
 	return &missingError{x.src.errorf(ap.pos, ap.end, format, args...)}

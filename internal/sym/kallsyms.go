@@ -66,7 +66,7 @@ func (k *Kernel) Stack(buf []Frame, addrs []uint64) []Frame {
 
 // Lookup returns the address of a function. Static functions may share a name:
 // the lowest address of that name is returned. It looks at every name, which
-// takes about a millisecond.
+// takes half a millisecond.
 func (k *Kernel) Lookup(name string) (addr uint64, ok bool) {
 	t := k.table()
 	for i := range t.addr {

@@ -20,10 +20,9 @@ const (
 // reach up to an address: hand-written assembly has functions inside functions.
 const overlap = 8
 
-// A table holds functions sorted by address. It takes 16 bytes per function
-// and its name, which for 100,000 functions is a tenth of []struct{Name string…}
-// with a string each. It does not change once built, but for the names that
-// were demangled so far.
+// A table holds functions sorted by address: 16 bytes each and the name, and no
+// pointer per function for the garbage collector to follow. It does not change
+// once built, but for the names that were demangled so far.
 type table struct {
 	addr  []uint64
 	size  []uint32

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bt
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"seine/internal/host"
+	"seine/internal/probe"
+)
+
+// attached is the programs in place.
+type attached struct {
+	links   []io.Closer
+	progs   []*ebpf.Program
+	begin   []*ebpf.Program
+	end     []*ebpf.Program
+	timers  []timer
+	count   int
+	failed  int
+	firsts  []string // the first few that failed
+	lastErr error
+}
+
+type timer struct {
+	prog  *ebpf.Program
+	every time.Duration
+}
+
+// haveMulti says whether kprobe.multi links can be made: it takes CONFIG_FPROBE.
+func haveMulti() bool {
+	prog, err := ebpf.NewProgramWithOptions(&ebpf.ProgramSpec{
+		Type: ebpf.Kprobe, AttachType: ebpf.AttachTraceKprobeMulti, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	}, ebpf.ProgramOptions{LogDisabled: true})
+	if err != nil {
+		return false
+	}
+	defer prog.Close()
+	l, err := link.KprobeMulti(prog, link.KprobeMultiOptions{Symbols: []string{"vprintk"}})
+	if err != nil {
+		return false
+	}
+	l.Close()
+	return true
+}
+
+// attach loads and attaches everything. BEGIN runs before anything else is
+// attached. A target that cannot be had among many is counted and named.
+func (p *Program) attach(l *loaded, started func(*attached) error) (*attached, error) {
+	a := &attached{}
+	ok := false
+	defer func() {
+		if !ok {
+			a.close()
+		}
+	}()
+	type pending struct {
+		j    *job
+		t    *Target
+		prog *ebpf.Program
+	}
+	var later []pending
+	total := p.Probes()
+	// Load first: what the verifier refuses is said before anything has run.
+	for _, j := range p.jobs {
+		t := j.targets[0]
+		if t.Way == Fentry || t.Way == Fexit || p.multi(j) {
+			later = append(later, pending{j: j, t: t})
+			continue
+		}
+		prog, err := p.program(l, j, t, false)
+		if err != nil {
+			if t.Wild && total > 1 && !isRefusal(err) {
+				a.fail(t, err)
+				continue
+			}
+			return nil, err
+		}
+		a.progs = append(a.progs, prog)
+		switch t.Way {
+		case Begin:
+			a.begin = append(a.begin, prog)
+			a.count++
+		case End:
+			a.end = append(a.end, prog)
+			a.count++
+		case Interval:
+			a.timers = append(a.timers, timer{prog, t.Every})
+			a.count++
+		default:
+			later = append(later, pending{j: j, t: t, prog: prog})
+		}
+	}
+	if err := started(a); err != nil {
+		return nil, err
+	}
+	for _, w := range later {
+		var err error
+		switch {
+		case w.prog == nil && p.multi(w.j):
+			err = p.attachMulti(l, w.j, a)
+		case w.prog == nil:
+			err = p.attachTracing(l, w.j, a, total)
+		default:
+			for i, t := range w.j.targets {
+				p.progress(a, total)
+				var c io.Closer
+				if c, err = p.one(w.prog, t, w.j.cookie); err != nil {
+					err = fmt.Errorf("attaching %s: %w", t.Probe, err)
+					if len(w.j.targets) == 1 && !t.Wild && i == 0 {
+						break
+					}
+					a.fail(t, err)
+					err = nil
+					continue
+				}
+				a.links = append(a.links, c)
+				a.count++
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if a.count == 0 || a.failed > 0 && a.count == len(a.begin)+len(a.end)+len(a.timers) {
+		return nil, fmt.Errorf("%w: none of the %d probes could be attached: %w", probe.ErrNotSupported, total, a.lastErr)
+	}
+	ok = true
+	return a, nil
+}
+
+func isRefusal(err error) bool {
+	var r *refusedError
+	return errors.As(err, &r)
+}
+
+func (a *attached) fail(t *Target, err error) {
+	a.failed++
+	a.lastErr = err
+	if len(a.firsts) < 3 {
+		a.firsts = append(a.firsts, t.Probe)
+	}
+}
+
+// progress writes a line that is replaced by the next, on a terminal.
+func (p *Program) progress(a *attached, total int) {
+	if n := a.count + a.failed; total >= 50 && p.opts.Err != nil && n%25 == 0 {
+		fmt.Fprintf(p.opts.Err, "seine: attaching %d of %d probes\r", n, total)
+	}
+}
+
+// multi says whether a job takes one kprobe.multi link for all its targets.
+func (p *Program) multi(j *job) bool {
+	t := j.targets[0]
+	if (t.Way != Kprobe && t.Way != Kretprobe) || len(j.targets) < 2 && !t.Wild || p.opts.Way == "kprobe" {
+		return false
+	}
+	for _, t := range j.targets {
+		if t.Offset != 0 {
+			return false
+		}
+	}
+	return p.k.multi()
+}
+
+func (p *Program) attachMulti(l *loaded, j *job, a *attached) error {
+	prog, err := p.program(l, j, j.targets[0], true)
+	if err != nil {
+		return err
+	}
+	a.progs = append(a.progs, prog)
+	if len(j.targets) >= 50 && p.opts.Err != nil {
+		p.opts.note("attaching %d functions by kprobe.multi", len(j.targets))
+	}
+	p.divide(prog, j.targets, j, a)
+	return nil
+}
+
+// divide attaches a list at once. If the kernel refuses it, for one name that
+// it does not know or does not allow, the halves are tried.
+func (p *Program) divide(prog *ebpf.Program, targets []*Target, j *job, a *attached) {
+	opts := link.KprobeMultiOptions{}
+	for _, t := range targets {
+		opts.Symbols = append(opts.Symbols, t.Name)
+		if j.cookie {
+			opts.Cookies = append(opts.Cookies, uint64(t.ID))
+		}
+	}
+	attach := link.KprobeMulti
+	if targets[0].Way == Kretprobe {
+		attach = link.KretprobeMulti
+	}
+	c, err := attach(prog, opts)
+	switch {
+	case err == nil:
+		a.links = append(a.links, c)
+		a.count += len(targets)
+	case len(targets) == 1:
+		a.fail(targets[0], err)
+	default:
+		p.divide(prog, targets[:len(targets)/2], j, a)
+		p.divide(prog, targets[len(targets)/2:], j, a)
+	}
+}
+
+func (p *Program) attachTracing(l *loaded, j *job, a *attached, total int) error {
+	for _, t := range j.targets {
+		p.progress(a, total)
+		prog, err := p.program(l, j, t, false)
+		if err == nil {
+			a.progs = append(a.progs, prog)
+			var c link.Link
+			if c, err = link.AttachTracing(link.TracingOptions{Program: prog}); err == nil {
+				a.links = append(a.links, c)
+				a.count++
+				continue
+			}
+		}
+		if !t.Wild {
+			return fmt.Errorf("attaching %s: %w", t.Probe, err)
+		}
+		a.fail(t, err)
+	}
+	return nil
+}
+
+// one attaches a program to one target.
+func (p *Program) one(prog *ebpf.Program, t *Target, cookie bool) (io.Closer, error) {
+	id := uint64(0)
+	if cookie {
+		id = uint64(t.ID)
+	}
+	switch t.Way {
+	case Tracepoint:
+		return tracepoint(prog, t.Group, t.Name)
+	case RawTracepoint:
+		return link.AttachRawTracepoint(link.RawTracepointOptions{Name: t.Name, Program: prog})
+	case Kprobe:
+		return link.Kprobe(t.Name, prog, &link.KprobeOptions{Cookie: id, Offset: t.Offset})
+	case Kretprobe:
+		return link.Kretprobe(t.Name, prog, &link.KprobeOptions{Cookie: id})
+	case Uprobe, Uretprobe:
+		ex, err := link.OpenExecutable(t.Path)
+		if err != nil {
+			return nil, err
+		}
+		o := &link.UprobeOptions{Cookie: id, Offset: t.Offset, Address: t.Addr}
+		if len(p.opts.PIDs) == 1 {
+			o.PID = int(p.opts.PIDs[0])
+		}
+		if t.Way == Uretprobe {
+			return ex.Uretprobe(t.Name, prog, o)
+		}
+		return ex.Uprobe(t.Name, prog, o)
+	case Profile, Software, Hardware:
+		return perfEvents(prog, t)
+	}
+	return nil, fmt.Errorf("%s cannot be attached", t.Probe)
+}
+
+// A perfEvent is a program on a perf event. Closing the event detaches it.
+type perfEvent []int
+
+func (p perfEvent) Close() error {
+	for _, fd := range p {
+		unix.Close(fd)
+	}
+	return nil
+}
+
+// tracepoint attaches by perf_event_open, with the number read from a tracefs
+// that may be mounted for this process alone.
+func tracepoint(prog *ebpf.Program, group, name string) (io.Closer, error) {
+	id, err := host.TracepointID(group, name)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := perf(prog, unix.PerfEventAttr{
+		Type: unix.PERF_TYPE_TRACEPOINT, Config: id, Sample_type: unix.PERF_SAMPLE_RAW, Sample: 1, Wakeup: 1,
+	}, 0)
+	if err != nil {
+		return nil, err
+	}
+	return perfEvent{fd}, nil
+}
+
+// perf opens one event and puts the program on it. For a tracepoint the CPU does
+// not matter: the program runs on all.
+func perf(prog *ebpf.Program, attr unix.PerfEventAttr, cpu int) (int, error) {
+	attr.Size = uint32(unsafe.Sizeof(attr))
+	fd, err := unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err != nil {
+		return -1, fmt.Errorf("perf event: %w", err)
+	}
+	if err = unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_BPF, prog.FD()); err == nil {
+		err = unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_ENABLE, 0)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("program on perf event: %w", err)
+	}
+	return fd, nil
+}
+
+// perfEvents samples on every CPU.
+func perfEvents(prog *ebpf.Program, t *Target) (io.Closer, error) {
+	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Config: t.Event, Sample: t.Count}
+	switch t.Kind {
+	case Hardware:
+		attr.Type = unix.PERF_TYPE_HARDWARE
+	case Profile:
+		attr.Config = unix.PERF_COUNT_SW_CPU_CLOCK
+		if t.Hz > 0 {
+			attr.Sample, attr.Bits = t.Hz, unix.PerfBitFreq
+		} else {
+			attr.Sample = uint64(t.Every)
+		}
+	}
+	var fds perfEvent
+	var last error
+	for cpu := range runtime.NumCPU() {
+		fd, err := perf(prog, attr, cpu)
+		if err != nil {
+			last = err
+			continue
+		}
+		fds = append(fds, fd)
+	}
+	if len(fds) == 0 {
+		return nil, last
+	}
+	return fds, nil
+}
+
+// close detaches everything: for hundreds of kprobes it takes a while.
+func (a *attached) close() {
+	done := make(chan struct{})
+	work := make(chan io.Closer)
+	for range 4 {
+		go func() {
+			for c := range work {
+				c.Close()
+			}
+			done <- struct{}{}
+		}()
+	}
+	for _, c := range a.links {
+		work <- c
+	}
+	close(work)
+	for range 4 {
+		<-done
+	}
+	for _, p := range a.progs {
+		p.Close()
+	}
+}

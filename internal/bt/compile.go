@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bt
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf/asm"
+)
+
+// Options of a run. The zero value works.
+type Options struct {
+	Args     []string // $1 and on
+	Unsafe   bool     // allow system() and signal()
+	PIDs     []uint32 // only these processes
+	Way      string   // trace functions by "kprobe" or "fentry" only; "": by what fits
+	Verbose  int
+	Output   string // "" or "table": as bpftrace prints; "json"
+	Tool     string // name in JSON
+	Duration time.Duration
+	Interval time.Duration // print and clear all maps this often
+	Count    uint64        // stop after so many lines, or outputs with Interval
+	Buffer   uint64        // bytes of the ring
+	Out, Err io.Writer
+	Ready    func() // called when everything is attached
+
+	// Show prints the maps in place of print.go, for BCC's tools.
+	Show func(*Run, time.Time) error
+	// Line prints a printf record in another form, for BCC's trace.
+	Line func(*Run, *Event)
+}
+
+func (o *Options) note(format string, args ...any) {
+	if o.Err != nil {
+		fmt.Fprintf(o.Err, "seine: "+format+"\n", args...)
+	}
+}
+
+// A Program is a compiled script.
+type Program struct {
+	Script *Script
+	opts   Options
+	k      *kernel
+	c      *checker
+	u      *unit
+	jobs   []*job
+}
+
+// A job is one program of the kernel and the targets it is attached to.
+type job struct {
+	clause  *Clause
+	targets []*Target
+	code    *code
+	cookie  bool
+	key     string
+}
+
+// Compile parses a program and emits its code. It needs no privileges beyond
+// reading tracefs and BTF.
+func Compile(src *Source, o Options) (*Program, error) {
+	s, err := Parse(src)
+	if err != nil {
+		return nil, err
+	}
+	return compile(s, running(), o)
+}
+
+func compile(s *Script, k *kernel, o Options) (*Program, error) {
+	p := &Program{Script: s, opts: o, k: k, c: newChecker(s, k)}
+	p.c.params, p.c.unsafe = o.Args, o.Unsafe
+	if err := p.configure(); err != nil {
+		return nil, err
+	}
+	p.u = &unit{c: p.c, known: map[string]int{}, stacks: map[int]bool{}, pids: o.PIDs, stamped: o.Output == "json" || o.Line != nil}
+	if o.Verbose > 0 {
+		for _, inc := range s.Includes {
+			o.note("#include %s is not needed: types come from the kernel's BTF", inc)
+		}
+	}
+	targets, err := p.expand()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.infer(targets); err != nil {
+		return nil, err
+	}
+	for i, cl := range s.Clauses {
+		if err := p.emitClause(cl, targets[i]); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// configure takes the settings of config = { … } that there is something behind.
+func (p *Program) configure() error {
+	for key, value := range p.Script.Config {
+		switch strings.TrimPrefix(key, "bpftrace_") {
+		case "max_strlen", "strlen":
+			n, err := strconv.Atoi(value)
+			if err != nil || n < 1 || n > 8192 {
+				return p.Script.Src.errorf(0, 0, "config: max_strlen is a number from 1 to 8192")
+			}
+			p.c.strLen = n
+		case "max_map_keys", "map_keys_max":
+			if n, err := strconv.Atoi(value); err != nil || n < 1 || n > 10_000_000 {
+				return p.Script.Src.errorf(0, 0, "config: max_map_keys is a number from 1 to 10000000")
+			}
+		default:
+			if p.opts.Verbose > 0 {
+				p.opts.note("config: %s has no effect here", key)
+			}
+		}
+	}
+	return nil
+}
+
+func (p *Program) mapKeys() int {
+	for _, key := range []string{"max_map_keys", "bpftrace_max_map_keys", "map_keys_max", "bpftrace_map_keys_max"} {
+		if n, err := strconv.Atoi(p.Script.Config[key]); err == nil {
+			return n
+		}
+	}
+	return 0
+}
+
+// expand finds the targets of all clauses and numbers them.
+func (p *Program) expand() ([][]*Target, error) {
+	x := &expander{src: p.Script.Src, k: p.k, args: p.opts.Args, way: p.opts.Way, note: p.opts.note}
+	var all [][]*Target
+	for _, cl := range p.Script.Clauses {
+		list, err := x.expand(cl)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range list {
+			t.ID = len(p.u.names)
+			p.u.names = append(p.u.names, t)
+			p.partial(t)
+		}
+		all = append(all, list)
+	}
+	return all, nil
+}
+
+// partial warns of functions that most calls go past.
+func (p *Program) partial(t *Target) {
+	if !t.Kind.function() || t.Name != "sock_sendmsg" {
+		return
+	}
+	if _, err := p.k.proto("__sock_sendmsg", ""); err == nil {
+		p.opts.note("warning: sock_sendmsg sees only part of the sends on this kernel: trace __sock_sendmsg for the others")
+		return
+	}
+	if _, err := readFormat("sock", "sock_send_length"); err == nil {
+		p.opts.note("warning: sock_sendmsg sees only splice and io_uring sends on this kernel: t:sock:sock_send_length sees all")
+	}
+}
+
+// infer goes over the script until the types of all maps are known.
+func (p *Program) infer(targets [][]*Target) error {
+	for round := range 12 {
+		p.c.changed = false
+		for i, cl := range p.Script.Clauses {
+			err := p.each(cl, targets[i], func(*Target) error { return nil })
+			if err != nil {
+				return err
+			}
+		}
+		if !p.c.changed && round > 0 {
+			break
+		}
+	}
+	for _, d := range p.c.order {
+		if d.value == nil {
+			p.c.final = true // check will say where it is read
+		}
+	}
+	p.c.final = true
+	return nil
+}
+
+// each types a clause for its targets. If the code does not depend on their
+// types, once is enough. Of several targets, some may not fit.
+func (p *Program) each(cl *Clause, targets []*Target, do func(*Target) error) error {
+	var first error
+	fits, misfits := 0, 0
+	for i, t := range targets {
+		err := p.c.clause(cl, t)
+		if err == nil {
+			err = do(t)
+		}
+		var at *Error
+		switch {
+		case err == nil:
+			fits++
+		case !t.Wild || !errors.As(err, &at):
+			return err
+		default:
+			if first == nil {
+				first = err
+			}
+			misfits++
+			if p.c.final {
+				p.opts.note("%s is left out: %v", t.Probe, at.Msg)
+			}
+		}
+		if i == 0 && err == nil && !p.c.uses.types && !p.c.final {
+			return nil
+		}
+	}
+	if fits == 0 && first != nil {
+		return first
+	}
+	return nil
+}
+
+// emitClause emits the code of a clause, once for targets with the same code.
+func (p *Program) emitClause(cl *Clause, targets []*Target) error {
+	byKey := map[string]*job{}
+	cookies := len(targets) > 1 && p.k.cookies()
+	var shared *job
+	return p.each(cl, targets, func(t *Target) error {
+		cookie := p.c.uses.name && cookies && (t.Way == Kprobe || t.Way == Kretprobe || t.Way == Uprobe || t.Way == Uretprobe)
+		// Neither the types nor the name: all have the code of the first.
+		if shared != nil && !p.c.uses.types && (!p.c.uses.name || cookie) && shared.targets[0].Way == t.Way {
+			shared.targets = append(shared.targets, t)
+			return nil
+		}
+		code, err := p.u.emit(cl, t, cookie)
+		if err != nil {
+			return err
+		}
+		key := t.Way.String() + code.key()
+		if j := byKey[key]; j != nil {
+			j.targets = append(j.targets, t)
+			return nil
+		}
+		j := &job{clause: cl, targets: []*Target{t}, code: code, cookie: cookie, key: key}
+		byKey[key] = j
+		shared = j
+		p.jobs = append(p.jobs, j)
+		return nil
+	})
+}
+
+// key is equal for equal code.
+func (c *code) key() string {
+	var b strings.Builder
+	for i := range c.ins {
+		in := &c.ins[i]
+		fmt.Fprintf(&b, "%x %d %d %d %d %s %s\n", uint32(in.OpCode), in.Dst, in.Src, in.Offset, in.Constant, in.Reference(), in.Symbol())
+	}
+	return b.String()
+}
+
+// Probes is how many places the program is attached to.
+func (p *Program) Probes() int {
+	n := 0
+	for _, j := range p.jobs {
+		n += len(j.targets)
+	}
+	return n
+}
+
+// Listing is the code of all programs, for tests and -v -v.
+func (p *Program) Listing() string {
+	var b strings.Builder
+	for _, j := range p.jobs {
+		fmt.Fprintf(&b, "%s:\n", j.targets[0].Probe)
+		b.WriteString(listing(j.code.ins))
+	}
+	return b.String()
+}
+
+func listing(ins asm.Instructions) string {
+	return fmt.Sprintf("%v", ins)
+}

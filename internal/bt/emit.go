@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bt
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/cilium/ebpf/asm"
+)
+
+// Registers: R6 holds the context, R7 this run's scratch memory, R8 and R9 are
+// kept over calls within one statement. Results are in R0.
+//
+// Stack, from the top: the key of the scratch map, the pointer to it, the bit of
+// the slot taken, then slots.
+const (
+	stackKey  = -8
+	stackBase = -16
+	stackBit  = -24
+	stackUsed = 24
+	stackRoom = 480 // of 512
+
+	// Values of more bytes than this go to scratch memory.
+	onStack = 64
+)
+
+// Names of the maps that are there besides the script's.
+const (
+	mapRing    = "ring"
+	mapScratch = "scratch"
+	mapCounts  = "counts" // what was lost; then the start
+	mapZeroes  = "zeroes"
+)
+
+// Indices in the map counts.
+const (
+	lostEvents = iota
+	lostUpdates
+	lostScratch
+	lostStacks
+	startTime
+	countSlots
+)
+
+// A unit is what the programs of a script share: actions and the sizes of maps.
+type unit struct {
+	c       *checker
+	actions []*action
+	known   map[string]int // actions by what they are
+	stacks  map[int]bool   // depths in use
+	scratch int            // bytes of a slot
+	zeroes  int
+	pids    []uint32
+	stamped bool // records carry their time
+	names   []*Target
+}
+
+// A loc is a fixed place: on the stack or in scratch memory.
+type loc struct {
+	reg asm.Register
+	off int
+}
+
+func (l loc) at(off int) loc { return loc{l.reg, l.off + off} }
+
+// An emitter writes the instructions of one program.
+type emitter struct {
+	u      *unit
+	c      *checker
+	target *Target
+	cookie bool // the target's number comes with the event
+
+	ins   asm.Instructions
+	spans [][2]Pos // of each instruction
+	span  [2]Pos
+
+	stack, scratch int // in use
+	stackMax       int
+	scratchMax     int
+	usesScratch    bool
+	labels         int
+	vars           map[string]loc
+	loops          []loop
+}
+
+type loop struct{ next, done string }
+
+// A code is the instructions of a program and where each came from.
+type code struct {
+	ins   asm.Instructions
+	spans [][2]Pos
+}
+
+// emit compiles a clause that has just been checked for the target.
+func (u *unit) emit(cl *Clause, t *Target, cookie bool) (_ *code, err error) {
+	defer catch(&err)
+	e := &emitter{u: u, c: u.c, target: t, cookie: cookie, stack: stackUsed, vars: map[string]loc{}}
+	e.span = [2]Pos{t.pos.pos, t.pos.end}
+	e.prepareVars()
+	if cl.Pred != nil {
+		e.mark(cl.Pred)
+		e.condition(cl.Pred, "out")
+	}
+	e.stmts(cl.Body)
+	e.span = [2]Pos{t.pos.pos, t.pos.end}
+	return e.finish(), nil
+}
+
+func (e *emitter) fail(x Expr, format string, args ...any) { e.c.failAt(x, format, args...) }
+
+func (e *emitter) mark(x Expr) { e.span[0], e.span[1] = x.span() }
+
+func (e *emitter) add(ins ...asm.Instruction) {
+	for range ins {
+		e.spans = append(e.spans, e.span)
+	}
+	e.ins = append(e.ins, ins...)
+}
+
+func (e *emitter) label(word string) string {
+	e.labels++
+	return fmt.Sprintf("%s%d", word, e.labels)
+}
+
+// here puts a label on an instruction that does nothing.
+func (e *emitter) here(label string) {
+	e.add(asm.Instruction{OpCode: asm.Ja.Op(asm.ImmSource)}.WithSymbol(label))
+}
+
+// A frame remembers what of stack and scratch is in use.
+type frame struct{ stack, scratch int }
+
+func (e *emitter) enter() frame  { return frame{e.stack, e.scratch} }
+func (e *emitter) leave(f frame) { e.stack, e.scratch = f.stack, f.scratch }
+func (e *emitter) slot() loc     { return e.onStack(8) }
+func (e *emitter) imm(v int64) asm.Instruction {
+	if v >= math.MinInt32 && v <= math.MaxInt32 {
+		return asm.Mov.Imm(asm.R0, int32(v))
+	}
+	return asm.LoadImm(asm.R0, v, asm.DWord)
+}
+
+func (e *emitter) onStack(n int) loc {
+	e.stack += round8(n)
+	if e.stack > stackRoom {
+		e.c.fail(e.span[0], e.span[1], "this expression needs more than the %d bytes of stack that BPF has: split it", 512)
+	}
+	e.stackMax = max(e.stackMax, e.stack)
+	return loc{asm.RFP, -e.stack}
+}
+
+// alloc takes n bytes, on the stack if they are few.
+func (e *emitter) alloc(n int) loc {
+	n = round8(n)
+	if n <= onStack && e.stack+n <= stackRoom-160 {
+		return e.onStack(n)
+	}
+	l := loc{asm.R7, e.scratch}
+	e.usesScratch = true
+	e.scratch += n
+	e.scratchMax = max(e.scratchMax, e.scratch)
+	if e.scratch > 30<<10 {
+		e.c.fail(e.span[0], e.span[1], "this clause needs more than 30 kB of memory: use shorter strings")
+	}
+	return l
+}
+
+// address puts the address of a place into a register.
+func (e *emitter) address(dst asm.Register, l loc) {
+	e.add(asm.Mov.Reg(dst, l.reg))
+	if l.off != 0 {
+		e.add(asm.Add.Imm(dst, int32(l.off)))
+	}
+}
+
+func (e *emitter) store(l loc, r asm.Register) {
+	e.add(asm.StoreMem(l.reg, int16(l.off), r, asm.DWord))
+}
+func (e *emitter) load(r asm.Register, l loc) { e.add(asm.LoadMem(r, l.reg, int16(l.off), asm.DWord)) }
+
+func (e *emitter) zero(l loc, n int) {
+	for i := 0; i < n; i += 8 {
+		e.add(asm.StoreImm(l.reg, int16(l.off+i), 0, asm.DWord))
+	}
+}
+
+// copy moves n bytes between places.
+func (e *emitter) copy(dst, src loc, n int) {
+	if n > 128 {
+		e.address(asm.R3, src)
+		e.readTo(dst, n, InKernel)
+		return
+	}
+	for i := 0; i < n; i += 8 {
+		e.load(asm.R1, src.at(i))
+		e.store(dst.at(i), asm.R1)
+	}
+}
+
+// readTo reads n bytes from the address in R3.
+func (e *emitter) readTo(dst loc, n int, space Space) {
+	e.address(asm.R1, dst)
+	fn := asm.FnProbeReadKernel
+	if space == InUser {
+		fn = asm.FnProbeReadUser
+	}
+	e.add(asm.Mov.Imm(asm.R2, int32(n)), fn.Call())
+}
+
+// readStringTo reads a string of at most n bytes from the address in R3.
+func (e *emitter) readStringTo(dst loc, n int, space Space) {
+	e.address(asm.R1, dst)
+	fn := asm.FnProbeReadKernelStr
+	if space == InUser {
+		fn = asm.FnProbeReadUserStr
+	}
+	e.add(asm.Mov.Imm(asm.R2, int32(n)), fn.Call())
+}
+
+func (e *emitter) mapPtr(r asm.Register, name string) {
+	e.add(asm.LoadMapPtr(r, 0).WithReference(name))
+}
+
+// global puts the address of a slot of the map counts into a register.
+func (e *emitter) global(r asm.Register, slot int) {
+	e.add(asm.LoadMapValue(r, 0, uint32(8*slot)).WithReference(mapCounts))
+}
+
+// lose counts something that could not be kept.
+func (e *emitter) lose(what int) {
+	e.global(asm.R1, what)
+	e.add(asm.Mov.Imm(asm.R2, 1), asm.StoreXAdd(asm.R1, asm.R2, asm.DWord))
+}
+
+// prepareVars gives every $variable its place, filled with zeroes.
+func (e *emitter) prepareVars() {
+	words := 0
+	for _, name := range sortedKeys(e.c.vars) {
+		t := e.c.vars[name]
+		if t.word() && words < 16 {
+			words++
+			e.vars[name] = e.slot()
+		} else {
+			e.vars[name] = e.alloc(t.store())
+		}
+		e.zero(e.vars[name], t.store())
+	}
+}
+
+// finish puts beginning and end around the body.
+func (e *emitter) finish() *code {
+	body, spans := e.ins, e.spans
+	e.ins, e.spans = nil, nil
+	e.add(asm.Mov.Reg(asm.R6, asm.R1))
+	if len(e.u.pids) > 0 && !e.target.Kind.ownTask() {
+		e.add(asm.FnGetCurrentPidTgid.Call(), asm.RSh.Imm(asm.R0, 32))
+		for _, p := range e.u.pids {
+			e.add(asm.JEq.Imm(asm.R0, int32(p), "mine"))
+		}
+		e.add(asm.Ja.Label("end"))
+		e.here("mine")
+	}
+	if e.usesScratch {
+		e.takeScratch()
+	}
+	e.ins, e.spans = append(e.ins, body...), append(e.spans, spans...)
+	e.here("out")
+	if e.usesScratch {
+		e.add(
+			asm.LoadMem(asm.R1, asm.RFP, stackBase, asm.DWord), asm.LoadMem(asm.R2, asm.RFP, stackBit, asm.DWord),
+			asm.Neg.Imm(asm.R2, 0), asm.StoreXAdd(asm.R1, asm.R2, asm.DWord),
+		)
+	}
+	e.here("end")
+	e.add(asm.Mov.Imm(asm.R0, 0), asm.Return())
+	e.u.scratch = max(e.u.scratch, e.scratchMax)
+	return &code{e.ins, e.spans}
+}
+
+// scratchSlots is how many runs of programs can nest on one CPU: a fentry
+// program may be interrupted by one in an interrupt, and that by one in an NMI.
+const scratchSlots = 4
+
+// takeScratch finds a free slot of this CPU's scratch memory and sets R7 to it.
+// The bits of the slots in use are in the first word. A program that preempts us
+// between the read and the add would take the same slot; programs in interrupts
+// are done by then, and only uprobes since 6.x can be preempted at all.
+func (e *emitter) takeScratch() {
+	e.add(asm.StoreImm(asm.RFP, stackKey, 0, asm.DWord))
+	e.mapPtr(asm.R1, mapScratch)
+	e.add(
+		asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, stackKey), asm.FnMapLookupElem.Call(),
+		asm.JEq.Imm(asm.R0, 0, "end"),
+		asm.StoreMem(asm.RFP, stackBase, asm.R0, asm.DWord),
+		// R2 = the lowest zero bit
+		asm.LoadMem(asm.R1, asm.R0, 0, asm.DWord), asm.Xor.Imm(asm.R1, -1), asm.And.Imm(asm.R1, 1<<scratchSlots-1),
+		asm.Mov.Reg(asm.R2, asm.R1), asm.Neg.Imm(asm.R2, 0), asm.And.Reg(asm.R2, asm.R1),
+		asm.StoreMem(asm.RFP, stackBit, asm.R2, asm.DWord),
+		asm.JNE.Imm(asm.R2, 0, "free"),
+	)
+	e.lose(lostScratch)
+	e.add(asm.Ja.Label("end"))
+	e.here("free")
+	e.add(
+		asm.LoadMem(asm.R0, asm.RFP, stackBase, asm.DWord),
+		asm.LoadMem(asm.R2, asm.RFP, stackBit, asm.DWord),
+		asm.StoreXAdd(asm.R0, asm.R2, asm.DWord),
+		// 1, 2, 4, 8 become 0, 1, 2, 3
+		asm.Mov.Reg(asm.R1, asm.R2), asm.RSh.Imm(asm.R1, 1), asm.RSh.Imm(asm.R2, 3), asm.Sub.Reg(asm.R1, asm.R2),
+		asm.And.Imm(asm.R1, scratchSlots-1),
+		// The size of a slot is known when all programs are.
+		asm.LoadImm(asm.R2, 0, asm.DWord).WithReference(slotSizeRef),
+		asm.Mul.Reg(asm.R1, asm.R2),
+		asm.Mov.Reg(asm.R7, asm.R0), asm.Add.Imm(asm.R7, 8), asm.Add.Reg(asm.R7, asm.R1),
+	)
+}

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bt
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+)
+
+// An action is something that seine does when the kernel sends its number.
+type action struct {
+	kind   string // the function's name
+	format string
+	verbs  []verb
+	types  []*Type // of the values that come along
+	names  []string
+	m      *mapDef // of print, clear, zero
+	key    bool    // print(@x[key]): the types are those of the keys, then the value's
+	top    int64
+	div    int64
+	probe  string
+}
+
+// recordHead is the number of the action and the time.
+const recordHead = 16
+
+// joinMost and joinLen bound join().
+const (
+	joinMost = 16
+	joinLen  = 128
+)
+
+// builtin leaves the value of a builtin in R0.
+func (e *emitter) builtin(x *Ident) {
+	if n, ok := argIndex(x.Name); ok {
+		e.arg(n, x.typ())
+		return
+	}
+	switch x.Name {
+	case "pid":
+		e.add(asm.FnGetCurrentPidTgid.Call(), asm.RSh.Imm(asm.R0, 32))
+	case "tid":
+		e.add(asm.FnGetCurrentPidTgid.Call(), asm.Mov.Reg32(asm.R0, asm.R0))
+	case "uid", "username":
+		e.add(asm.FnGetCurrentUidGid.Call(), asm.Mov.Reg32(asm.R0, asm.R0))
+	case "gid":
+		e.add(asm.FnGetCurrentUidGid.Call(), asm.RSh.Imm(asm.R0, 32))
+	case "nsecs":
+		e.add(asm.FnKtimeGetNs.Call())
+	case "elapsed":
+		e.add(asm.FnKtimeGetNs.Call())
+		e.global(asm.R1, startTime)
+		e.add(asm.LoadMem(asm.R1, asm.R1, 0, asm.DWord), asm.Sub.Reg(asm.R0, asm.R1))
+	case "jiffies":
+		e.add(asm.FnJiffies64.Call())
+	case "cgroup":
+		e.add(asm.FnGetCurrentCgroupId.Call())
+	case "cpu":
+		e.add(asm.FnGetSmpProcessorId.Call(), asm.Mov.Reg32(asm.R0, asm.R0))
+	case "numaid":
+		e.add(asm.FnGetNumaNodeId.Call(), asm.Mov.Reg32(asm.R0, asm.R0))
+	case "ncpus":
+		e.add(asm.Mov.Imm(asm.R0, int32(runtime.NumCPU())))
+	case "rand":
+		e.add(asm.FnGetPrandomU32.Call(), asm.Mov.Reg32(asm.R0, asm.R0))
+	case "curtask":
+		e.add(asm.FnGetCurrentTask.Call())
+	case "ppid":
+		e.parent(x)
+	case "ctx":
+		e.add(asm.Mov.Reg(asm.R0, asm.R6))
+	case "retval":
+		e.returned(x.typ())
+	case "func", "probe":
+		if e.cookie {
+			e.add(asm.Mov.Reg(asm.R1, asm.R6), asm.FnGetAttachCookie.Call())
+		} else {
+			e.add(asm.Mov.Imm(asm.R0, int32(e.target.ID)))
+		}
+	case "kstack", "ustack":
+		e.stackHash(x.typ())
+	default:
+		e.fail(x, "%s is no number", x.Name)
+	}
+}
+
+// parent is curtask->real_parent->tgid.
+func (e *emitter) parent(x *Ident) {
+	var task *btf.Struct
+	spec, err := e.c.kernel.types()
+	if err != nil || spec.TypeByName("task_struct", &task) != nil {
+		e.fail(x, "ppid needs the kernel's BTF")
+	}
+	up := findMember(task.Members, "real_parent", InKernel, 0, 0)
+	id := findMember(task.Members, "tgid", InKernel, 0, 0)
+	if up == nil || id == nil {
+		e.fail(x, "ppid: struct task_struct is not as expected")
+	}
+	e.add(asm.FnGetCurrentTask.Call())
+	e.loadPlace(spot{off: up.off}, typeU64)
+	e.loadPlace(spot{off: id.off}, typeU32)
+}
+
+// stackHash keeps the stack under its hash, which it leaves in R0: unlike the
+// kernel's own stack map, no two stacks get in each other's way.
+func (e *emitter) stackHash(t *Type) {
+	f := e.enter()
+	defer e.leave(f)
+	n := 8 * t.Depth
+	e.u.stacks[t.Depth] = true
+	buf, key := e.alloc(n), e.slot()
+	flags := int32(0)
+	if t.Kind == UStack {
+		flags = 1 << 8 // BPF_F_USER_STACK
+	}
+	e.add(asm.Mov.Reg(asm.R1, asm.R6))
+	e.address(asm.R2, buf)
+	none, done := e.label("nostack"), e.label("hashed")
+	e.add(asm.Mov.Imm(asm.R3, int32(n)), asm.Mov.Imm(asm.R4, flags), asm.FnGetStack.Call(), asm.JSLE.Imm(asm.R0, 0, none))
+	e.add(asm.Mov.Imm(asm.R0, int32(t.Depth)), asm.LoadImm(asm.R5, -7046029254386353131, asm.DWord)) // 2^64 / φ
+	for i := range t.Depth {
+		e.load(asm.R1, buf.at(8*i))
+		e.add(asm.JEq.Imm(asm.R1, 0, done), asm.Xor.Reg(asm.R0, asm.R1), asm.Mul.Reg(asm.R0, asm.R5),
+			asm.Mov.Reg(asm.R2, asm.R0), asm.RSh.Imm(asm.R2, 29), asm.Xor.Reg(asm.R0, asm.R2))
+	}
+	e.here(done)
+	e.store(key, asm.R0)
+	kept := e.label("kept")
+	e.lookup(stackMap(t.Depth), key)
+	e.add(asm.JNE.Imm(asm.R0, 0, kept))
+	e.mapPtr(asm.R1, stackMap(t.Depth))
+	e.address(asm.R2, key)
+	e.address(asm.R3, buf)
+	e.add(asm.Mov.Imm(asm.R4, 0), asm.FnMapUpdateElem.Call(), asm.JEq.Imm(asm.R0, 0, kept))
+	e.lose(lostStacks)
+	e.here(kept)
+	e.load(asm.R0, key)
+	end := e.label("stack")
+	e.add(asm.Ja.Label(end))
+	e.here(none)
+	e.add(asm.Mov.Imm(asm.R0, 0))
+	e.here(end)
+}
+
+func stackMap(depth int) string { return fmt.Sprintf("stacks%d", depth) }
+
+// callValue leaves the value of a function in R0.
+func (e *emitter) callValue(x *Call) {
+	switch x.Name {
+	case "ksym", "username", "strerror", "kptr", "uptr", "cgroup_path":
+		e.scalar(x.Args[0])
+	case "strftime":
+		e.scalar(x.Args[1])
+	case "kstack":
+		e.stackHash(x.typ())
+	case "kaddr":
+		e.add(asm.LoadImm(asm.R0, int64(e.c.kernel.symbols()[x.Args[0].(*Str).V]), asm.DWord))
+	case "cgroupid":
+		id, _ := cgroupID(x.Args[0].(*Str).V)
+		e.add(asm.LoadImm(asm.R0, int64(id), asm.DWord))
+	case "nsecs":
+		fn := asm.FnKtimeGetNs
+		if len(x.Args) == 1 && x.Args[0].(*Ident).Name == "boot" {
+			fn = asm.FnKtimeGetBootNs
+		}
+		e.add(fn.Call())
+	case "strncmp":
+		n, _ := e.c.constant(x.Args[2])
+		e.compare(x.Args[0], x.Args[1], int(n))
+	case "has_key":
+		m := x.Args[0].(*MapRef)
+		d := e.c.maps[m.Name]
+		key := e.key(d, m)
+		e.lookup(d.name, key)
+		no := e.label("haskey")
+		e.add(asm.JEq.Imm(asm.R0, 0, no), asm.Mov.Imm(asm.R0, 1))
+		e.here(no)
+	case "bswap":
+		e.scalar(x.Args[0])
+		if size, ok := sizes[x.typ().Size]; ok && size != asm.Byte {
+			e.add(asm.HostTo(asm.BE, asm.R0, size))
+		}
+	case "reg":
+		e.add(asm.LoadMem(asm.R0, asm.R6, registers[x.Args[0].(*Str).V], asm.DWord))
+	case "strlen":
+		e.strlen(x)
+	default:
+		e.fail(x, "%s() is no number", x.Name)
+	}
+}
+
+// strlen counts the bytes before the first zero.
+func (e *emitter) strlen(x *Call) {
+	t := e.c.value(x.Args[0])
+	l := e.alloc(t.store())
+	e.value(x.Args[0], t, l)
+	end := e.label("strlen")
+	e.add(asm.Mov.Imm(asm.R0, 0))
+	for i := range t.store() {
+		e.add(asm.LoadMem(asm.R1, l.reg, int16(l.off+i), asm.Byte), asm.JEq.Imm(asm.R1, 0, end), asm.Mov.Imm(asm.R0, int32(i+1)))
+	}
+	e.here(end)
+}
+
+// callStmt emits a function that is called for what it does.
+func (e *emitter) callStmt(x *Call) {
+	a := &action{kind: x.Name, probe: e.target.Kind.String()}
+	switch x.Name {
+	case "printf", "cat", "system", "errorf", "warnf":
+		a.format = x.Args[0].(*Str).V
+		a.verbs, _ = parseFormatString(a.format)
+		a.names = keyNames(x.Args[1:])
+		e.send(x, a, x.Args[1:])
+	case "time":
+		a.format = "%H:%M:%S\n"
+		if len(x.Args) == 1 {
+			a.format = x.Args[0].(*Str).V
+		}
+		e.send(x, a, nil)
+	case "print":
+		e.print(x, a)
+	case "clear", "zero":
+		a.m = e.c.maps[x.Args[0].(*MapRef).Name]
+		e.send(x, a, nil)
+	case "delete":
+		m := x.Args[0].(*MapRef)
+		d := e.c.maps[m.Name]
+		if m.Keys == nil && d.keyed {
+			a.kind, a.m = "clear", d
+			e.send(x, a, nil)
+			return
+		}
+		key := e.key(d, m)
+		e.mapPtr(asm.R1, d.name)
+		e.address(asm.R2, key)
+		e.add(asm.FnMapDeleteElem.Call())
+	case "exit":
+		e.send(x, a, x.Args)
+		e.add(asm.Ja.Label("out"))
+	case "join":
+		e.join(x, a)
+	case "signal":
+		e.scalar(x.Args[0])
+		e.add(asm.Mov.Reg(asm.R1, asm.R0), asm.FnSendSignal.Call())
+	}
+}
+
+func (e *emitter) print(x *Call, a *action) {
+	if len(x.Args) > 1 {
+		a.top, _ = e.c.constant(x.Args[1])
+	}
+	if len(x.Args) > 2 {
+		a.div, _ = e.c.constant(x.Args[2])
+	}
+	m, ok := x.Args[0].(*MapRef)
+	if !ok {
+		a.kind = "value"
+		a.names = keyNames(x.Args)
+		e.send(x, a, x.Args)
+		return
+	}
+	a.m = e.c.maps[m.Name]
+	if m.Keys == nil && a.m.keyed || m.Keys == nil {
+		e.send(x, a, nil)
+		return
+	}
+	a.key = true
+	args := m.Keys
+	if !a.m.value.aggregate() {
+		args = append(append([]Expr{}, m.Keys...), m)
+	}
+	e.sendAs(x, a, args, func(i int) *Type {
+		if i < len(a.m.keys) {
+			return a.m.keys[i]
+		}
+		return a.m.value
+	})
+}
+
+// send writes the record of an action into the ring.
+func (e *emitter) send(x *Call, a *action, args []Expr) {
+	e.sendAs(x, a, args, func(i int) *Type { return kept(args[i].typ()) })
+}
+
+// kept is the type in which a value travels: an array of characters as a string.
+func kept(t *Type) *Type {
+	if t.charArray() {
+		return stringOf(t.Size)
+	}
+	return t
+}
+
+func (e *emitter) sendAs(x *Call, a *action, args []Expr, typ func(int) *Type) {
+	size := recordHead
+	for i := range args {
+		t := typ(i)
+		a.types = append(a.types, t)
+		size += t.store()
+	}
+	l := e.alloc(size)
+	at := l.at(recordHead)
+	for i, arg := range args {
+		e.value(arg, a.types[i], at)
+		at = at.at(a.types[i].store())
+	}
+	e.output(e.u.action(x, a), l, size)
+}
+
+// action numbers an action. The same call with the same types is one, for
+// however many targets it is compiled.
+func (u *unit) action(x *Call, a *action) int {
+	var key strings.Builder
+	fmt.Fprintf(&key, "%p %s", x, a.kind)
+	for _, t := range a.types {
+		fmt.Fprintf(&key, " %s/%d/%v/%d", t, t.store(), t.Signed, t.Depth)
+	}
+	if id, ok := u.known[key.String()]; ok {
+		return id
+	}
+	u.actions = append(u.actions, a)
+	u.known[key.String()] = len(u.actions) - 1
+	return len(u.actions) - 1
+}
+
+func (e *emitter) output(id int, l loc, size int) {
+	e.add(e.imm(int64(id)))
+	e.store(l, asm.R0)
+	if e.u.stamped {
+		e.add(asm.FnKtimeGetNs.Call())
+		e.store(l.at(8), asm.R0)
+	} else {
+		e.zero(l.at(8), 8)
+	}
+	ok := e.label("sent")
+	e.mapPtr(asm.R1, mapRing)
+	e.address(asm.R2, l)
+	e.add(asm.Mov.Imm(asm.R3, int32(size)), asm.Mov.Imm(asm.R4, 0), asm.FnRingbufOutput.Call(), asm.JEq.Imm(asm.R0, 0, ok))
+	e.lose(lostEvents)
+	e.here(ok)
+}
+
+// join sends the strings of a list that ends with a null pointer.
+func (e *emitter) join(x *Call, a *action) {
+	a.format = " "
+	if len(x.Args) == 2 {
+		a.format = x.Args[1].(*Str).V
+	}
+	space := x.Args[0].typ().Space
+	size := recordHead + joinMost*joinLen
+	l := e.alloc(size)
+	base, p := e.slot(), e.slot()
+	e.scalar(x.Args[0])
+	e.store(base, asm.R0)
+	for i := range joinMost { // an empty string ends the list
+		e.add(asm.StoreImm(l.reg, int16(l.off+recordHead+i*joinLen), 0, asm.DWord))
+	}
+	end := e.label("joined")
+	for i := range joinMost {
+		e.load(asm.R3, base)
+		e.add(asm.Add.Imm(asm.R3, int32(8*i)))
+		e.readTo(p, 8, space)
+		e.load(asm.R3, p)
+		e.add(asm.JEq.Imm(asm.R3, 0, end))
+		e.readStringTo(l.at(recordHead+i*joinLen), joinLen, space)
+	}
+	e.here(end)
+	e.output(e.u.action(x, a), l, size)
+}
+
+// mapSeen is the processes of which user addresses have been kept.
+const mapSeen = "seen"
+
+// seen tells user space of a process, whose id is in R0, when one of its
+// addresses is first kept: it may be gone when it is printed.
+func (e *emitter) seen() {
+	f := e.enter()
+	defer e.leave(f)
+	key, rec := e.slot(), e.alloc(recordHead+8)
+	e.store(key, asm.R0)
+	e.store(rec.at(recordHead), asm.R0)
+	known := e.label("seen")
+	e.lookup(mapSeen, key)
+	e.add(asm.JNE.Imm(asm.R0, 0, known))
+	e.mapPtr(asm.R1, mapSeen)
+	e.address(asm.R2, key)
+	e.address(asm.R3, key)
+	e.add(asm.Mov.Imm(asm.R4, 0), asm.FnMapUpdateElem.Call())
+	e.output(e.u.action(nil, &action{kind: "seen", types: []*Type{typeU64}}), rec, recordHead+8)
+	e.here(known)
+	e.load(asm.R0, key)
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bt
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"seine/internal/kern"
+)
+
+// handle does what a record asks for.
+func (r *Run) handle(data []byte) {
+	if len(data) < recordHead || r.exit {
+		return
+	}
+	id := word(data)
+	if id >= uint64(len(r.p.u.actions)) {
+		return
+	}
+	a := r.p.u.actions[id]
+	ev := &Event{a: a, Time: time.Now(), data: data[recordHead:]}
+	if at := word(data[8:]); at != 0 {
+		ev.Time = time.Unix(0, kern.WallNanos(kern.Mono(at)))
+	}
+	if len(ev.data) < a.size() {
+		return
+	}
+	switch a.kind {
+	case "printf":
+		if r.p.opts.Line != nil {
+			r.p.opts.Line(r, ev)
+			r.line()
+			return
+		}
+		r.write(ev, r.sprintf(ev))
+	case "errorf", "warnf":
+		r.p.opts.note("%s", strings.TrimSuffix(r.sprintf(ev), "\n"))
+	case "time":
+		r.write(ev, strftime(a.format, time.Now()))
+	case "cat":
+		r.cat(ev)
+	case "system":
+		r.system(ev)
+	case "join":
+		r.write(ev, r.joined(ev)+"\n")
+	case "value":
+		r.value(ev)
+	case "print":
+		r.print(ev)
+	case "clear":
+		r.clear(a.m, false)
+	case "zero":
+		r.clear(a.m, true)
+	case "seen":
+		r.procs.Seen(uint32(word(ev.data)))
+	case "exit":
+		r.exit = true
+		if len(a.types) > 0 {
+			r.Code = int(int32(word(ev.data)))
+		}
+		r.stop()
+	}
+}
+
+func (a *action) size() int {
+	n := 0
+	for _, t := range a.types {
+		n += t.store()
+	}
+	if a.kind == "join" {
+		n += joinMost * joinLen
+	}
+	return n
+}
+
+// line counts a line of output for -n.
+func (r *Run) line() {
+	r.lines++
+	if o := &r.p.opts; o.Count > 0 && o.Interval == 0 && r.lines >= o.Count {
+		r.exit = true
+		r.stop()
+	}
+}
+
+// write puts out text: as it is, or as an object with the values by name.
+func (r *Run) write(ev *Event, s string) {
+	if !r.json_() {
+		r.out.WriteString(s)
+	} else {
+		fields := r.head(ev.Time)
+		b := ev.data
+		for i, t := range ev.a.types {
+			if i < len(ev.a.names) {
+				fields = append(fields, field{ev.a.names[i], r.json(t, b)})
+			}
+			b = b[t.store():]
+		}
+		r.object(append(fields, field{"text", strings.ToValidUTF8(strings.TrimSuffix(s, "\n"), "\ufffd")}))
+	}
+	r.line()
+}
+
+// sprintf formats the values of a record.
+func (r *Run) sprintf(ev *Event) string {
+	var s strings.Builder
+	b := ev.data
+	for i, v := range ev.a.verbs {
+		t := ev.a.types[i]
+		s.WriteString(text(v.before))
+		switch {
+		case v.conv == 's' || v.conv == 'r' || t.Kind == Buffer:
+			s.WriteString(v.str(r.text(t, b)))
+		default:
+			s.WriteString(v.number(int64(word(b)), t))
+		}
+		b = b[t.store():]
+	}
+	s.WriteString(text(tail(ev.a.format)))
+	return s.String()
+}
+
+func (r *Run) joined(ev *Event) string {
+	var parts []string
+	for i := range joinMost {
+		p := ev.data[i*joinLen : (i+1)*joinLen]
+		if p[0] == 0 {
+			break
+		}
+		parts = append(parts, clean(cstring(p)))
+	}
+	return strings.Join(parts, ev.a.format)
+}
+
+func (r *Run) value(ev *Event) {
+	t := ev.a.types[0]
+	r.write(ev, r.text(t, ev.data)+"\n")
+}
+
+// print is print(@map) and print(@map[key]).
+func (r *Run) print(ev *Event) {
+	a := ev.a
+	d := a.m
+	if !a.key {
+		if r.json_() {
+			_ = r.jsonMap(d, a.top, time.Now())
+		} else {
+			_ = r.printMap(r.out, d, a.top, a.div)
+		}
+		return
+	}
+	e := &entry{key: ev.data[:d.keySize()]}
+	if d.value.aggregate() {
+		if e = r.one(d, e.key); e == nil {
+			return
+		}
+	} else {
+		e.value = ev.data[d.keySize():]
+	}
+	if r.json_() {
+		r.jsonEntry(d, e, ev.Time)
+	} else {
+		r.printEntry(r.out, d, e, a.div)
+	}
+}
+
+func (r *Run) cat(ev *Event) {
+	name := r.sprintf(ev)
+	data, err := os.ReadFile(name)
+	if err != nil {
+		r.p.opts.note("cat(%q): %v", name, err)
+		return
+	}
+	const most = 64 << 10
+	if len(data) > most {
+		data = data[:most]
+	}
+	r.write(ev, string(data))
+}
+
+// system runs a command of the script: with --unsafe only.
+func (r *Run) system(ev *Event) {
+	out, err := exec.Command("/bin/sh", "-c", r.sprintf(ev)).CombinedOutput()
+	r.write(ev, string(out))
+	if err != nil {
+		r.p.opts.note("system(): %v", err)
+	}
+}
+
+// Summary is what was lost, in words; empty if nothing was.
+func (l Lost) Summary() []string {
+	var out []string
+	say := func(n uint64, format string) {
+		if n > 0 {
+			out = append(out, fmt.Sprintf(format, n))
+		}
+	}
+	say(l.Events, "%d events were lost: the ring was full. Try a larger --buffer, or a predicate")
+	say(l.Updates, "%d updates of maps were refused: a map was full. Set config = { max_map_keys = … }, or use fewer keys")
+	say(l.Runs, "%d events were not handled: too many interrupted one another")
+	say(l.Stacks, "%d stacks were not kept: there were too many different ones")
+	return out
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bt
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"seine/internal/host"
+	"seine/internal/probe"
+)
+
+// mapBudget is how much memory one map of the script may take.
+const mapBudget = 32 << 20
+
+// loaded is what of a program is in the kernel.
+type loaded struct {
+	maps map[string]*ebpf.Map
+}
+
+// makeMaps makes the maps that the code refers to.
+func (p *Program) makeMaps() (*loaded, error) {
+	used := map[string]bool{mapCounts: true}
+	for _, j := range p.jobs {
+		for i := range j.code.ins {
+			used[j.code.ins[i].Reference()] = true
+		}
+	}
+	l := &loaded{maps: map[string]*ebpf.Map{}}
+	add := func(name string, spec *ebpf.MapSpec) error {
+		if !used[name] {
+			return nil
+		}
+		m, err := ebpf.NewMap(spec)
+		if err != nil {
+			return fmt.Errorf("map %s: %w", name, err)
+		}
+		l.maps[name] = m
+		return nil
+	}
+	ring := uint32(1 << 20)
+	if p.opts.Buffer > 0 {
+		for ring = uint32(os.Getpagesize()); uint64(ring) < p.opts.Buffer && ring < 1<<30; ring *= 2 {
+		}
+	}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		cpus = runtime.NumCPU()
+	}
+	err = errors.Join(
+		add(mapRing, &ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: ring}),
+		add(mapCounts, &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8 * countSlots, MaxEntries: 1}),
+		add(mapZeroes, &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: uint32(max(p.u.zeroes, 8)), MaxEntries: 1}),
+		add(mapScratch, &ebpf.MapSpec{Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: uint32(8 + scratchSlots*p.slotSize()), MaxEntries: 1}),
+		add(mapSeen, &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 8, MaxEntries: 16384}),
+	)
+	for depth := range p.u.stacks {
+		err = errors.Join(err, add(stackMap(depth), &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: uint32(8 * depth), MaxEntries: 8192}))
+	}
+	for _, d := range p.c.order {
+		if d.value == nil {
+			continue
+		}
+		spec := &ebpf.MapSpec{Type: ebpf.Hash, KeySize: uint32(d.keySize()), ValueSize: uint32(d.value.store())}
+		each := round8(d.keySize()) + round8(d.value.store()) + 48
+		if d.value.aggregate() && !d.read {
+			spec.Type = ebpf.PerCPUHash
+			each = round8(d.keySize()) + 48 + round8(d.value.store())*cpus
+		}
+		n := p.mapKeys()
+		if n == 0 {
+			n = max(64, min(10240, mapBudget/each))
+		}
+		if !d.keyed {
+			n = 1
+		}
+		spec.MaxEntries = uint32(n)
+		used[d.name] = true
+		err = errors.Join(err, add(d.name, spec))
+	}
+	if err != nil {
+		l.close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// slotSize is the bytes of one slot of scratch memory; what a CPU can have in
+// one piece is 32 kB.
+func (p *Program) slotSize() int { return round8(max(p.u.scratch, 8)) }
+
+func (l *loaded) close() {
+	for _, m := range l.maps {
+		m.Close()
+	}
+}
+
+// program loads a job's code for a target.
+func (p *Program) program(l *loaded, j *job, t *Target, multi bool) (*ebpf.Program, error) {
+	spec := &ebpf.ProgramSpec{Name: "seine_bt", License: "GPL", Instructions: p.link(l, j.code.ins)}
+	switch t.Way {
+	case Begin, End, Interval, RawTracepoint:
+		spec.Type = ebpf.RawTracepoint
+	case Profile, Software, Hardware:
+		spec.Type = ebpf.PerfEvent
+	case Tracepoint:
+		spec.Type = ebpf.TracePoint
+	case Fentry, Fexit:
+		spec.Type, spec.AttachTo, spec.AttachType = ebpf.Tracing, t.Name, ebpf.AttachTraceFEntry
+		if t.Way == Fexit {
+			spec.AttachType = ebpf.AttachTraceFExit
+		}
+	default:
+		spec.Type = ebpf.Kprobe
+		if multi {
+			spec.AttachType = ebpf.AttachTraceKprobeMulti
+		}
+	}
+	opts := ebpf.ProgramOptions{}
+	if p.opts.Verbose > 1 {
+		opts.LogLevel = ebpf.LogLevelBranch
+	}
+	var prog *ebpf.Program
+	var err error
+	if spec.Type == ebpf.Tracing { // needs BTF, which is read once
+		var coll *ebpf.Collection
+		coll, err = ebpf.NewCollectionWithOptions(&ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{"p": spec}},
+			ebpf.CollectionOptions{Cache: p.k.cache, Programs: opts})
+		if err == nil {
+			prog = coll.DetachProgram("p")
+			coll.Close()
+		}
+	} else {
+		prog, err = ebpf.NewProgramWithOptions(spec, opts)
+	}
+	if err == nil {
+		return prog, nil
+	}
+	return nil, p.refused(j, t, err)
+}
+
+// link puts the maps and the size of scratch slots into a copy of the code.
+func (p *Program) link(l *loaded, ins asm.Instructions) asm.Instructions {
+	out := make(asm.Instructions, len(ins))
+	copy(out, ins)
+	for i := range out {
+		switch ref := out[i].Reference(); {
+		case ref == slotSizeRef:
+			out[i] = asm.LoadImm(out[i].Dst, int64(p.slotSize()), asm.DWord)
+		case l.maps[ref] != nil && out[i].IsLoadFromMap():
+			_ = out[i].AssociateMap(l.maps[ref])
+		}
+	}
+	return out
+}
+
+const slotSizeRef = "slot size"
+
+var verifierLine = regexp.MustCompile(`^(\d+): \(`)
+
+// refused maps what the verifier says to the line of the script.
+func (p *Program) refused(j *job, t *Target, err error) error {
+	var ve *ebpf.VerifierError
+	if !errors.As(err, &ve) {
+		if errors.Is(err, os.ErrPermission) && len(host.NeedTrace.Missing()) == 0 {
+			return fmt.Errorf("%w: %s: %s", probe.ErrNotSupported, t.Probe, probe.Reason(err))
+		}
+		return fmt.Errorf("loading %s: %w", t.Probe, err)
+	}
+	at := -1
+	for i := len(ve.Log) - 1; i >= 0 && at < 0; i-- {
+		if m := verifierLine.FindStringSubmatch(ve.Log[i]); m != nil {
+			at, _ = strconv.Atoi(m[1])
+		}
+	}
+	span := [2]Pos{t.pos.pos, t.pos.end}
+	raw := 0
+	for i := range j.code.ins {
+		if raw >= at && at >= 0 {
+			span = j.code.spans[i]
+			break
+		}
+		raw += int(j.code.ins[i].Width())
+	}
+	if p.opts.Verbose > 1 {
+		p.opts.note("%s", strings.Join(ve.Log, "\n"))
+	}
+	return &refusedError{p.Script.Src.errorf(span[0], span[1], "%s: %s", t.Probe, probe.Reason(err)), err}
+}
+
+// A refusedError is a verifier's refusal at a place of the script.
+type refusedError struct {
+	at  *Error
+	err error
+}
+
+func (e *refusedError) Error() string { return e.at.Error() }
+
+// Unwrap gives the place and not the cause: EACCES of the verifier is no lack
+// of permission.
+func (e *refusedError) Unwrap() error { return e.at }

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bt
+
+import (
+	"fmt"
+	"io"
+	"math/bits"
+	"strconv"
+	"strings"
+)
+
+// printMap prints a map as bpftrace does: all of it, or the top largest values.
+func (r *Run) printMap(w io.Writer, d *mapDef, top, div int64) error {
+	list, err := r.entries(d)
+	if err != nil {
+		return err
+	}
+	if top > 0 && int64(len(list)) > top {
+		list = list[int64(len(list))-top:]
+	}
+	for _, e := range list {
+		r.printEntry(w, d, e, div)
+	}
+	if d.keyed && !d.value.hist() && len(list) > 0 {
+		fmt.Fprintln(w)
+	}
+	return nil
+}
+
+func (t *Type) hist() bool { return t.Kind == HistOf || t.Kind == LhistOf }
+
+func (r *Run) printEntry(w io.Writer, d *mapDef, e *entry, div int64) {
+	fmt.Fprintf(w, "%s%s: ", d.name, r.keyText(d, e.key))
+	switch d.value.Kind {
+	case HistOf:
+		fmt.Fprintln(w)
+		bars(w, logBuckets(e.nums), div)
+	case LhistOf:
+		fmt.Fprintln(w)
+		bars(w, linearBuckets(d.value, e.nums), div)
+	default:
+		fmt.Fprintln(w, r.valueText(d.value, e, div))
+	}
+}
+
+// keyText is [k1, k2], or nothing.
+func (r *Run) keyText(d *mapDef, key []byte) string {
+	if !d.keyed {
+		return ""
+	}
+	var parts []string
+	for _, t := range d.keys {
+		parts = append(parts, r.text(t, key))
+		key = key[t.store():]
+	}
+	return "[" + strings.Join(parts, ", ") + "]"
+}
+
+func (r *Run) valueText(t *Type, e *entry, div int64) string {
+	if div == 0 {
+		div = 1
+	}
+	num := func(v uint64) string {
+		if t.Signed || t.Kind == CountOf {
+			return strconv.FormatInt(int64(v)/div, 10)
+		}
+		return strconv.FormatUint(v/uint64(div), 10)
+	}
+	switch t.Kind {
+	case CountOf, SumOf, MinOf, MaxOf:
+		return num(e.nums[0])
+	case AvgOf:
+		return strconv.FormatInt(average(t, e.nums)/div, 10)
+	case StatsOf:
+		return fmt.Sprintf("count %d, average %d, total %s", e.nums[1], average(t, e.nums)/div, num(e.nums[0]))
+	case Number:
+		if div != 1 {
+			return strconv.FormatInt(int64(word(e.value))/div, 10)
+		}
+	}
+	return r.text(t, e.value)
+}
+
+// A bucket of a histogram. Lo and Hi are for JSON: [Lo, Hi).
+type bucket struct {
+	label  string
+	count  uint64
+	lo, hi string
+}
+
+// logBuckets are those of hist(), from the first that is not empty to the last.
+func logBuckets(nums []uint64) []bucket {
+	var out []bucket
+	first, last := span(nums)
+	for i := first; i <= last; i++ {
+		b := bucket{count: nums[i]}
+		switch i {
+		case 0:
+			b.label, b.hi = "(..., 0)", "0"
+		case 1:
+			b.label, b.lo, b.hi = "[0]", "0", "1"
+		case 2:
+			b.label, b.lo, b.hi = "[1]", "1", "2"
+		default:
+			lo := uint64(1) << (i - 2)
+			b.label = "[" + short(lo) + ", " + short2(i-1) + ")"
+			b.lo = strconv.FormatUint(lo, 10)
+			if i-1 < 64 {
+				b.hi = strconv.FormatUint(lo<<1, 10)
+			}
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+// span is the first and the last bucket that are not empty.
+func span(nums []uint64) (first, last int) {
+	first, last = 0, -1
+	for i, n := range nums {
+		if n == 0 {
+			continue
+		}
+		if last < 0 {
+			first = i
+		}
+		last = i
+	}
+	return first, last
+}
+
+// short writes a power of two as 4K, 1M.
+func short(v uint64) string { return short2(bits.Len64(v) - 1) }
+
+func short2(exp int) string {
+	return strconv.FormatUint(1<<(exp%10), 10) + [...]string{"", "K", "M", "G", "T", "P", "E"}[exp/10]
+}
+
+// linearBuckets are those of lhist().
+func linearBuckets(t *Type, nums []uint64) []bucket {
+	var out []bucket
+	first, last := span(nums)
+	for i := first; i <= last; i++ {
+		b := bucket{count: nums[i]}
+		switch i {
+		case 0:
+			b.label, b.hi = "(..., "+label(t.min)+")", strconv.FormatInt(t.min, 10)
+		case len(nums) - 1:
+			b.label, b.lo = "["+label(t.max)+", ...)", strconv.FormatInt(t.max, 10)
+		default:
+			lo := t.min + int64(i-1)*t.step
+			b.label = "[" + label(lo) + ", " + label(lo+t.step) + ")"
+			b.lo, b.hi = strconv.FormatInt(lo, 10), strconv.FormatInt(lo+t.step, 10)
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+// label shortens multiples of 1024, as bpftrace does.
+func label(v int64) string {
+	unit := 0
+	for v != 0 && v%1024 == 0 && unit < 6 {
+		v /= 1024
+		unit++
+	}
+	return strconv.FormatInt(v, 10) + [...]string{"", "K", "M", "G", "T", "P", "E"}[unit]
+}
+
+const barWidth = 52
+
+func bars(w io.Writer, list []bucket, div int64) {
+	most := uint64(1)
+	for _, b := range list {
+		most = max(most, b.count)
+	}
+	if div == 0 {
+		div = 1
+	}
+	for _, b := range list {
+		n := int(float64(b.count) / float64(most) * barWidth)
+		fmt.Fprintf(w, "%-16s %8d |%-*s|\n", b.label, b.count/uint64(div), barWidth, strings.Repeat("@", n))
+	}
+	fmt.Fprintln(w)
+}

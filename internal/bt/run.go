@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bt
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
+
+	"seine/internal/kern"
+	"seine/internal/probe"
+	"seine/internal/sym"
+)
+
+// A Run is a program in the kernel and what prints its output.
+type Run struct {
+	p      *Program
+	l      *loaded
+	a      *attached
+	out    *bufio.Writer
+	kernel sym.Kernel
+	procs  sym.Processes
+
+	mu     sync.Mutex // of everything that prints
+	lines  uint64
+	ticks  uint64
+	exit   bool
+	Code   int // of exit(code)
+	began  time.Time
+	reader *ringbuf.Reader
+	stop   context.CancelFunc
+}
+
+// An Event is one record of the ring.
+type Event struct {
+	a    *action
+	Time time.Time
+	data []byte
+}
+
+// Run attaches the program and prints until ctx is done, exit() is called or a
+// limit of the options is reached. Then it prints what the maps hold.
+func (p *Program) Run(ctx context.Context) (*Run, error) {
+	l, err := p.makeMaps()
+	if err != nil {
+		return nil, err
+	}
+	defer l.close()
+	r := &Run{p: p, l: l, out: bufio.NewWriterSize(p.opts.Out, 64<<10), began: time.Now()}
+	defer r.procs.Close()
+	if err := r.setStart(); err != nil {
+		return nil, err
+	}
+	ctx, r.stop = context.WithCancel(ctx)
+	defer r.stop()
+	if ring := l.maps[mapRing]; ring != nil {
+		if r.reader, err = ringbuf.NewReader(ring); err != nil {
+			return nil, fmt.Errorf("reading the ring: %w", err)
+		}
+		defer r.reader.Close()
+	}
+	r.a, err = p.attach(l, func(a *attached) error {
+		for _, prog := range a.begin {
+			if err := trigger(prog); err != nil {
+				return fmt.Errorf("running BEGIN: %w", err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer r.a.close() // after the printing
+	if r.a.failed > 0 {
+		p.opts.note("%d of %d probes could not be attached: %s … (%s)", r.a.failed, p.Probes(), strings.Join(r.a.firsts, ", "), probe.Reason(r.a.lastErr))
+	}
+	if p.opts.Verbose > 0 {
+		p.explain(r.a, time.Since(r.began))
+	}
+	if p.opts.Ready != nil {
+		p.opts.Ready()
+	}
+	err = r.loop(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, prog := range r.a.end {
+		if e := trigger(prog); e != nil && err == nil {
+			err = fmt.Errorf("running END: %w", e)
+		}
+	}
+	r.exit = false // END may print
+	r.drain()
+	if e := r.maps(time.Now()); err == nil {
+		err = e
+	}
+	if e := r.out.Flush(); err == nil {
+		err = e
+	}
+	return r, err
+}
+
+// trigger runs a program of type raw tracepoint now.
+func trigger(prog *ebpf.Program) error {
+	_, err := prog.Run(&ebpf.RunOptions{})
+	return err
+}
+
+func (r *Run) setStart() error {
+	value := make([]uint64, countSlots)
+	value[startTime] = uint64(kern.MonoNow())
+	return r.l.maps[mapCounts].Put(uint32(0), value)
+}
+
+// loop waits for events, timers and the end.
+func (r *Run) loop(ctx context.Context) error {
+	if r.p.opts.Duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.p.opts.Duration)
+		defer cancel()
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for _, t := range r.a.timers {
+		wg.Go(func() { r.tick(ctx, t) })
+	}
+	if r.p.opts.Interval > 0 {
+		wg.Go(func() { r.outputs(ctx) })
+	}
+	if r.reader == nil {
+		<-ctx.Done()
+		return nil
+	}
+	// A deadline wakes the reader when the run ends.
+	wg.Go(func() {
+		<-ctx.Done()
+		r.reader.SetDeadline(time.Now())
+	})
+	var rec ringbuf.Record
+	for {
+		r.reader.SetDeadline(time.Time{})
+		if ctx.Err() != nil {
+			return nil
+		}
+		err := r.reader.ReadInto(&rec)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			if ctx.Err() != nil {
+				return nil
+			}
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("reading the ring: %w", err)
+		}
+		r.mu.Lock()
+		r.handle(rec.RawSample)
+		if rec.Remaining == 0 {
+			err = r.out.Flush()
+		}
+		done := r.exit
+		r.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		if done {
+			return nil
+		}
+	}
+}
+
+// tick runs the program of an interval. A tick that comes late is not made up
+// for.
+func (r *Run) tick(ctx context.Context, t timer) {
+	ticker := time.NewTicker(t.every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if err := trigger(t.prog); err != nil {
+				r.p.opts.note("running an interval: %v", err)
+				return
+			}
+		}
+	}
+}
+
+// outputs prints and clears the maps every interval.
+func (r *Run) outputs(ctx context.Context) {
+	ticker := time.NewTicker(r.p.opts.Interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			r.mu.Lock()
+			err := r.maps(now)
+			for _, d := range r.p.c.order {
+				if d.value != nil && d.value.aggregate() {
+					r.clear(d, false)
+				}
+			}
+			r.ticks++
+			if e := r.out.Flush(); e != nil {
+				err = e
+			}
+			if err != nil || r.p.opts.Count > 0 && r.ticks >= r.p.opts.Count {
+				r.stop()
+			}
+			r.mu.Unlock()
+		}
+	}
+}
+
+// maps prints all maps, as at the end.
+func (r *Run) maps(now time.Time) error {
+	if r.p.opts.Show != nil {
+		return r.p.opts.Show(r, now)
+	}
+	for _, d := range r.p.c.order {
+		if d.value == nil {
+			continue
+		}
+		var err error
+		if r.json_() {
+			err = r.jsonMap(d, 0, now)
+		} else {
+			err = r.printMap(r.out, d, 0, 0)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Run) json_() bool { return r.p.opts.Output == "json" }
+
+// drain handles what is in the ring now.
+func (r *Run) drain() {
+	if r.reader == nil {
+		return
+	}
+	// What comes in meanwhile must not keep us.
+	until := time.Now().Add(time.Second)
+	r.reader.SetDeadline(time.Unix(1, 0))
+	var rec ringbuf.Record
+	for time.Now().Before(until) && r.reader.ReadInto(&rec) == nil {
+		r.handle(rec.RawSample)
+	}
+}
+
+// Lost is what could not be kept: records, updates of maps, runs, stacks.
+type Lost struct{ Events, Updates, Runs, Stacks uint64 }
+
+// lost reads the counters.
+func (r *Run) lost() Lost {
+	value := make([]uint64, countSlots)
+	if r.l.maps[mapCounts].Lookup(uint32(0), &value) != nil {
+		return Lost{}
+	}
+	return Lost{value[lostEvents], value[lostUpdates], value[lostScratch], value[lostStacks]}
+}
+
+// explain says which way each target took.
+func (p *Program) explain(a *attached, took time.Duration) {
+	for _, j := range p.jobs {
+		t := j.targets[0]
+		how := t.Way.String()
+		if p.multi(j) {
+			how = "kprobe.multi"
+		}
+		if len(j.targets) == 1 {
+			p.opts.note("%s by %s, %d instructions", t.Probe, how, len(j.code.ins))
+		} else {
+			p.opts.note("%s and %d more by %s, %d instructions", t.Probe, len(j.targets)-1, how, len(j.code.ins))
+		}
+	}
+	p.opts.note("attached %d probes in %.1f ms", a.count, float64(took.Microseconds())/1000)
+}

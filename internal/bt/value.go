@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bt
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"seine/internal/host"
+	"seine/internal/kern"
+	"seine/internal/sym"
+)
+
+func word(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
+
+// text is a value as bpftrace prints it.
+func (r *Run) text(t *Type, b []byte) string {
+	switch t.Kind {
+	case Number:
+		return numberText(t, word(b))
+	case Pointer:
+		return "0x" + strconv.FormatUint(word(b), 16)
+	case Name:
+		return r.name(t, word(b))
+	case String:
+		return clean(cstring(b[:t.store()]))
+	case Buffer:
+		n := min(int(word(b)), t.Len)
+		return escapeBytes(b[8 : 8+n])
+	case Inet:
+		return inet(b)
+	case Mac:
+		return net.HardwareAddr(b[:6]).String()
+	case Time:
+		return strftime(t.Format, time.Unix(0, kern.WallNanos(kern.Mono(word(b)))))
+	case User:
+		id := strconv.FormatUint(word(b), 10)
+		if u, err := user.LookupId(id); err == nil {
+			return u.Username
+		}
+		return id
+	case Cgroup:
+		if path := host.CgroupPath(word(b)); path != "" {
+			return clean(path)
+		}
+		return strconv.FormatUint(word(b), 10)
+	case Errno:
+		n := int64(word(b))
+		if n < 0 {
+			n = -n
+		}
+		return unix.Errno(n).Error()
+	case KSym:
+		return symText(r.kernel.Frame(word(b)), false)
+	case USym:
+		return symText(r.procs.Frame(uint32(word(b[8:])), word(b)), false)
+	case KStack, UStack:
+		return r.stackText(t, b)
+	case Combo:
+		var parts []string
+		for _, e := range t.Elems {
+			parts = append(parts, r.text(e, b))
+			b = b[e.store():]
+		}
+		return "(" + strings.Join(parts, ", ") + ")"
+	case Array:
+		e := t.Elem()
+		if e.Kind != Number {
+			return escapeBytes(b[:t.Size])
+		}
+		var parts []string
+		for i := range t.Len {
+			parts = append(parts, numberText(e, element(b, i, e)))
+		}
+		return "[" + strings.Join(parts, ",") + "]"
+	case Record:
+		return r.recordText(t, b)
+	}
+	return "?"
+}
+
+// recordText is { .field = value, … } of the fields that are numbers.
+func (r *Run) recordText(t *Type, b []byte) string {
+	var parts []string
+	for _, n := range t.Rec.names() {
+		m := t.Rec.field(n, InKernel)
+		if m == nil || m.bits > 0 || m.off+m.t.Size > len(b) || !m.t.number() && !m.t.charArray() {
+			continue
+		}
+		if m.t.charArray() {
+			parts = append(parts, "."+n+" = "+clean(cstring(b[m.off:m.off+m.t.Size])))
+			continue
+		}
+		parts = append(parts, "."+n+" = "+numberText(m.t, element(b[m.off:], 0, m.t)))
+	}
+	return "{ " + strings.Join(parts, ", ") + " }"
+}
+
+func element(b []byte, i int, e *Type) uint64 {
+	var w [8]byte
+	copy(w[:], b[i*e.Size:min(len(b), (i+1)*e.Size)])
+	return uint64(truncate(int64(word(w[:])), e.Size, e.Signed))
+}
+
+// numberText prints by sign: what is narrower than 64 bits fits the signed form.
+func numberText(t *Type, v uint64) string {
+	if t.Kind == Number && !t.Signed && t.Size == 8 && !t.Lit {
+		return strconv.FormatUint(v, 10)
+	}
+	return strconv.FormatInt(int64(v), 10)
+}
+
+func (r *Run) name(t *Type, id uint64) string {
+	if id >= uint64(len(r.p.u.names)) {
+		return strconv.FormatUint(id, 10)
+	}
+	if t.Format == "probe" {
+		return r.p.u.names[id].Probe
+	}
+	return r.p.u.names[id].Func
+}
+
+func cstring(b []byte) string {
+	if i := strings.IndexByte(string(b), 0); i >= 0 {
+		b = b[:i]
+	}
+	return string(b)
+}
+
+// clean escapes control characters: the traced process chooses its strings.
+func clean(s string) string {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] == 0x7f {
+			var b strings.Builder
+			for j := range len(s) {
+				if c := s[j]; c < ' ' && c != '\t' || c == 0x7f {
+					fmt.Fprintf(&b, "\\x%02x", c)
+				} else {
+					b.WriteByte(c)
+				}
+			}
+			return b.String()
+		}
+	}
+	return s
+}
+
+func escapeBytes(b []byte) string {
+	var s strings.Builder
+	for _, c := range b {
+		if c < ' ' || c >= 0x7f {
+			fmt.Fprintf(&s, "\\x%02x", c)
+		} else {
+			s.WriteByte(c)
+		}
+	}
+	return s.String()
+}
+
+func inet(b []byte) string {
+	n := word(b)
+	if n != 4 && n != 16 {
+		return ""
+	}
+	addr, _ := netip.AddrFromSlice(b[8 : 8+n])
+	return addr.String()
+}
+
+func symText(f sym.Frame, offset bool) string {
+	switch {
+	case f.Sym == "":
+		return "0x" + strconv.FormatUint(f.Addr, 16)
+	case offset:
+		return f.Sym + "+" + strconv.FormatUint(f.Off, 10)
+	}
+	return f.Sym
+}
+
+// frames are the functions of a stack, innermost first.
+func (r *Run) frames(t *Type, b []byte) []sym.Frame {
+	m := r.l.maps[stackMap(t.Depth)]
+	raw := make([]byte, 8*t.Depth)
+	hash := word(b)
+	if m == nil || hash == 0 || m.Lookup(hash, &raw) != nil {
+		return nil
+	}
+	var addrs []uint64
+	for i := 0; i < len(raw) && word(raw[i:]) != 0; i += 8 {
+		addrs = append(addrs, word(raw[i:]))
+	}
+	if t.Kind == UStack {
+		return r.procs.Stack(nil, uint32(word(b[8:])), addrs)
+	}
+	return r.kernel.Stack(nil, addrs)
+}
+
+// stackText is one frame a line, after a line break.
+func (r *Run) stackText(t *Type, b []byte) string {
+	var s strings.Builder
+	s.WriteByte('\n')
+	for _, f := range r.frames(t, b) {
+		switch t.Format {
+		case "raw":
+			fmt.Fprintf(&s, "    %x\n", f.Addr)
+		case "perf":
+			mod := f.Module
+			if mod == "" {
+				mod = "[unknown]"
+			}
+			fmt.Fprintf(&s, "\t%x %s (%s)\n", f.Addr, clean(symText(f, true)), clean(mod))
+		default:
+			fmt.Fprintf(&s, "    %s\n", clean(symText(f, true)))
+		}
+	}
+	return s.String()
+}
+
+// json is a value for encoding/json.
+func (r *Run) json(t *Type, b []byte) any {
+	switch t.Kind {
+	case Number:
+		if t.Bool {
+			return word(b) != 0
+		}
+		if !t.Signed && t.Size == 8 && !t.Lit {
+			return word(b)
+		}
+		return int64(word(b))
+	case KStack, UStack:
+		list := []map[string]any{}
+		for _, f := range r.frames(t, b) {
+			m := map[string]any{}
+			if f.Sym != "" {
+				m["sym"], m["off"] = f.Sym, f.Off
+			} else {
+				m["off"] = f.Addr
+			}
+			if f.Module != "" {
+				m["mod"] = f.Module
+			}
+			list = append(list, m)
+		}
+		return list
+	case Combo:
+		list := []any{}
+		for _, e := range t.Elems {
+			list = append(list, r.json(e, b))
+			b = b[e.store():]
+		}
+		return list
+	case Array:
+		e := t.Elem()
+		if e.Kind == Number {
+			list := []any{}
+			for i := range t.Len {
+				list = append(list, int64(element(b, i, e)))
+			}
+			return list
+		}
+	case String:
+		return strings.ToValidUTF8(cstring(b[:t.store()]), "\ufffd")
+	}
+	return r.text(t, b)
+}
+
+// cgroupID is the id of a path in the cgroup2 hierarchy.
+func cgroupID(path string) (uint64, error) {
+	root, err := host.Cgroup2()
+	if err != nil {
+		return 0, err
+	}
+	rel := strings.TrimPrefix(path, "/sys/fs/cgroup")
+	rel = strings.TrimPrefix(rel, "/unified")
+	var st unix.Stat_t
+	if err := unix.Stat(filepath.Join(root, filepath.Clean("/"+rel)), &st); err != nil {
+		return 0, fmt.Errorf("cgroup %s: %w", path, err)
+	}
+	return st.Ino, nil
+}
