@@ -24,6 +24,11 @@ generate: ## BPF objects (clang 14) and tools/all.go from the folders under tool
 	$(GO) run ./internal/gen
 	$(GO) run ./internal/gen/docs
 
+.PHONY: btf
+btf: ## the kept parts of the matrix kernels' BTF, after a tool has come to read new structs
+	$(GO) run ./test/vm fetch
+	$(GO) run ./internal/gen/btf
+
 .PHONY: new
 new: ## make the folder of a new tool: make new tool=x
 	$(GO) run ./internal/gen/new $(tool)
@@ -31,14 +36,15 @@ new: ## make the folder of a new tool: make new tool=x
 .PHONY: check
 check: ## what must hold at every commit: format, vet, staticcheck, generated files, rings 1 and 2
 	./test/check
+	$(GO) test $$($(GO) list ./... | grep -v /test/live)
 
 .PHONY: test
 test: ## install what tests need, then all four rings; ends with N passed, N failed
-	./test/run
+	$(GO) run ./test/run
 
 .PHONY: test-full
 test-full: ## as test, with every way on every kernel
-	FULL=1 ./test/run
+	FULL=1 $(GO) run ./test/run
 
 .PHONY: live
 live: ## ring 3 on the running kernel

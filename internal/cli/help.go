@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
 
 	"seine/internal/tool"
 	"seine/tools"
@@ -132,4 +133,12 @@ func version() string {
 		}
 	}
 	return strings.TrimSpace("devel " + rev + dirty)
+}
+
+// OwnFlags is the help of the flags that t has beyond the common ones.
+func OwnFlags(t *tool.Tool) string {
+	fs := pflag.NewFlagSet(t.Name, pflag.ContinueOnError)
+	fs.SortFlags = false
+	tool.Flags(fs, t.NewConfig())
+	return fs.FlagUsages()
 }

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// compilers are what make check needs to make the BPF objects anew.
+var compilers = []string{"clang-14", "llvm-14", "clang-format-14", "libbpf-dev"}
+
+// others are what single tests use: peers, servers, and programs to check with.
+var others = []string{"graphviz", "iproute2", "iputils-ping", "musl", "dnsmasq-base"}
+
+// install brings the Debian packages that are not there yet.
+func install(ctx context.Context) error {
+	vm, err := output(ctx, "go", "run", "./test/vm", "packages")
+	if err != nil {
+		return err
+	}
+	want := append(append(strings.Fields(vm), compilers...), others...)
+	want = slices.DeleteFunc(want, func(p string) bool {
+		out, err := output(ctx, "dpkg-query", "-W", "-f", "${Status}", p)
+		return err == nil && strings.HasSuffix(out, " installed")
+	})
+	if len(want) == 0 {
+		return nil
+	}
+	fmt.Println("installing", strings.Join(want, " "))
+	if err := quiet(ctx, "apt-get", "-qq", "update"); err != nil {
+		return err
+	}
+	return quiet(ctx, "apt-get", append([]string{"install", "-qq", "-y", "--no-install-recommends"}, want...)...)
+}
+
+func command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	c := exec.CommandContext(ctx, name, args...)
+	c.Env = append(os.Environ(), "CGO_ENABLED=0", "DEBIAN_FRONTEND=noninteractive")
+	return c
+}
+
+// output runs a command and returns what it printed.
+func output(ctx context.Context, name string, args ...string) (string, error) {
+	c := command(ctx, name, args...)
+	c.Stderr = os.Stderr
+	b, err := c.Output()
+	return string(b), err
+}
+
+// quiet runs a command and shows what it printed only if it fails.
+func quiet(ctx context.Context, name string, args ...string) error {
+	b, err := command(ctx, name, args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, bytes.TrimSpace(b))
+	}
+	return nil
+}
+
+// stream runs a command whose output goes to w, or to ours if w is nil.
+func stream(ctx context.Context, w io.Writer, name string, args ...string) error {
+	c := command(ctx, name, args...)
+	c.Stdout, c.Stderr = os.Stdout, os.Stdout
+	if w != nil {
+		c.Stdout, c.Stderr = w, w
+	}
+	if err := c.Run(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command run is make test: it installs what the tests need, runs the four
+// rings, prints a table tool × kernel × way, and ends with the one line
+// "N passed, N failed" (", N skipped" where some were). FULL=1 takes every way
+// on every kernel.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// guests are the kernels of ring 4. Every way is tried on two of them; the rest
+// makes do with the best one, unless FULL is set.
+var guests = []struct {
+	name  string
+	every bool
+}{{"5.10", true}, {"6.1", false}, {"6.12", true}, {"new", false}}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	dir, err := os.MkdirTemp("", "seine-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "test:", err)
+		os.Exit(1)
+	}
+	defer os.RemoveAll(dir)
+	s := &suite{ctx: ctx, dir: dir, start: time.Now()}
+	s.run()
+	s.results.print(os.Stdout)
+	if s.results.failed() > 0 {
+		os.Exit(1)
+	}
+}
+
+// suite is one run of all rings.
+type suite struct {
+	ctx     context.Context
+	dir     string
+	start   time.Time
+	results results
+}
+
+func (s *suite) run() {
+	if !s.step("packages", install) {
+		return
+	}
+	s.step("check", func(ctx context.Context) error {
+		return stream(ctx, nil, "./test/check")
+	})
+	s.goTest()
+	live, runner := filepath.Join(s.dir, "live.test"), filepath.Join(s.dir, "vm")
+	built := s.step("build", func(ctx context.Context) error {
+		if err := stream(ctx, nil, "go", "test", "-c", "-o", live, "./test/live"); err != nil {
+			return err
+		}
+		return stream(ctx, nil, "go", "build", "-o", runner, "./test/vm")
+	})
+	if !built {
+		return
+	}
+	s.live("native", true, live)
+	if !s.step("kernels", func(ctx context.Context) error { return stream(ctx, nil, runner, "fetch") }) {
+		return
+	}
+	for _, g := range guests {
+		every := g.every || os.Getenv("FULL") != ""
+		s.live(g.name, every, runner, "run", "-kernels", g.name, "-timeout", "40m", "-out", filepath.Join(s.dir, "logs"), "--", live)
+	}
+}
+
+// step runs one part that is either well or not.
+func (s *suite) step(name string, do func(context.Context) error) bool {
+	s.say("%s", name)
+	err := do(s.ctx)
+	if err != nil {
+		fmt.Println(err)
+	}
+	s.results.add("make test", name, err == nil)
+	return err == nil
+}
+
+func (s *suite) say(format string, args ...any) {
+	fmt.Printf("\n== %4.0fs  %s\n", time.Since(s.start).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// goTest runs rings 1 and 2: everything but the live tests.
+func (s *suite) goTest() {
+	s.say("go test")
+	pkgs, err := output(s.ctx, "go", "list", "./...")
+	if err != nil {
+		s.results.add("make test", "go list", false)
+		return
+	}
+	args := []string{"test", "-v", "-timeout", "15m"}
+	for _, p := range strings.Fields(pkgs) {
+		if !strings.HasSuffix(p, "/test/live") {
+			args = append(args, p)
+		}
+	}
+	p := &parser{results: &s.results, where: "go test"}
+	err = stream(s.ctx, p, "go", args...)
+	p.end(err)
+}
+
+// live runs rings 3 and 4: the live tests here or in a guest.
+func (s *suite) live(where string, every bool, command ...string) {
+	s.say("live: %s", where)
+	command = append(command, "-test.v", "-test.timeout=38m")
+	if !every {
+		command = append(command, "-best")
+	}
+	p := &parser{results: &s.results, where: where}
+	err := stream(s.ctx, p, command[0], command[1:]...)
+	p.end(err)
+}
