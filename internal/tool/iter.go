@@ -40,7 +40,7 @@ func (s Iter[K, T]) Check(spec *ebpf.CollectionSpec) error {
 }
 
 func (s Iter[K, T]) open(ses *Session, _ *View, i int) (reader, error) {
-	r := &iterReader[K, T]{Iter: s, ses: ses, row: ses.schemas[i].New(), prev: map[K]T{}}
+	r := &iterReader[K, T]{Iter: s, ses: ses, row: ses.schemas[i].New(), prev: map[K]T{}, away: map[K]int{}}
 	// What the counters stood at before the first tick is not news.
 	err := r.walk(func(t *T) { r.prev[s.Key(t)] = *t })
 	return r, err
@@ -50,8 +50,9 @@ type iterReader[K comparable, T any] struct {
 	Iter[K, T]
 	ses   *Session
 	row   *row.Row
-	prev  map[K]T // as of the last tick
-	ended []T     // since the last tick
+	prev  map[K]T   // as of the last tick
+	away  map[K]int // ticks since a thing was last walked over, if it has not ended
+	ended []T       // since the last tick
 }
 
 func (r *iterReader[K, T]) event(raw []byte) error {
@@ -76,6 +77,7 @@ func (r *iterReader[K, T]) output(bool) error {
 			return err
 		}
 		delete(r.prev, r.Key(&t))
+		delete(r.away, r.Key(&t))
 	}
 	r.ended = r.ended[:0]
 	for _, t := range now {
@@ -83,8 +85,33 @@ func (r *iterReader[K, T]) output(bool) error {
 			return err
 		}
 	}
-	r.prev = now
+	r.remember(now)
 	return nil
+}
+
+// awayTicks is how long a thing that is not walked over is taken to be there.
+const awayTicks = 1000
+
+// remember makes now the last tick. What is neither in it nor ended is out of
+// sight, such as a socket that its program closed and the kernel still drains:
+// what it has moved until now must not count again at its end.
+func (r *iterReader[K, T]) remember(now map[K]T) {
+	for k := range r.away {
+		if _, back := now[k]; back {
+			delete(r.away, k)
+		}
+	}
+	for k, t := range r.prev {
+		if _, walked := now[k]; walked {
+			continue
+		}
+		if r.away[k]++; r.away[k] > awayTicks {
+			delete(r.away, k)
+			continue
+		}
+		now[k] = t
+	}
+	r.prev = now
 }
 
 func (r *iterReader[K, T]) show(t T) error {

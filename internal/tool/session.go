@@ -50,6 +50,7 @@ type Session struct {
 	set     *probe.Set
 	views   []View
 	schemas []*row.Schema
+	readers []reader // of the views
 	sink    row.Sink
 	report  Report
 	ticks   bool              // more than one output may come
@@ -247,6 +248,15 @@ func (p *Prepared) Attach() (*Session, error) {
 			return nil, fmt.Errorf("walking over open sockets: %w", err)
 		}
 	}
+	// Now, not when the run begins: what happens after we are ready counts.
+	for i := range s.views {
+		r, err := s.views[i].Output.open(s, &s.views[i], i)
+		if err != nil {
+			s.Close()
+			return nil, err
+		}
+		s.readers = append(s.readers, r)
+	}
 	return s, nil
 }
 
@@ -310,14 +320,6 @@ func (s *Session) loop(ctx context.Context) error {
 		defer ring.Close()
 		defer context.AfterFunc(ctx, func() { ring.Flush() })()
 	}
-	readers := make([]reader, len(s.views))
-	for i := range s.views {
-		r, err := s.views[i].Output.open(s, &s.views[i], i)
-		if err != nil {
-			return err
-		}
-		readers[i] = r
-	}
 	next := time.Now().Add(s.opts.Interval)
 	for {
 		until := time.Now().Add(poll)
@@ -325,14 +327,14 @@ func (s *Session) loop(ctx context.Context) error {
 			until = next
 		}
 		ended := ctx.Err() != nil
-		if err := s.drainRing(ctx, ring, readers, until, ended); err != nil {
+		if err := s.drainRing(ctx, ring, until, ended); err != nil {
 			return err
 		}
 		if ended {
 			break
 		}
 		if s.opts.Interval > 0 && !time.Now().Before(next) {
-			if err := s.output(readers, false); err != nil {
+			if err := s.output(false); err != nil {
 				return err
 			}
 			for !next.After(time.Now()) {
@@ -340,11 +342,11 @@ func (s *Session) loop(ctx context.Context) error {
 			}
 		}
 	}
-	return s.output(readers, true)
+	return s.output(true)
 }
 
 // drainRing reads what is in the ring; if nothing is, it waits until then.
-func (s *Session) drainRing(ctx context.Context, ring *ringbuf.Reader, readers []reader, until time.Time, ended bool) error {
+func (s *Session) drainRing(ctx context.Context, ring *ringbuf.Reader, until time.Time, ended bool) error {
 	if ring == nil {
 		select {
 		case <-ctx.Done():
@@ -366,7 +368,7 @@ func (s *Session) drainRing(ctx context.Context, ring *ringbuf.Reader, readers [
 		if err != nil {
 			return fmt.Errorf("ring: %w", err)
 		}
-		if err := s.dispatch(rec.RawSample, readers); err != nil {
+		if err := s.dispatch(rec.RawSample); err != nil {
 			return err
 		}
 		if rec.Remaining == 0 && !ended {
@@ -383,7 +385,7 @@ func (s *Session) drainRing(ctx context.Context, ring *ringbuf.Reader, readers [
 // noticeView is VIEW_NOTICE of stack.h.
 const noticeView = 0xffffffff
 
-func (s *Session) dispatch(raw []byte, readers []reader) error {
+func (s *Session) dispatch(raw []byte) error {
 	if len(raw) < int(unsafe.Sizeof(kern.Head{})) {
 		s.report.Undecodable++
 		return nil
@@ -396,16 +398,16 @@ func (s *Session) dispatch(raw []byte, readers []reader) error {
 		}
 		return nil
 	}
-	if int(head.View) >= len(readers) {
+	if int(head.View) >= len(s.readers) {
 		s.report.Undecodable++
 		return nil
 	}
 	s.report.Events++
-	return readers[head.View].event(raw)
+	return s.readers[head.View].event(raw)
 }
 
 // output has every view print what it has counted.
-func (s *Session) output(readers []reader, last bool) error {
+func (s *Session) output(last bool) error {
 	if v := s.set.Vars["hist_epoch"]; v != nil {
 		defer func() {
 			var epoch uint64
@@ -414,7 +416,7 @@ func (s *Session) output(readers []reader, last bool) error {
 			}
 		}()
 	}
-	for _, r := range readers {
+	for _, r := range s.readers {
 		if err := r.output(last); err != nil {
 			return err
 		}
