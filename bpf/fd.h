@@ -30,3 +30,11 @@ static __always_inline struct sock *fd_sock(int fd)
 {
 	return file_sock(fd_file(fd));
 }
+
+/* A connect is under way on sk, or its end has not been asked for: another call
+ * of connect only asks.
+ */
+static __always_inline bool sock_connecting(const struct sock *sk)
+{
+	return BPF_CORE_READ(sk, sk_socket, state) == SS_CONNECTING;
+}

@@ -94,6 +94,7 @@ struct pt_regs {
 #define ERESTARTSYS 512
 #define ERESTARTNOINTR 513
 #define ERESTARTNOHAND 514
+#define ERESTART_RESTARTBLOCK 516
 
 enum {
 	TCP_ESTABLISHED = 1,
@@ -192,6 +193,7 @@ struct tcp_sock {
 	__u32 total_retrans;
 	__u32 copied_seq;
 	__u32 rcv_nxt;
+	void *fastopen_req;
 };
 
 /* Kernels without MPTCP have none of these. */
@@ -214,7 +216,9 @@ struct unix_sock {
 	struct unix_address *addr;
 };
 
+typedef enum { SS_FREE, SS_UNCONNECTED, SS_CONNECTING } socket_state;
 struct socket {
+	socket_state state;
 	short type;
 	struct file *file;
 	struct sock *sk;

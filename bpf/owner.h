@@ -15,6 +15,7 @@
  */
 #pragma once
 #include "fd.h"
+#include "mptcp.h"
 #include "syscall.h"
 #include "uring.h"
 #include "who.h"
@@ -41,18 +42,6 @@ static __always_inline struct owner *owner_entry(const struct sock *sk)
 	__u64 key = (__u64)sk;
 
 	return bpf_map_lookup_elem(&owners, &key);
-}
-
-/* The MPTCP connection that a subflow belongs to, if it is one. */
-static __always_inline struct sock *mptcp_parent(const struct sock *sk)
-{
-	if (!bpf_core_type_exists(struct mptcp_subflow_context___mptcp))
-		return NULL;
-	if (!BPF_CORE_READ((struct tcp_sock___mptcp *)sk, is_mptcp))
-		return NULL;
-	struct mptcp_subflow_context___mptcp *flow = BPF_CORE_READ((struct inet_connection_sock *)sk, icsk_ulp_data);
-
-	return flow ? BPF_CORE_READ(flow, conn) : NULL;
 }
 
 /* Write down the owner of sk. Born: the socket came to be just now. */

@@ -53,6 +53,14 @@ struct sys_exit {
 #define SYS_sendmmsg 269
 #endif
 
+/* A signal came: the call is made again, or fails with EINTR. The program never
+ * sees these.
+ */
+static __always_inline bool is_restart(long ret)
+{
+	return ret == -ERESTARTSYS || ret == -ERESTARTNOINTR || ret == -ERESTARTNOHAND || ret == -ERESTART_RESTARTBLOCK;
+}
+
 static __always_inline unsigned long sys_arg(const struct pt_regs *regs, int n)
 {
 #if defined(__TARGET_ARCH_x86)

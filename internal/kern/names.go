@@ -4,6 +4,7 @@ package kern
 
 import (
 	"fmt"
+	"net/netip"
 	"strconv"
 	"strings"
 
@@ -195,7 +196,22 @@ func ErrnoName(e int) string {
 
 // Namers are the names that need no more than the row itself.
 func Namers() map[string]row.Namer {
-	return map[string]row.Namer{"ip": nameIP, "errno": nameErrno, "result": nameResult}
+	return map[string]row.Namer{
+		"ip": nameIP, "errno": nameErrno, "result": nameResult, "connect": nameConnect,
+		"local": nameEnd("laddr", "lport"), "remote": nameEnd("raddr", "rport"),
+	}
+}
+
+// nameEnd gives one end of a socket in one word: 192.0.2.1:80, [2001:db8::1]:80.
+func nameEnd(addr, port string) row.Namer {
+	return func(r *row.Row, c *row.Cell) {
+		a, p := r.Get(addr), r.Get(port)
+		if a == nil || a.Kind != row.Addr || p == nil {
+			*c = row.Cell{}
+			return
+		}
+		c.SetText(netip.AddrPortFrom(a.IP(), uint16(p.N)).String())
+	}
 }
 
 // nameIP gives 4 or 6 by the addresses: an IPv6 socket may talk IPv4.

@@ -2,8 +2,451 @@
 
 package soconnect
 
-import "seine/internal/tool"
+import (
+	"fmt"
+	"net/netip"
+	"syscall"
+	"time"
 
-var demo = tool.Workload{}
+	"golang.org/x/sys/unix"
 
-var live = []tool.Case{}
+	"seine/internal/kern"
+	"seine/internal/lab"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+var twoHosts = []string{"client", "server"}
+
+var demo = tool.Workload{
+	Hosts: twoHosts,
+	Run: func(w *lab.World) error {
+		_, attempts, err := lab.Outcomes(w, "servers")
+		if err != nil {
+			return err
+		}
+		c, err := lab.StartConnects(w, "", "browser", attempts...)
+		if err != nil {
+			return err
+		}
+		_, err = c.Run()
+		return err
+	},
+}
+
+var live = []tool.Case{
+	{Name: "outcomes", Hosts: twoHosts, Run: outcomes},
+	{Name: "uring", Hosts: twoHosts, Run: uring},
+	{Name: "loopback", Run: outcomes},
+	{Name: "unix", Run: unixes},
+	{Name: "syscall", Hosts: twoHosts, Run: bare},
+	{Name: "again", Run: again},
+	{Name: "mptcp", Hosts: twoHosts, Run: mptcp},
+	{Name: "fastopen", Run: fastopen},
+	{Name: "given-up", Run: givenUp},
+	{Name: "timeout", Hosts: twoHosts, Run: timeouts, Slow: true},
+}
+
+// outcomes: each connect ends as it does, after as long as it took.
+func outcomes(x *tool.Trial) error {
+	_, all, err := lab.Outcomes(x.World, "targets")
+	if err != nil {
+		return err
+	}
+	out, rows, err := attempts(x, keep(all, func(a lab.Attempt) bool {
+		return a.Network.Family() != unix.AF_UNIX && a.Want != unix.ETIMEDOUT
+	}))
+	if err != nil {
+		return err
+	}
+	for i, o := range out {
+		ended(x, rows[i], o, o.Errno, o.NS)
+		x.Want(rows[i], "via", "syscall")
+	}
+	return nil
+}
+
+// timeouts: no answer, which a call that does not wait for it must show too.
+func timeouts(x *tool.Trial) error {
+	_, all, err := lab.Outcomes(x.World, "targets")
+	if err != nil {
+		return err
+	}
+	slow := keep(all, func(a lab.Attempt) bool { return a.Want == unix.ETIMEDOUT })
+	c, err := lab.StartConnects(x.World, "", "connects", all...)
+	if err != nil {
+		return err
+	}
+	if err := x.Attach("--min=200ms"); err != nil {
+		return err
+	}
+	out, err := c.Run()
+	if err != nil {
+		return err
+	}
+	x.Await(len(slow))
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	if len(rows) != len(slow) {
+		return fmt.Errorf("%d rows of at least 200 ms, want %d", len(rows), len(slow))
+	}
+	for i, o := range out[len(out)-len(slow):] {
+		ended(x, rows[i], o, unix.ETIMEDOUT, o.NS)
+		if ns := int64(rows[i].Get("latency_us").N); ns < o.NS*9/10 && !lab.Emulated() {
+			x.Errorf("%s: latency %v, but it took %v", o.Attempt.Mode, time.Duration(ns), time.Duration(o.NS))
+		}
+	}
+	return nil
+}
+
+// bare: what the system call returned, and how long it took alone.
+func bare(x *tool.Trial) error {
+	_, all, err := lab.Outcomes(x.World, "targets")
+	if err != nil {
+		return err
+	}
+	out, rows, err := attempts(x, keep(all, func(a lab.Attempt) bool {
+		return a.Mode == lab.Nonblocking && a.Want != unix.ETIMEDOUT || a.Name == "udp"
+	}), "--syscall")
+	if err != nil {
+		return err
+	}
+	progress := 0
+	for i, o := range out {
+		ended(x, rows[i], o, o.Call, o.CallNS)
+		if o.Call == unix.EINPROGRESS {
+			progress++
+			x.Want(rows[i], "result", "In progress")
+		}
+	}
+	if progress != 4 {
+		x.Errorf("%d connects were in progress, want 4", progress)
+	}
+	return nil
+}
+
+// unixes: the path is the address.
+func unixes(x *tool.Trial) error {
+	targets, all, err := lab.Outcomes(x.World, "targets")
+	if err != nil {
+		return err
+	}
+	abstract, err := lab.StartTargets(x.World, "", "abstract", lab.Target{Network: lab.UnixDgram, Addr: "@seine " + fmt.Sprint(targets.PID)})
+	if err != nil {
+		return err
+	}
+	list := keep(all, func(a lab.Attempt) bool { return a.Network.Family() == unix.AF_UNIX })
+	list = append(list, lab.Attempt{Name: "abstract", Network: lab.UnixDgram, Addr: abstract.Addrs[0]})
+	out, rows, err := attempts(x, list, "--family=unix")
+	if err != nil {
+		return err
+	}
+	if len(out) != 4 {
+		x.Errorf("%d UNIX sockets were tried, want 4", len(out))
+	}
+	for i, o := range out {
+		ended(x, rows[i], o, o.Errno, o.NS)
+	}
+	return nil
+}
+
+// uring: no system call of its own, and the same rows. What fails before a
+// packet is sent has no latency, and in IPv4 no address.
+func uring(x *tool.Trial) error {
+	if err := lab.UringSupported(); err != nil {
+		return tool.Skip("%v", err)
+	}
+	_, all, err := lab.Outcomes(x.World, "targets")
+	if err != nil {
+		return err
+	}
+	list := keep(all, func(a lab.Attempt) bool {
+		return a.Mode == lab.Blocking && a.Want != unix.ETIMEDOUT && a.Network.Family() != unix.AF_UNIX
+	})
+	for i := range list {
+		list[i].Mode = lab.ByUring
+	}
+	out, rows, err := attempts(x, list)
+	if err != nil {
+		return err
+	}
+	for i, o := range out {
+		x.Want(rows[i], "via", "uring")
+		if o.Attempt.Name == "success" || o.Attempt.Name == "refused" {
+			ended(x, rows[i], o, o.Errno, o.NS)
+			continue
+		}
+		wantErrno(x, rows[i], o.Errno)
+		x.Want(rows[i], "latency_us", "-")
+		// IPv6 leaves the address in the socket, IPv4 does not.
+		to, _ := netip.ParseAddrPort(o.Attempt.Addr)
+		if c := rows[i].Get("raddr"); c.Kind != row.Null && c.IP() != to.Addr() {
+			x.Errorf("raddr is %s, want %s or none", c.IP(), to.Addr())
+		}
+	}
+	return nil
+}
+
+// mptcp: a connection and its subflow are one connect.
+func mptcp(x *tool.Trial) error {
+	if err := lab.MPTCPSupported(); err != nil {
+		return tool.Skip("%v", err)
+	}
+	targets, err := lab.StartTargets(x.World, "server", "targets",
+		lab.Target{Network: lab.MPTCP4}, lab.Target{Network: lab.MPTCP4, Kind: lab.BoundOnly})
+	if err != nil {
+		return err
+	}
+	var list []lab.Attempt
+	for _, mode := range []lab.Mode{lab.Blocking, lab.Nonblocking} {
+		list = append(list,
+			lab.Attempt{Name: "success", Network: lab.MPTCP4, Addr: targets.Addrs[0], Mode: mode},
+			lab.Attempt{Name: "refused", Network: lab.MPTCP4, Addr: targets.Addrs[1], Mode: mode, Want: unix.ECONNREFUSED})
+	}
+	out, rows, err := attempts(x, list)
+	if err != nil {
+		return err
+	}
+	for i, o := range out {
+		ended(x, rows[i], o, o.Errno, o.NS)
+	}
+	return nil
+}
+
+// givenUp: sockets that are closed while nobody answers.
+func givenUp(x *tool.Trial) error {
+	silent, err := lab.StartTargets(x.World, "", "targets", lab.Target{Network: lab.TCP4, Kind: lab.Silent})
+	if err != nil {
+		return err
+	}
+	list := make([]lab.Attempt, 7)
+	for i := range list {
+		list[i] = lab.Attempt{Network: lab.TCP4, Addr: silent.Addrs[0], Mode: lab.Unfollowed, Want: unix.EINPROGRESS}
+	}
+	_, rows, err := attempts(x, list)
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		wantErrno(x, r, unix.ECANCELED)
+		x.Want(r, "result", "Given up")
+	}
+	return nil
+}
+
+// keep is the attempts that pass.
+func keep(all []lab.Attempt, pass func(lab.Attempt) bool) (out []lab.Attempt) {
+	for _, a := range all {
+		if pass(a) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// attempts makes them one after the other and returns their rows, which come in
+// that order.
+func attempts(x *tool.Trial, list []lab.Attempt, flags ...string) ([]lab.Outcome, []*row.Row, error) {
+	c, err := lab.StartConnects(x.World, "", "connects", list...)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := x.Attach(flags...); err != nil {
+		return nil, nil, err
+	}
+	out, err := c.Run()
+	if err != nil {
+		return nil, nil, err
+	}
+	x.Await(len(list))
+	rows, err := x.Detach()
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(rows) != len(list) {
+		for _, r := range rows {
+			x.Errorf("row: %s", tool.Dump(r))
+		}
+		return nil, nil, fmt.Errorf("%d rows of %d connects", len(rows), len(list))
+	}
+	for _, r := range rows {
+		x.Want(r, "pid", c.PID)
+		x.Want(r, "comm", c.Comm)
+		x.Want(r, "netns", c.Netns)
+	}
+	if lost := x.Report.Lost(); lost != 0 {
+		x.Errorf("%d lost, want none", lost)
+	}
+	return out, rows, nil
+}
+
+// ended checks a row against the outcome: where to, how it ended, and a latency
+// within what the process's own stopwatch says.
+func ended(x *tool.Trial, r *row.Row, o lab.Outcome, errno syscall.Errno, ns int64) {
+	a := o.Attempt
+	if a.Network.Family() == unix.AF_UNIX {
+		x.Want(r, "raddr", a.Addr)
+		x.Want(r, "rport", "-")
+	} else if to, err := netip.ParseAddrPort(a.Addr); err != nil {
+		x.Errorf("%v", err)
+	} else {
+		x.Want(r, "raddr", to.Addr())
+		x.Want(r, "rport", to.Port())
+	}
+	x.Want(r, "family", kern.Family(a.Network.Family()))
+	wantErrno(x, r, errno)
+	if errno == 0 && o.Port > 0 {
+		x.Want(r, "lport", o.Port)
+	}
+	if c := r.Get("latency_us"); c.Kind == row.Null || c.N == 0 || int64(c.N) > ns {
+		x.Errorf("latency %s, the stopwatch says %v, in %s", tool.Value(c), time.Duration(ns), tool.Dump(r))
+	}
+}
+
+func wantErrno(x *tool.Trial, r *row.Row, errno syscall.Errno) {
+	if errno == 0 {
+		x.Want(r, "errno", "-")
+		x.Want(r, "result", "Success")
+		return
+	}
+	x.Want(r, "errno", kern.ErrnoName(int(errno)))
+}
+
+const bodyAgain, bodyFastopen = "soconnect-again", "soconnect-fastopen"
+
+func init() {
+	lab.Register(bodyAgain, callAgain)
+	lab.Register(bodyFastopen, sendFast)
+}
+
+// again: asking once more how a connect went is no other connect; connecting a
+// socket that is connected is, and fails.
+func again(x *tool.Trial) error {
+	targets, err := lab.StartTargets(x.World, "", "targets",
+		lab.Target{Network: lab.TCP4}, lab.Target{Network: lab.TCP4, Kind: lab.BoundOnly})
+	if err != nil {
+		return err
+	}
+	rows, err := body(x, bodyAgain, targets.Addrs, 3)
+	if err != nil {
+		return err
+	}
+	wantErrno(x, rows[0], 0)
+	wantErrno(x, rows[1], unix.EISCONN)
+	wantErrno(x, rows[2], unix.ECONNREFUSED)
+	return nil
+}
+
+// callAgain connects a socket until there is nothing left to say: once without
+// waiting, once to ask, once more. To the second address, where it is refused,
+// once and once to ask.
+func callAgain(c *lab.Child) error {
+	var addrs []string
+	if err := c.Arg(&addrs); err != nil {
+		return err
+	}
+	if err := c.Await("go"); err != nil {
+		return err
+	}
+	for i, want := range [][]error{
+		{unix.EINPROGRESS, nil, unix.EISCONN},
+		{unix.EINPROGRESS, unix.ECONNREFUSED},
+	} {
+		fd, err := lab.Socket(lab.TCP4)
+		if err != nil {
+			return err
+		}
+		defer lab.Close(fd)
+		sa, err := lab.TCP4.Sockaddr(addrs[i])
+		if err != nil {
+			return err
+		}
+		if err := unix.SetNonblock(fd, true); err != nil {
+			return err
+		}
+		for n, want := range want {
+			if err := unix.Connect(fd, sa); err != want {
+				return fmt.Errorf("connect %d to %s: %v, want %v", n, addrs[i], err, want)
+			}
+			if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, -1); err != nil {
+				return err
+			}
+		}
+	}
+	return c.Report(0)
+}
+
+// fastopen: the send is the connect.
+func fastopen(x *tool.Trial) error {
+	targets, err := lab.StartTargets(x.World, "", "targets", lab.Target{Network: lab.TCP4})
+	if err != nil {
+		return err
+	}
+	rows, err := body(x, bodyFastopen, targets.Addrs, 5)
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		wantErrno(x, r, 0)
+		x.Want(r, "via", "send")
+		x.Want(r, "rport", targets.Port(0))
+	}
+	return nil
+}
+
+func sendFast(c *lab.Child) error {
+	var addrs []string
+	if err := c.Arg(&addrs); err != nil {
+		return err
+	}
+	if err := c.Await("go"); err != nil {
+		return err
+	}
+	sa, err := lab.TCP4.Sockaddr(addrs[0])
+	if err != nil {
+		return err
+	}
+	for range 5 {
+		fd, err := lab.Socket(lab.TCP4)
+		if err != nil {
+			return err
+		}
+		defer lab.Close(fd)
+		if err := unix.Sendto(fd, []byte("fast"), unix.MSG_FASTOPEN, sa); err != nil {
+			return fmt.Errorf("sendto: %w", err)
+		}
+	}
+	return c.Report(0)
+}
+
+// body runs one of the bodies above and returns the rows of its process.
+func body(x *tool.Trial, name string, addrs []string, n int) ([]*row.Row, error) {
+	p, err := x.World.Start("", "connects", name, addrs)
+	if err != nil {
+		return nil, err
+	}
+	if err := x.Attach(); err != nil {
+		return nil, err
+	}
+	var done int
+	if err := p.Call("go", &done); err != nil {
+		return nil, err
+	}
+	x.Await(n)
+	rows, err := x.Detach()
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range rows {
+		x.Want(r, "pid", p.PID)
+	}
+	if len(rows) != n {
+		for _, r := range rows {
+			x.Errorf("row: %s", tool.Dump(r))
+		}
+		return nil, fmt.Errorf("%d rows, want %d", len(rows), n)
+	}
+	return rows, p.Wait()
+}

@@ -3,11 +3,12 @@
 
 /* soconnect - each connect, followed to its real end.
  *
- * A non-blocking connect returns before anything is decided. So a connection
- * under way is kept by its socket, and ends with the system call if that says
- * how it went, else with the TCP state that the socket leaves SYN_SENT for.
+ * A non-blocking connect returns before anything is decided. So a connect under
+ * way is kept by its socket, and ends with the system call if that says how it
+ * went, else with the TCP state that the socket leaves SYN_SENT for.
  */
 #include "fd.h"
+#include "mptcp.h"
 #include "span.h"
 #include "syscall.h"
 #include "uring.h"
@@ -16,38 +17,36 @@
 const volatile bool only_syscall = false; /* show what the call returned */
 const volatile __u64 min_ns = 0, max_ns = 0;
 
-#define CONNECT_SYSCALL 0
-#define CONNECT_URING 1
+enum connect_by { BY_SYSCALL, BY_URING, BY_SEND }; /* Go: via */
 
 struct connect_event {
 	struct head head;
 	struct tuple tuple;
 	__u64 latency; /* NONE: its beginning was not seen */
 	__s32 result;  /* 0 or a negative errno */
-	__u32 by;      /* CONNECT_* */
+	__u32 by;      /* enum connect_by */
 	char path[108];
 	__u32 pad;
 };
 EVENT(struct connect_event);
 
-/* The address that the caller gave. */
+/* Where to: as the caller said, or as the socket does. */
 struct target {
 	__u8 addr[16];
 	__u16 port, family;
 	char path[108];
 };
 
-/* A connection under way, by socket. */
+/* A connect under way, by socket. */
 struct pending {
-	__u64 start;
+	__u64 start, end;
 	struct who who;
 	struct target to;
-	bool returned; /* the call has; what is to come decides */
-	bool done;     /* decided; the call has not returned yet */
-	__u8 by;
-	__u8 pad;
 	__s32 result;
-	__u64 end;
+	__u8 by;
+	bool followed; /* the call says no more: what the socket does decides */
+	bool decided;  /* it did so, at end, and the call has not returned yet */
+	__u8 pad;
 };
 SPAN(pendings, struct sock *, struct pending);
 
@@ -64,41 +63,52 @@ struct {
 
 static const struct pending pending_zero = {};
 
-static __always_inline struct pending *pending_new(void)
+/* A connect of the current process that begins now; NULL if it is not wanted. */
+static __always_inline struct pending *pending_new(const struct sock *sk, enum connect_by by)
 {
 	__u32 zero = 0;
 	struct pending *p = bpf_map_lookup_elem(&scratch, &zero);
 
-	if (p)
-		__builtin_memcpy(p, &pending_zero, sizeof(*p));
+	if (!p || is_self() || !sock_wanted(sk))
+		return NULL;
+	__builtin_memcpy(p, &pending_zero, sizeof(*p));
+	if (!who_current(&p->who) || !who_wanted(&p->who))
+		return NULL;
+	p->by = by;
+	p->start = bpf_ktime_get_ns();
 	return p;
 }
 
-static __always_inline void target_read(struct target *t, const void *user, __u32 len)
+/* False if the call dissolves a connection: AF_UNSPEC. */
+static __always_inline bool target_read(struct target *t, const void *user, __u32 len)
 {
 	__u8 raw[28] = {};
 
 	if (!user || len < 2)
-		return;
+		return true;
 	if (bpf_probe_read_user(&t->family, sizeof(t->family), user)) {
 		lose(LOSS_READ);
-		return;
+		return true;
 	}
 	if (t->family == AF_UNIX) {
-		bpf_probe_read_user(t->path, sizeof(t->path), user + 2);
-		/* what is beyond the length given is not part of the name */
-		if (len - 2 < sizeof(t->path))
-			t->path[len - 2] = 0;
-		return;
+		/* no more than the caller gave: there may be no memory behind it */
+		len -= 2;
+		asm volatile("" : "+r"(len));
+		if (len > sizeof(t->path))
+			len = sizeof(t->path);
+		if (bpf_probe_read_user(t->path, len, user + 2))
+			lose(LOSS_READ);
+		return true;
 	}
 	if (!is_inet(t->family))
-		return;
+		return t->family;
 	bpf_probe_read_user(raw, t->family == AF_INET ? 16 : 28, user);
 	t->port = raw[2] << 8 | raw[3];
 	if (t->family == AF_INET)
 		addr4(t->addr, *(__be32 *)&raw[4]);
 	else
 		__builtin_memcpy(t->addr, &raw[8], 16);
+	return true;
 }
 
 static __always_inline int emit(const struct sock *sk, const struct pending *p, long result, __u64 now)
@@ -117,7 +127,7 @@ static __always_inline int emit(const struct sock *sk, const struct pending *p, 
 	e->head.netns = sock_netns(sk);
 	e->head.who = p->who;
 	tuple_fill(&e->tuple, sk);
-	/* A connect that failed at once left nothing in the socket. */
+	/* A connect that failed left nothing in the socket. */
 	if (is_inet(p->to.family)) {
 		__builtin_memcpy(e->tuple.raddr, p->to.addr, 16);
 		e->tuple.rport = p->to.port;
@@ -133,11 +143,30 @@ static __always_inline int emit(const struct sock *sk, const struct pending *p, 
 	return event_send(e);
 }
 
-/* The answer is not in what the call returned. */
-static __always_inline bool undecided(long ret)
+/* How it went is not in what the call returned. 0 can be a lie too: the first
+ * write makes the connection, with TCP_FASTOPEN_CONNECT.
+ */
+static __always_inline bool undecided(const struct sock *sk, long ret)
 {
-	return ret == -EINPROGRESS || ret == -EALREADY || ret == -EINTR || ret == -ERESTARTSYS ||
-	       ret == -ERESTARTNOINTR || ret == -ERESTARTNOHAND;
+	if (!is_session(sk))
+		return false;
+	return ret == -EINPROGRESS || ret == -EALREADY || ret == -EINTR || is_restart(ret) ||
+	       (!ret && sock_state(sk) == TCP_SYN_SENT);
+}
+
+/* The call, or the request, for p has returned. */
+static __always_inline void returned(struct sock *sk, struct pending *p, long ret)
+{
+	if (only_syscall || !undecided(sk, ret)) {
+		/* a ring answers when it comes to it: the state was there first */
+		emit(sk, p, ret, p->by == BY_URING && p->decided ? p->end : bpf_ktime_get_ns());
+	} else if (p->decided) {
+		emit(sk, p, p->result, p->end);
+	} else {
+		p->followed = true;
+		return;
+	}
+	bpf_map_delete_elem(&pendings, &sk);
 }
 
 SYS_ENTER(connect, connect)
@@ -146,21 +175,16 @@ SYS_ENTER(connect, connect)
 	struct sock *sk = fd_sock(a0);
 	struct pending *p;
 
-	if (!sk || is_self() || !sock_wanted(sk))
+	if (!sk)
 		return 0;
-	/* A second call on a connection under way, or on a finished one. */
-	if (!only_syscall && sock_proto(sk) == IPPROTO_TCP && sock_state(sk) != TCP_CLOSE) {
-		span_begin(&connecting, &thread, &sk);
-		return 0;
+	if (only_syscall || !sock_connecting(sk)) {
+		p = pending_new(sk, BY_SYSCALL);
+		if (!p)
+			return 0;
+		if (!target_read(&p->to, (void *)a1, a2) && !only_syscall)
+			return 0;
+		span_begin(&pendings, &sk, p);
 	}
-	p = pending_new();
-	if (!p)
-		return 0;
-	if (!who_current(&p->who) || !who_wanted(&p->who))
-		return 0;
-	target_read(&p->to, (void *)a1, a2);
-	p->start = bpf_ktime_get_ns();
-	span_begin(&pendings, &sk, p);
 	span_begin(&connecting, &thread, &sk);
 	return 0;
 }
@@ -176,88 +200,88 @@ SYS_EXIT(connect, connect)
 	sk = *found;
 	bpf_map_delete_elem(&connecting, &thread);
 	p = bpf_map_lookup_elem(&pendings, &sk);
-	if (!p)
-		return 0; /* told already, when the handshake ended */
-	if (!only_syscall && undecided(ret)) {
-		if (!p->done) {
-			p->returned = true;
-			return 0;
-		}
-		emit(sk, p, p->result, p->end);
-	} else {
-		emit(sk, p, ret, bpf_ktime_get_ns());
-	}
-	bpf_map_delete_elem(&pendings, &sk);
+	if (p) /* else its end was told when it came */
+		returned(sk, p, ret);
 	return 0;
 }
 
-KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
+/* Without a connect call: io_uring, or a send with MSG_FASTOPEN. */
+static __always_inline void silent_begin(struct sock *sk)
 {
-	struct sock *key = (struct sock *)sk;
+	bool fast = BPF_CORE_READ((struct tcp_sock *)sk, fastopen_req);
+	struct pending *p = pending_new(sk, fast ? BY_SEND : BY_URING);
+	struct tuple t = {};
+
+	if (!p)
+		return;
+	tuple_fill(&t, sk);
+	__builtin_memcpy(p->to.addr, t.raddr, 16);
+	p->to.port = t.rport;
+	p->to.family = t.family;
+	p->followed = fast;
+	span_begin(&pendings, &sk, p);
+}
+
+KTRACE_SK(state, inet_sock_set_state, struct sock *sk, int old, int new)
+{
+	struct sock *parent = sock_proto(sk) == IPPROTO_TCP ? mptcp_parent(sk) : NULL;
+	struct sock *key = parent ? parent : sk;
 	struct pending *p;
-	__u64 now;
 	int err;
 
-	if (only_syscall || sock_proto(sk) != IPPROTO_TCP)
-		return 0;
-	if (new == TCP_SYN_SENT) {
-		/* io_uring connects without a system call of its own. */
-		if (bpf_map_lookup_elem(&pendings, &key) || is_self() || !sock_wanted(sk))
-			return 0;
-		p = pending_new();
-		if (!p || !who_current(&p->who) || !who_wanted(&p->who))
-			return 0;
-		p->start = bpf_ktime_get_ns();
-		p->returned = true;
-		p->by = CONNECT_URING;
-		span_begin(&pendings, &key, p);
-		return 0;
-	}
-	if (old != TCP_SYN_SENT)
+	if (only_syscall || (new != TCP_SYN_SENT && old != TCP_SYN_SENT) || (!parent && !is_session(sk)))
 		return 0;
 	p = bpf_map_lookup_elem(&pendings, &key);
+	if (new == TCP_SYN_SENT) {
+		if (!p && !parent)
+			silent_begin(sk);
+		return 0;
+	}
 	if (!p)
 		return 0;
-	now = bpf_ktime_get_ns();
 	err = new == TCP_CLOSE ? BPF_CORE_READ(sk, sk_err) : 0;
+	if (parent) {
+		p->result = -err; /* MPTCP learns it after it has changed its state */
+		return 0;
+	}
 	if (new == TCP_CLOSE && !err)
-		err = ECANCELED; /* the program gave it up */
-	if (p->returned) {
-		emit(sk, p, -err, now);
+		err = p->result ? -p->result : ECANCELED; /* the program gave it up */
+	p->result = -err;
+	p->end = bpf_ktime_get_ns();
+	p->decided = true;
+	if (p->followed) {
+		emit(sk, p, p->result, p->end);
 		bpf_map_delete_elem(&pendings, &key);
-	} else {
-		p->done = true;
-		p->result = -err;
-		p->end = now;
 	}
 	return 0;
 }
 
-/* Connects by io_uring that TCP's states say nothing of: other protocols, and
- * those that failed before a SYN was sent.
- */
 URING_COMPLETE(uring, op == URING_CONNECT)
 {
 	struct pending *p;
 
-	if (!sk || undecided(res) || is_self() || !sock_wanted(sk))
+	if (!sk || only_syscall)
 		return 0;
-	if (bpf_map_lookup_elem(&pendings, &sk))
-		return 0; /* its end is still to come */
-	if (sock_proto(sk) == IPPROTO_TCP && is_inet(sock_family(sk)) && res != -ENETUNREACH && res != -EADDRNOTAVAIL)
-		return 0; /* told when its state changed */
-	p = pending_new();
-	if (!p || !who_current(&p->who) || !who_wanted(&p->who))
+	p = bpf_map_lookup_elem(&pendings, &sk);
+	if (p) {
+		returned(sk, p, res);
 		return 0;
-	p->by = CONNECT_URING;
+	}
+	/* No packet was sent: another protocol, or it failed at once. Where to and
+	 * since when the ring alone knows.
+	 */
+	if (undecided(sk, res))
+		return 0;
+	p = pending_new(sk, BY_URING);
+	if (!p)
+		return 0;
+	p->start = 0;
 	return emit(sk, p, res, bpf_ktime_get_ns());
 }
 
-/* A socket that is closed while its connection is under way. */
-KTRACE(gone, tcp_destroy_sock, const struct sock *sk)
+/* A socket that is gone has no connect under way. */
+KTRACE(gone, tcp_destroy_sock, struct sock *sk)
 {
-	struct sock *key = (struct sock *)sk;
-
-	bpf_map_delete_elem(&pendings, &key);
+	bpf_map_delete_elem(&pendings, &sk);
 	return 0;
 }

@@ -28,28 +28,38 @@ type event struct {
 	kern.Head
 	kern.Tuple
 	Latency kern.Nanos  `col:"latency_us,head=LAT(us),div=1000,width=8" help:"from the call to the end of the connection attempt"`
-	Result  kern.Result `col:"result,as=result,width=12;errno,as=errno" help:"how it ended; errno by name, absent on success"`
-	By      via         `col:"via,width=7" help:"the call that asked for it: syscall or uring"`
+	Result  kern.Result `col:"result,as=connect,width=12;errno,as=errno" help:"how it ended, in the words of connect(2); errno by name, absent on success"`
+	By      via         `col:"via,width=7" help:"what asked for it: syscall, uring, or a send with MSG_FASTOPEN"`
 	Path    kern.Path   `col:"-"`
 	Pad     uint32      `col:"-"`
 }
 
-// via is CONNECT_* of soconnect.bpf.c.
+// via is enum connect_by of soconnect.bpf.c.
 type via uint32
 
 func (via) Kind() row.Kind { return row.Text }
 
 func (v *via) Cell(c *row.Cell) {
-	c.SetText([...]string{"syscall", "uring"}[*v&1])
+	c.SetText([...]string{"syscall", "uring", "send", "?"}[*v&3])
 }
 
-// unixAddress shows the path of a UNIX socket as its address.
-func unixAddress(e *event, r *row.Row) {
-	if e.Family != unix.AF_UNIX {
-		return
+// ends shows the path of a UNIX socket as its address, and takes out what a
+// failed connect has not: a local end, and where to if only the ring knows.
+func ends(e *event, r *row.Row) {
+	if e.Family == unix.AF_UNIX {
+		e.Path.Cell(r.Get("raddr"))
 	}
-	e.Path.Cell(r.Get("raddr"))
-	*r.Get("rport"), *r.Get("lport") = row.Cell{}, row.Cell{}
+	if e.Lport == 0 {
+		*r.Get("lport") = row.Cell{}
+	}
+	if e.Rport == 0 && e.Result != 0 || e.Family == unix.AF_UNIX {
+		*r.Get("rport") = row.Cell{}
+	}
+	for _, id := range []string{"laddr", "raddr"} {
+		if c := r.Get(id); e.Result != 0 && c.Kind == row.Addr && c.IP().IsUnspecified() {
+			*c = row.Cell{}
+		}
+	}
 }
 
 // Tool is soconnect.
@@ -64,11 +74,11 @@ var Tool = &tool.Tool{
 		{Name: "connect"},
 		{Name: "state"},
 		{Name: "gone"},
-		probe.Uring("uring", "connects by io_uring of other protocols than TCP, and those that fail before a SYN is sent"),
+		probe.Uring("uring", "connects by io_uring"),
 	},
 	Views: tool.One(tool.View{
-		Output: tool.Stream[event]{Type: "connect_event", Each: unixAddress},
-		Show:   "pid comm:PROCESS family:FAM raddr:ADDRESS rport:PORT latency_us result",
+		Output: tool.Stream[event]{Type: "connect_event", Each: ends},
+		Show:   "pid comm:PROCESS family:FAM:5 raddr:ADDRESS rport:PORT latency_us result",
 	}),
 	Demo: demo,
 	Live: live,

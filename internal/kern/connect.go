@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kern
+
+import (
+	"golang.org/x/sys/unix"
+
+	"seine/internal/row"
+)
+
+// connectWords are how connect(2) describes its errors, as short as the book has
+// them. Others read as the C library words them.
+var connectWords = map[unix.Errno]string{
+	unix.EPERM:         "Permission denied",
+	unix.EINTR:         "Interrupted",
+	unix.EBADF:         "Invalid sockfd",
+	unix.EACCES:        "Perm. denied (EACCES)",
+	unix.EFAULT:        "Sock struct addr invalid",
+	unix.ENOTSOCK:      "FD not a socket",
+	unix.EPROTOTYPE:    "Socket protocol error",
+	unix.EAFNOSUPPORT:  "Address family invalid",
+	unix.EADDRINUSE:    "Local addr in use",
+	unix.EADDRNOTAVAIL: "No port available",
+	unix.ENETUNREACH:   "Network unreachable",
+	unix.EISCONN:       "Already connected",
+	unix.ETIMEDOUT:     "Timeout",
+	unix.ECONNREFUSED:  "Connect refused",
+	unix.EALREADY:      "Not yet completed",
+	unix.EINPROGRESS:   "In progress",
+	unix.ECANCELED:     "Given up",
+}
+
+// nameConnect gives "Connect refused" for -111.
+func nameConnect(r *row.Row, c *row.Cell) {
+	if f := r.Get("family"); int64(c.N) == -int64(unix.EAGAIN) && f != nil && f.S != Family(unix.AF_UNIX).String() {
+		c.SetText("Routing cache insuff.")
+		return
+	}
+	if s, ok := connectWords[unix.Errno(-int64(c.N))]; ok {
+		c.SetText(s)
+		return
+	}
+	nameResult(r, c)
+}
