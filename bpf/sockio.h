@@ -16,10 +16,17 @@
 #include "span.h"
 #include "syscall.h"
 #include "uring.h"
+#include "who.h"
 
 enum io_dir { IO_RECV, IO_SEND }; /* Go: kern.Dir */
 
 static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir, long ret, int flags);
+
+/* Nothing was moved and nothing failed: the call is made again. */
+static __always_inline bool io_again(long ret)
+{
+	return ret == -EAGAIN || is_restart(ret);
+}
 
 SEC("tp_btf/sock_send_length") int io__btf__send(unsigned long long *ctx)
 {
@@ -74,7 +81,7 @@ static __noinline int io_enter(int fd, enum io_dir dir, int flags, __u64 msgs)
 	__u64 thread = bpf_get_current_pid_tgid();
 
 	c.sk = fd_sock(fd);
-	if (c.sk)
+	if (c.sk && !is_self() && sock_wanted(c.sk))
 		span_begin(&io_calls, &thread, &c);
 	return 0;
 }
@@ -119,7 +126,7 @@ static __noinline int io_exit_msgs(void *ctx, long ret)
 		sock_io(ctx, c.sk, c.dir, len, c.flags);
 	}
 	if (ret > MMSG_MOST)
-		lose(LOSS_READ);
+		__sync_fetch_and_add(&losses[LOSS_READ], ret - MMSG_MOST);
 	return 0;
 }
 
@@ -164,7 +171,7 @@ SYS_ENTER(splice, splice)
 	__u64 thread = bpf_get_current_pid_tgid();
 	struct sock *sk = fd_sock(a0);
 
-	if (sk)
+	if (sk && sock_wanted(sk))
 		span_begin(&splices, &thread, &sk);
 	return 0;
 }
@@ -182,15 +189,12 @@ SYS_EXIT(splice, splice)
 }
 
 /* io_uring makes no system call for each request: only needed by that way. */
-static __always_inline bool uring_is_io(__u8 op)
-{
-	return op == URING_SEND || op == URING_RECV || op == URING_SENDMSG || op == URING_RECVMSG ||
-	       op == URING_WRITE || op == URING_READ || op == URING_WRITEV || op == URING_READV;
-}
+#define URING_SENDS (1ULL << URING_SEND | 1ULL << URING_SENDMSG | 1ULL << URING_WRITE | 1ULL << URING_WRITEV | \
+		     1ULL << URING_WRITE_FIXED | 1ULL << URING_SEND_ZC | 1ULL << URING_SENDMSG_ZC)
+#define URING_RECVS (1ULL << URING_RECV | 1ULL << URING_RECVMSG | 1ULL << URING_READ | 1ULL << URING_READV | \
+		     1ULL << URING_READ_FIXED)
 
-URING_COMPLETE(iouring, uring_is_io(op))
+URING_COMPLETE(iouring, op < 64 && (URING_SENDS | URING_RECVS) >> op & 1)
 {
-	bool send = op == URING_SEND || op == URING_SENDMSG || op == URING_WRITE || op == URING_WRITEV;
-
-	return sk ? sock_io(ctx, sk, send ? IO_SEND : IO_RECV, res, 0) : 0;
+	return sk ? sock_io(ctx, sk, URING_SENDS >> op & 1 ? IO_SEND : IO_RECV, res, 0) : 0;
 }

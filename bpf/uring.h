@@ -15,6 +15,8 @@
 enum uring_op {
 	URING_READV = 1,
 	URING_WRITEV = 2,
+	URING_READ_FIXED = 4,
+	URING_WRITE_FIXED = 5,
 	URING_SENDMSG = 9,
 	URING_RECVMSG = 10,
 	URING_ACCEPT = 13,
@@ -23,6 +25,8 @@ enum uring_op {
 	URING_WRITE = 23,
 	URING_SEND = 26,
 	URING_RECV = 27,
+	URING_SEND_ZC = 47,
+	URING_SENDMSG_ZC = 48,
 };
 
 /* Requests under way, for kernels whose completion does not name them. */

@@ -2,26 +2,46 @@
 
 package tool
 
-import "seine/internal/probe"
+import (
+	"slices"
 
-const slowCalls = "calls that are neither read, write, send nor receive (libaio); every read and write of the machine pays for it"
+	"seine/internal/probe"
+)
 
 // SockIO are the points of sockio.h: each send and receive on any socket. Best
 // first: the tracepoints are exact and cheap; the system calls are exact; the
-// functions miss the later messages of a recvmmsg.
+// functions miss the later messages of a sendmmsg or recvmmsg.
 var SockIO = []probe.Point{
-	{Name: "io", Ways: []probe.Way{
-		{Name: "btf", Programs: []string{"io__btf__*"}, Fits: probe.HasTracepoint("sock_send_length", 3)},
-		{Name: "raw", Programs: []string{"io__raw__*"}, Fits: probe.HasTracepoint("sock_send_length", 3)},
-		{Name: "tp", Programs: []string{"iocall__tp__*", "iouring__btf__cqe"}, Fits: probe.UringLayout("cqe"), Misses: slowCalls},
-		{Name: "tp", Programs: []string{"iocall__tp__*", "iouring__btf__res"}, Fits: probe.UringLayout("res"), Misses: slowCalls},
-		{Name: "tp", Programs: []string{"iocall__tp__*", "iouring__btf__old*"}, Fits: probe.UringLayout("old"), Misses: slowCalls},
-		{Name: "tp", Programs: []string{"iocall__tp__*"}, Misses: "io_uring; " + slowCalls},
-		{Name: "fexit", Programs: []string{"io__fexit__*"}, Fits: probe.HasFunctions("__sock_sendmsg", "sock_recvmsg", "sock_sendpage"), Misses: laterMessages},
-		{Name: "kprobe", Programs: []string{"io__kprobe__*"}, Fits: probe.HasFunctions("__sock_sendmsg", "sock_recvmsg", "sock_sendpage"), Misses: laterMessages},
-		{Name: "sys", Programs: []string{"iocall__btf__*"}, Misses: "io_uring; every system call of the machine pays for it"},
-	}},
+	{Name: "io", Ways: slices.Concat(
+		[]probe.Way{
+			{Name: "btf", Programs: []string{"io__btf__*"}, Fits: probe.HasTracepoint("sock_send_length", 3)},
+			{Name: "raw", Programs: []string{"io__raw__*"}, Fits: probe.HasTracepoint("sock_send_length", 3)},
+		},
+		ioCalls("tp", "iocall__tp__*", "every read and write of the machine pays for it"),
+		[]probe.Way{
+			{Name: "fexit", Programs: []string{"io__fexit__*"}, Fits: ioFuncs, Misses: laterMessages},
+			{Name: "kprobe", Programs: []string{"io__kprobe__*"}, Fits: ioFuncs, Misses: laterMessages},
+		},
+		ioCalls("sys", "iocall__btf__*", "every system call of the machine pays for it"),
+	)},
 	{Name: "splice", Optional: true, Misses: "splice from a socket"},
 }
 
-const laterMessages = "messages after the first of a recvmmsg"
+const laterMessages = "messages after the first of a sendmmsg or recvmmsg"
+
+var ioFuncs = probe.HasFunctions("__sock_sendmsg", "sock_recvmsg", "sock_sendpage")
+
+// ioCalls is a way by the system calls, with the completions of io_uring in the
+// layout that the kernel has.
+func ioCalls(name, programs, cost string) []probe.Way {
+	misses := "preadv2, pwritev2 and libaio on sockets; peeks by io_uring look like reads; " + cost
+	var ways []probe.Way
+	for _, l := range []struct{ layout, programs string }{
+		{"cqe", "iouring__btf__cqe"}, {"res", "iouring__btf__res"}, {"old", "iouring__btf__old*"},
+	} {
+		ways = append(ways, probe.Way{
+			Name: name, Programs: []string{programs, l.programs}, Fits: probe.UringLayout(l.layout), Misses: misses,
+		})
+	}
+	return append(ways, probe.Way{Name: name, Programs: []string{programs}, Misses: "io_uring; " + misses})
+}

@@ -2,8 +2,357 @@
 
 package socketio
 
-import "seine/internal/tool"
+import (
+	"errors"
+	"fmt"
 
-var demo = tool.Workload{}
+	"seine/internal/lab"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
 
-var live = []tool.Case{}
+var twoHosts = []string{"client", "server"}
+
+var demo = tool.Workload{
+	Hosts: twoHosts,
+	Run: func(w *lab.World) error {
+		for _, s := range []lab.Sessions{
+			{Count: 7, Send: 300, Recv: 123456, ClientComm: "browser", ServerComm: "web", Port: 443},
+			{Count: 3, Send: 54321, Recv: 10, Network: lab.TCP6, ClientComm: "backup", ServerComm: "store", Port: 873},
+		} {
+			t, err := lab.StartTCP(w, s)
+			if err != nil {
+				return err
+			}
+			if _, err := t.Run(); err != nil {
+				return err
+			}
+		}
+		o, err := lab.StartIO(w, "", "logger",
+			lab.Load{Network: lab.UDP4, Write: lab.Sendmsg, Read: lab.Recvmsg, Count: 101, Size: 80},
+			lab.Load{Network: lab.UnixDgram, Count: 211, Size: 120, Peek: 1, Again: 3})
+		if err != nil {
+			return err
+		}
+		_, err = o.Run()
+		return err
+	},
+}
+
+var live = []tool.Case{
+	{Name: "calls", Run: calls(lab.TCP4, lab.TCP6, lab.UDP4, lab.UDP6, lab.Unix, lab.UnixDgram, lab.UnixPacket)},
+	{Name: "failures", Run: failures},
+	{Name: "uring", Run: uring},
+	{Name: "mptcp", Run: mptcp},
+	{Name: "by", Run: by},
+	{Name: "lport", Run: lport},
+	{Name: "proto", Run: proto},
+	{Name: "parallel", Run: parallel, Hosts: twoHosts},
+	{Name: "intervals", Run: intervals},
+	{Name: "small-map", Run: smallMap},
+}
+
+// want is what should have been counted under a key.
+type want map[string]count
+
+type count struct{ count, bytes, errors uint64 }
+
+func (w want) add(key string, c lab.Calls) {
+	n := w[key]
+	n.count += uint64(c.Count)
+	n.bytes += uint64(c.Bytes)
+	n.errors += uint64(c.Errors)
+	if n != (count{}) {
+		w[key] = n
+	}
+}
+
+// check compares w with rows, each under the text of the columns ids.
+func (w want) check(x *tool.Trial, rows []*row.Row, ids ...string) {
+	got := want{}
+	for _, r := range rows {
+		key := ""
+		for _, id := range ids {
+			key += tool.Value(r.Get(id)) + " "
+		}
+		n := got[key]
+		n.count += r.Get("count").N
+		n.bytes += r.Get("bytes").N
+		n.errors += r.Get("errors").N
+		got[key] = n
+	}
+	for key, n := range w {
+		if got[key] != n {
+			x.Errorf("%s: counted %+v, want %+v", key, got[key], n)
+		}
+	}
+	for key, n := range got {
+		if _, ok := w[key]; !ok {
+			x.Errorf("%s: counted %+v of what did not happen", key, n)
+		}
+	}
+	if lost := x.Report.Lost(); lost != 0 {
+		x.Errorf("%d lost, want none", lost)
+	}
+}
+
+// protoOf is the column proto of a network.
+func protoOf(n lab.Network) string {
+	switch n {
+	case lab.TCP4, lab.TCP6:
+		return "tcp"
+	case lab.MPTCP4, lab.MPTCP6:
+		return "mptcp"
+	case lab.UDP4, lab.UDP6:
+		return "udp"
+	}
+	return "unix"
+}
+
+// peers is the remote port as the writer's socket and the reader's know it:
+// sockets that are not connected have none.
+func peers(l lab.Load, e lab.Ends) (writer, reader int) {
+	writer, reader = e.ReaderPort, e.WriterPort
+	if protoOf(l.Network) == "udp" {
+		if reader = 0; l.Write == lab.Sendto {
+			writer = 0
+		}
+	}
+	return writer, reader
+}
+
+// run does the loads under the tool and says what should have been counted by
+// direction, protocol and port.
+func run(x *tool.Trial, loads []lab.Load, flags ...string) ([]*row.Row, want, error) {
+	o, err := lab.StartIO(x.World, "", "io", loads...)
+	if err != nil {
+		return nil, nil, err
+	}
+	var res []lab.LoadResult
+	rows, err := x.Rows(func() (err error) { res, err = o.Run(); return err }, flags...)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, r := range rows {
+		for id, v := range map[string]string{"pid": fmt.Sprint(o.PID), "comm": o.Comm} {
+			if c := r.Get(id); c.Kind != row.Null {
+				x.Want(r, id, v)
+			}
+		}
+	}
+	w := want{}
+	for i, l := range loads {
+		sent, got := l.Moved(res[i])
+		got.Count += res[i].Tally["peek"].Count
+		writer, reader := peers(l, o.Ends[i])
+		w.add(fmt.Sprintf("write %s %d ", protoOf(l.Network), writer), sent)
+		w.add(fmt.Sprintf("read %s %d ", protoOf(l.Network), reader), got)
+	}
+	return rows, w, nil
+}
+
+// pairs are the calls to try: each sends or receives in one load.
+var pairs = []struct{ write, read lab.Call }{
+	{lab.Write, lab.Read}, {lab.Writev, lab.Readv}, {lab.Send, lab.Recv}, {lab.Sendto, lab.Recvfrom},
+	{lab.Sendmsg, lab.Recvmsg}, {lab.Sendmmsg, lab.Recvmmsg}, {lab.Sendfile, lab.Read}, {lab.Splice, lab.Read},
+	{lab.Write, lab.Splice},
+}
+
+// calls: what each system call moves over each network, exactly.
+func calls(networks ...lab.Network) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		var loads []lab.Load
+		for _, n := range networks {
+			for i, p := range pairs {
+				udp := protoOf(n) == "udp"
+				if p.write == lab.Sendto && !udp || p.read == lab.Splice && !n.Stream() {
+					continue
+				}
+				l := lab.Load{Network: n, Write: p.write, Read: p.read, Count: 21, Size: 333 + i, Batch: 7}
+				if x.Way == "fexit" || x.Way == "kprobe" {
+					l.Batch = 1 // they see the first message of a batch
+				}
+				loads = append(loads, l)
+			}
+		}
+		rows, w, err := run(x, loads)
+		if err != nil {
+			return err
+		}
+		w.check(x, rows, "dir", "proto", "port")
+		return nil
+	}
+}
+
+// uring: requests of a ring make no system call each.
+func uring(x *tool.Trial) error {
+	if err := lab.UringSupported(); err != nil {
+		return tool.Skip("%v", err)
+	}
+	var loads []lab.Load
+	for _, n := range []lab.Network{lab.TCP4, lab.TCP6, lab.UDP4, lab.Unix} {
+		loads = append(loads,
+			lab.Load{Network: n, Write: lab.UringSend, Read: lab.UringRecv, Count: 23, Size: 777},
+			lab.Load{Network: n, Write: lab.UringWrite, Read: lab.UringRead, Count: 29, Size: 555})
+	}
+	rows, w, err := run(x, loads)
+	if err != nil {
+		return err
+	}
+	w.check(x, rows, "dir", "proto", "port")
+	return nil
+}
+
+func mptcp(x *tool.Trial) error {
+	if err := lab.MPTCPSupported(); err != nil {
+		return tool.Skip("%v", err)
+	}
+	rows, w, err := run(x, []lab.Load{{Network: lab.MPTCP4, Count: 23, Size: 777}})
+	if err != nil {
+		return err
+	}
+	w.check(x, rows, "dir", "proto", "port")
+	return nil
+}
+
+// failures: errors are counted as such, EAGAIN not at all, peeks without bytes.
+func failures(x *tool.Trial) error {
+	var loads []lab.Load
+	for _, n := range []lab.Network{lab.TCP4, lab.TCP6, lab.Unix, lab.UnixDgram} {
+		loads = append(loads, lab.Load{Network: n, Count: 5, Size: 100, Peek: 2, Again: 3, Broken: 7})
+	}
+	rows, w, err := run(x, loads)
+	if err != nil {
+		return err
+	}
+	if n := w["write unix 0 "]; n != (count{24, 1000, 14}) {
+		x.Errorf("the workload is not what it should be: %+v", n)
+	}
+	w.check(x, rows, "dir", "proto", "port")
+	return nil
+}
+
+var mixed = []lab.Load{
+	{Network: lab.TCP4, Count: 13, Size: 100},
+	{Network: lab.TCP6, Count: 17, Size: 50},
+	{Network: lab.UDP4, Count: 19, Size: 30},
+	{Network: lab.Unix, Count: 23, Size: 10},
+}
+
+// by: fewer key fields are sums.
+func by(x *tool.Trial) error {
+	rows, _, err := run(x, mixed, "--by=dir")
+	if err != nil {
+		return err
+	}
+	both := count{count: 72, bytes: 1300 + 850 + 570 + 230}
+	want{"write - ": both, "read - ": both}.check(x, rows, "dir", "pid")
+	if _, _, err := run(x, mixed, "--by=color"); !errors.Is(err, tool.ErrUsage) {
+		x.Errorf("--by color: %v, want a usage error", err)
+	}
+	return nil
+}
+
+// lport: a key column that is shown is counted by.
+func lport(x *tool.Trial) error {
+	o, err := lab.StartIO(x.World, "", "io", mixed[0], mixed[1])
+	if err != nil {
+		return err
+	}
+	rows, err := x.Rows(func() error { _, err := o.Run(); return err }, "--columns=+lport")
+	if err != nil {
+		return err
+	}
+	w := want{}
+	for i, l := range o.Loads {
+		e, n := o.Ends[i], lab.Calls{Count: l.Count, Bytes: int64(l.Count * l.Size)}
+		w.add(fmt.Sprintf("write %d %d ", e.WriterPort, e.ReaderPort), n)
+		w.add(fmt.Sprintf("read %d %d ", e.ReaderPort, e.WriterPort), n)
+	}
+	w.check(x, rows, "dir", "lport", "port")
+	return nil
+}
+
+// proto: --proto udp counts nothing else.
+func proto(x *tool.Trial) error {
+	rows, _, err := run(x, mixed, "--proto=udp", "--by=dir,proto")
+	if err != nil {
+		return err
+	}
+	udp := count{count: 19, bytes: 570}
+	want{"write udp ": udp, "read udp ": udp}.check(x, rows, "dir", "proto")
+	return nil
+}
+
+// parallel: threads of two processes at once, and nothing is lost.
+func parallel(x *tool.Trial) error {
+	n := 4 * 5003
+	if lab.Emulated() {
+		n = 4 * 251
+	}
+	r, err := lab.StartPingPong(x.World, lab.PingPong{Requests: n, Size: 100, Answer: 300, Parallel: 4})
+	if err != nil {
+		return err
+	}
+	rows, err := x.Rows(func() error { _, err := r.Run(); return err }, "--by=pid,dir", "--where=errors == 0")
+	if err != nil {
+		return err
+	}
+	w := want{}
+	for _, p := range []struct {
+		pid         int
+		read, write int
+	}{{r.Client.PID, 300, 100}, {r.Server.PID, 100, 300}} {
+		w.add(fmt.Sprintf("%d write ", p.pid), lab.Calls{Count: n, Bytes: int64(n * p.write)})
+		w.add(fmt.Sprintf("%d read ", p.pid), lab.Calls{Count: n, Bytes: int64(n * p.read)})
+	}
+	// Each connection ends with a read that finds the end.
+	for _, r := range rows {
+		if over := r.Get("count").N - uint64(n); r.Get("dir").S == "read" && over <= 4 {
+			r.Get("count").N -= over
+		}
+	}
+	w.check(x, rows, "pid", "dir")
+	return nil
+}
+
+// intervals: outputs cover their own time, and add up.
+func intervals(x *tool.Trial) error {
+	rows, w, err := run(x, []lab.Load{{Network: lab.TCP4, Count: 2003, Size: 100}}, "--interval=20ms")
+	if err != nil {
+		return err
+	}
+	w.check(x, rows, "dir", "proto", "port")
+	return nil
+}
+
+// smallMap: what does not fit is counted as lost, and the rest is right.
+func smallMap(x *tool.Trial) error {
+	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 211, Send: 100, Recv: 50, Brief: true})
+	if err != nil {
+		return err
+	}
+	var res lab.TCPResult
+	rows, err := x.Rows(func() (err error) { res, err = t.Run(); return err }, "--by=lport,port,dir", "--memory=64k")
+	if err != nil {
+		return err
+	}
+	var shown, happened uint64
+	for _, r := range rows {
+		shown += r.Get("count").N
+	}
+	for _, side := range []lab.Side{res.Client, res.Server} {
+		happened += uint64(side.Tally.Sum("write", "recvfrom").Count)
+	}
+	refused := x.Report.Losses[tool.LossMap]
+	if refused == 0 || len(rows) > 400 {
+		x.Errorf("%d rows in a map of 32 KiB, %d refused", len(rows), refused)
+	}
+	if shown+refused != happened {
+		x.Errorf("%d shown and %d refused are not the %d that happened", shown, refused, happened)
+	}
+	if lost := x.Report.Lost(); lost != refused {
+		x.Errorf("%d lost, %d refused: want the same", lost, refused)
+	}
+	return nil
+}

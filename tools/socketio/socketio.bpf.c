@@ -17,7 +17,7 @@ static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir,
 	struct io_key k = {};
 	struct io_count *c;
 
-	if (ret == -EAGAIN || !io_key_fill(&k, sk, dir))
+	if (io_again(ret) || !io_key_fill(&k, sk, dir))
 		return 0;
 	c = count_at(&counts, &k, &io_zero);
 	if (!c)
