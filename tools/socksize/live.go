@@ -2,8 +2,320 @@
 
 package socksize
 
-import "seine/internal/tool"
+import (
+	"errors"
+	"slices"
+	"strings"
 
-var demo = tool.Workload{}
+	"golang.org/x/sys/unix"
 
-var live = []tool.Case{}
+	"seine/internal/kern"
+	"seine/internal/lab"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+var twoHosts = []string{"client", "server"}
+
+var demo = tool.Workload{
+	Hosts: twoHosts,
+	Run: func(w *lab.World) error {
+		for _, s := range []lab.Sessions{
+			{Count: 41, Send: 300, Recv: 12345, ClientComm: "browser", ServerComm: "web"},
+			{Count: 17, Send: 400, Recv: 2222, Network: lab.TCP6, ClientComm: "browser", ServerComm: "web"},
+		} {
+			t, err := lab.StartTCP(w, s)
+			if err != nil {
+				return err
+			}
+			if _, err := t.Run(); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+}
+
+var live = []tool.Case{
+	{Name: "sizes", Run: sizes},
+	{Name: "totals", Run: totals_},
+	{Name: "zero", Run: zero},
+	{Name: "failures", Run: failures},
+	{Name: "uring", Run: uring},
+	{Name: "by", Run: by},
+	{Name: "stacks", Run: stacks},
+	{Name: "intervals", Run: intervals},
+}
+
+// known is sizes on either side of powers of two, and how often, over networks
+// of both families and UNIX sockets.
+var known = []lab.Load{
+	{Network: lab.TCP4, Count: 3, Size: 1},
+	{Network: lab.TCP6, Count: 5, Size: 7},
+	{Network: lab.UDP4, Count: 7, Size: 8, Write: lab.Sendmsg, Read: lab.Recvmsg},
+	{Network: lab.UDP6, Count: 11, Size: 511, Write: lab.Sendto, Read: lab.Recvfrom},
+	{Network: lab.Unix, Count: 13, Size: 512, Write: lab.Writev, Read: lab.Readv},
+	{Network: lab.UnixDgram, Count: 17, Size: 513},
+	{Network: lab.TCP4, Count: 19, Size: 1000, Write: lab.Sendfile},
+	{Network: lab.TCP4, Count: 23, Size: 1024, Write: lab.Splice},
+	{Network: lab.TCP6, Count: 29, Size: 32768},
+}
+
+// run does the loads under the tool; every row is the process's.
+func run(x *tool.Trial, loads []lab.Load, flags ...string) (*lab.IO, []*row.Row, error) {
+	o, err := lab.StartIO(x.World, "", "io", loads...)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, err := x.Rows(func() error { _, err := o.Run(); return err }, flags...)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, r := range rows {
+		if c := r.Get("comm"); c.Kind != row.Null {
+			x.Want(r, "comm", o.Comm)
+		}
+	}
+	if lost := x.Report.Lost(); lost != 0 {
+		x.Errorf("%d lost, want none", lost)
+	}
+	return o, rows, nil
+}
+
+// histogram is what loads must give.
+func histogram(loads []lab.Load) *kern.Hist {
+	h := &kern.Hist{}
+	for _, l := range loads {
+		for range l.Count {
+			h.Add(uint64(l.Size))
+		}
+	}
+	return h
+}
+
+// same compares a row's histogram with the one that must come: every bucket,
+// and the exact count, sum, least and greatest.
+func same(x *tool.Trial, r *row.Row, want *kern.Hist) {
+	got, ok := r.Get("bytes").Ref.(*kern.Hist)
+	if !ok {
+		x.Errorf("no histogram in %s", tool.Dump(r))
+		return
+	}
+	if got.Count != want.Count || got.Sum != want.Sum || got.Min != want.Min || got.Max != want.Max {
+		x.Errorf("count %d sum %d min %d max %d, want %d %d %d %d, in %s", got.Count, got.Sum, got.Min, got.Max,
+			want.Count, want.Sum, want.Min, want.Max, tool.Dump(r))
+	}
+	if got.Slots != want.Slots || !slices.Equal(got.Buckets(), want.Buckets()) {
+		x.Errorf("buckets %v, want %v, in %s", got.Buckets(), want.Buckets(), tool.Dump(r))
+	}
+}
+
+// directions checks that rows are one of each direction, and hands them over.
+func directions(x *tool.Trial, rows []*row.Row, check func(*row.Row)) {
+	var dirs []string
+	for _, r := range rows {
+		dirs = append(dirs, r.Get("dir").S)
+		check(r)
+	}
+	if slices.Sort(dirs); !slices.Equal(dirs, []string{"read", "write"}) {
+		x.Errorf("rows of %v, want one of each direction", dirs)
+	}
+}
+
+func sizes(x *tool.Trial) error {
+	_, rows, err := run(x, known)
+	if err != nil {
+		return err
+	}
+	want := histogram(known)
+	directions(x, rows, func(r *row.Row) {
+		same(x, r, want)
+		x.Want(r, "errors", 0)
+	})
+	return nil
+}
+
+func totals_(x *tool.Trial) error {
+	_, rows, err := run(x, known, "--totals")
+	if err != nil {
+		return err
+	}
+	want := histogram(known)
+	directions(x, rows, func(r *row.Row) {
+		x.Want(r, "count", want.Count)
+		x.Want(r, "total_bytes", want.Sum)
+		x.Want(r, "average_bytes", want.Sum/want.Count)
+	})
+	return nil
+}
+
+// zero: empty datagrams are the bucket [0].
+func zero(x *tool.Trial) error {
+	loads := []lab.Load{
+		{Network: lab.UDP4, Count: 7, Write: lab.Sendmsg, Read: lab.Recvmsg},
+		{Network: lab.UDP6, Count: 3, Size: 1, Write: lab.Sendmsg, Read: lab.Recvmsg},
+	}
+	_, rows, err := run(x, loads)
+	if err != nil {
+		return err
+	}
+	directions(x, rows, func(r *row.Row) {
+		same(x, r, histogram(loads))
+		if h, ok := r.Get("bytes").Ref.(*kern.Hist); ok && !slices.Equal(h.Buckets(), []kern.Bucket{{Lo: 0, Hi: 1, Count: 7}, {Lo: 1, Hi: 2, Count: 3}}) {
+			x.Errorf("buckets %v, want 7 of [0] and 3 of [1]", h.Buckets())
+		}
+	})
+	return nil
+}
+
+// failures: EPIPE is counted apart, EAGAIN and peeks not at all.
+func failures(x *tool.Trial) error {
+	var loads []lab.Load
+	for _, n := range []lab.Network{lab.TCP4, lab.TCP6, lab.Unix} {
+		loads = append(loads, lab.Load{Network: n, Count: 5, Size: 100, Peek: 2, Again: 3, Broken: 7})
+	}
+	_, rows, err := run(x, loads)
+	if err != nil {
+		return err
+	}
+	directions(x, rows, func(r *row.Row) {
+		same(x, r, histogram(loads))
+		if r.Get("dir").S == "write" {
+			x.Want(r, "errors", 21)
+		} else {
+			x.Want(r, "errors", 0)
+		}
+	})
+	return nil
+}
+
+func uring(x *tool.Trial) error {
+	if err := lab.UringSupported(); err != nil {
+		return tool.Skip("%v", err)
+	}
+	loads := []lab.Load{
+		{Network: lab.TCP4, Count: 13, Size: 777, Write: lab.UringSend, Read: lab.UringRecv},
+		{Network: lab.UDP6, Count: 17, Size: 99, Write: lab.UringWrite, Read: lab.UringRead},
+	}
+	_, rows, err := run(x, loads)
+	if err != nil {
+		return err
+	}
+	directions(x, rows, func(r *row.Row) { same(x, r, histogram(loads)) })
+	return nil
+}
+
+// by: a histogram for each port, the rest as before.
+func by(x *tool.Trial) error {
+	loads := []lab.Load{{Network: lab.TCP4, Count: 13, Size: 100}, {Network: lab.TCP6, Count: 17, Size: 50}}
+	o, rows, err := run(x, loads, "--by=pid,port")
+	if err != nil {
+		return err
+	}
+	want := map[uint64]*kern.Hist{}
+	for i := range loads {
+		h := histogram(loads[i : i+1])
+		want[uint64(o.Ends[i].ReaderPort)], want[uint64(o.Ends[i].WriterPort)] = h, h
+	}
+	for _, r := range rows {
+		port := r.Get("port").N
+		x.Want(r, "pid", o.PID)
+		x.Want(r, "comm", "-")
+		x.Want(r, "dir", "-")
+		if want[port] == nil {
+			x.Errorf("port %d is none of the workload's, or was seen twice", port)
+			continue
+		}
+		same(x, r, want[port])
+		delete(want, port)
+	}
+	if len(want) > 0 {
+		x.Errorf("%d ports were not seen", len(want))
+	}
+	return nil
+}
+
+const bodyHeld = "socksize-held"
+
+func init() { lab.Register(bodyHeld, held) }
+
+// held writes and reads 13 times, and lives until it is told to end.
+func held(c *lab.Child) error {
+	if err := c.Await("go"); err != nil {
+		return err
+	}
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		return err
+	}
+	buf := make([]byte, 100)
+	for range 13 {
+		if err := errors.Join(heldWrite(fds[0], buf), heldRead(fds[1], buf)); err != nil {
+			return err
+		}
+	}
+	if err := c.Report(0); err != nil {
+		return err
+	}
+	return c.Await("end")
+}
+
+//go:noinline
+func heldWrite(fd int, b []byte) error {
+	_, err := unix.Write(fd, b)
+	return err
+}
+
+//go:noinline
+func heldRead(fd int, b []byte) error {
+	_, err := unix.Read(fd, b)
+	return err
+}
+
+// stacks: reads and writes are told apart by the functions that made them.
+func stacks(x *tool.Trial) error {
+	p, err := x.World.Start("", "io", bodyHeld, nil)
+	if err != nil {
+		return err
+	}
+	var done int
+	rows, err := x.Rows(func() error { return p.Call("go", &done) }, "--stacks")
+	if err != nil {
+		return err
+	}
+	for dir, function := range map[string]string{"write": "heldWrite", "read": "heldRead"} {
+		var count uint64
+		for _, r := range rows {
+			st, ok := r.Get("ustack").Ref.(*kern.Stack)
+			if !ok || r.Get("dir").S != dir {
+				continue
+			}
+			if slices.ContainsFunc(st.Frames, func(f kern.Frame) bool { return strings.HasSuffix(f.Sym, "."+function) }) {
+				count += r.Get("bytes").Ref.(*kern.Hist).Count
+			}
+		}
+		if count != 13 {
+			x.Errorf("%d sizes by %s in %d rows, want 13", count, function, len(rows))
+		}
+	}
+	return errors.Join(p.Tell("end"), p.Wait())
+}
+
+// intervals: outputs cover their own time, and add up.
+func intervals(x *tool.Trial) error {
+	loads := []lab.Load{{Network: lab.TCP4, Count: 2003, Size: 100}}
+	_, rows, err := run(x, loads, "--interval=20ms")
+	if err != nil {
+		return err
+	}
+	sum := map[string]*kern.Hist{"read": {}, "write": {}}
+	for _, r := range rows {
+		sum[r.Get("dir").S].Merge(r.Get("bytes").Ref.(*kern.Hist))
+	}
+	for dir, h := range sum {
+		if want := histogram(loads); h.Count != want.Count || h.Sum != want.Sum || h.Slots != want.Slots {
+			x.Errorf("%s: outputs add up to %d of %d bytes, want %d of %d", dir, h.Count, h.Sum, want.Count, want.Sum)
+		}
+	}
+	return nil
+}
