@@ -2,8 +2,400 @@
 
 package soconnlat
 
-import "seine/internal/tool"
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
 
-var demo = tool.Workload{}
+	"golang.org/x/sys/unix"
 
-var live = []tool.Case{}
+	"seine/internal/kern"
+	"seine/internal/lab"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+var twoHosts = []string{"client", "server"}
+
+var demo = tool.Workload{
+	Hosts: twoHosts,
+	Run: func(w *lab.World) error {
+		_, attempts, err := lab.Outcomes(w, "servers")
+		if err != nil {
+			return err
+		}
+		c, err := lab.StartConnects(w, "", "browser", attempts...)
+		if err != nil {
+			return err
+		}
+		_, err = c.Run()
+		return err
+	},
+}
+
+var live = []tool.Case{
+	{Name: "outcomes", Hosts: twoHosts, Run: outcomes},
+	{Name: "stack", Run: stack},
+	{Name: "wait", Run: wait},
+	{Name: "by", Hosts: twoHosts, Run: by},
+	{Name: "uring", Run: uring},
+	{Name: "mptcp", Hosts: twoHosts, Run: mptcp},
+	{Name: "min", Hosts: twoHosts, Run: slow("--min=200ms"), Slow: true},
+	{Name: "max", Hosts: twoHosts, Run: slow("--max=200ms"), Slow: true},
+}
+
+// sum is how many connects, and how long they took in all.
+type sum struct{ count, us uint64 }
+
+// metrics adds up rows by metric.
+func metrics(x *tool.Trial, rows []*row.Row) map[string]sum {
+	out := map[string]sum{}
+	for _, r := range rows {
+		h, ok := r.Get("latency_us").Ref.(*kern.Hist)
+		if !ok {
+			x.Errorf("no histogram in %s", tool.Dump(r))
+			continue
+		}
+		m := r.Get("metric").S
+		out[m] = sum{out[m].count + h.Count, out[m].us + h.Sum}
+	}
+	if lost := x.Report.Lost(); lost != 0 {
+		x.Errorf("%d lost, want none", lost)
+	}
+	return out
+}
+
+// check compares with what must come. Sums stay below the workload's own
+// stopwatch, which runs around the call and until the end is known.
+func check(x *tool.Trial, got, want map[string]sum) {
+	for m, w := range want {
+		if g := got[m]; g.count != w.count || g.us > w.us {
+			x.Errorf("%s: %d in %d us, want %d within %d us", m, g.count, g.us, w.count, w.us)
+		}
+	}
+	for m, g := range got {
+		if want[m].count == 0 {
+			x.Errorf("%s: %d, want none", m, g.count)
+		}
+	}
+}
+
+// expect is the metrics that outcomes must give. A blocking connect is noticed
+// when it returns; others here are never used.
+func expect(out []lab.Outcome) map[string]sum {
+	want := map[string]sum{}
+	add := func(m string, ns int64) {
+		want[m] = sum{want[m].count + 1, want[m].us + uint64(ns)/1000}
+	}
+	for _, o := range out {
+		switch tcp := o.Attempt.Network != lab.UDP4 && o.Attempt.Network != lab.UDP6; {
+		case o.Errno != 0:
+			add("failed", o.NS)
+		case tcp && o.Attempt.Mode == lab.Blocking:
+			add("wait", o.NS)
+			fallthrough
+		default:
+			add("connect", o.NS)
+		}
+	}
+	return want
+}
+
+// attempts makes them under the tool.
+func attempts(x *tool.Trial, list []lab.Attempt, flags ...string) ([]lab.Outcome, []*row.Row, error) {
+	c, err := lab.StartConnects(x.World, "", "connects", list...)
+	if err != nil {
+		return nil, nil, err
+	}
+	var out []lab.Outcome
+	rows, err := x.Rows(func() (err error) { out, err = c.Run(); return err }, flags...)
+	return out, rows, err
+}
+
+func inet(all []lab.Attempt, pass func(lab.Attempt) bool) []lab.Attempt {
+	return slices.DeleteFunc(slices.Clone(all), func(a lab.Attempt) bool {
+		return a.Network.Family() == unix.AF_UNIX || !pass(a)
+	})
+}
+
+func quick(a lab.Attempt) bool { return a.Want != unix.ETIMEDOUT }
+
+// outcomes: connects that succeed and fail, blocking and not, TCP and UDP.
+func outcomes(x *tool.Trial) error {
+	_, all, err := lab.Outcomes(x.World, "targets")
+	if err != nil {
+		return err
+	}
+	out, rows, err := attempts(x, inet(all, quick), "--by=comm")
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		x.Want(r, "comm", "connects")
+		x.Want(r, "pid", "-")
+	}
+	want := expect(out)
+	if want["connect"].count != 6 || want["failed"].count != 16 || want["wait"].count != 2 {
+		x.Errorf("the workload is not what it should be: %v", want)
+	}
+	check(x, metrics(x, rows), want)
+	return nil
+}
+
+// by: a histogram for each destination.
+func by(x *tool.Trial) error {
+	_, all, err := lab.Outcomes(x.World, "targets")
+	if err != nil {
+		return err
+	}
+	list := inet(all, func(a lab.Attempt) bool { return a.Name == "success" || a.Name == "udp" || a.Name == "refused" })
+	out, rows, err := attempts(x, list, "--by=raddr,rport,proto")
+	if err != nil {
+		return err
+	}
+	got, want := map[string]uint64{}, map[string]uint64{}
+	for _, r := range rows {
+		if m := r.Get("metric").S; m != "wait" {
+			raddr := r.Get("raddr").IP().String()
+			if strings.Contains(raddr, ":") {
+				raddr = "[" + raddr + "]"
+			}
+			got[fmt.Sprintf("%s %s:%d %s", m, raddr, r.Get("rport").N, r.Get("proto").S)] += r.Get("latency_us").Ref.(*kern.Hist).Count
+		}
+	}
+	for _, o := range out {
+		m := "connect"
+		if o.Errno != 0 {
+			m = "failed"
+		}
+		want[fmt.Sprintf("%s %s %s", m, o.Attempt.Addr, strings.TrimRight(string(o.Attempt.Network), "46"))]++
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		x.Errorf("counted %v, want %v", got, want)
+	}
+	return nil
+}
+
+// slow: two connects time out; --min keeps them alone, --max all others.
+func slow(flag string) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		_, all, err := lab.Outcomes(x.World, "targets")
+		if err != nil {
+			return err
+		}
+		list := inet(all, func(lab.Attempt) bool { return true })
+		out, rows, err := attempts(x, list, "--by=comm", flag)
+		if err != nil {
+			return err
+		}
+		late := strings.Contains(flag, "min")
+		out = slices.DeleteFunc(out, func(o lab.Outcome) bool { return quick(o.Attempt) == late })
+		got, want := metrics(x, rows), expect(out)
+		check(x, got, want)
+		if g, w := got["failed"].us, want["failed"].us; late && g < w*9/10 && !lab.Emulated() {
+			x.Errorf("the failed ones took %d us, the stopwatch says %d", g, w)
+		}
+		return nil
+	}
+}
+
+// uring: no system call of its own; the time is TCP's.
+func uring(x *tool.Trial) error {
+	if err := lab.UringSupported(); err != nil {
+		return tool.Skip("%v", err)
+	}
+	_, all, err := lab.Outcomes(x.World, "targets")
+	if err != nil {
+		return err
+	}
+	list := inet(all, func(a lab.Attempt) bool {
+		return a.Mode == lab.Blocking && (a.Name == "success" || a.Name == "refused")
+	})
+	for i := range list {
+		list[i].Mode = lab.ByUring
+	}
+	out, rows, err := attempts(x, list, "--by=comm")
+	if err != nil {
+		return err
+	}
+	check(x, metrics(x, rows), expect(out))
+	return nil
+}
+
+// mptcp: a connection and its subflow are one connect.
+func mptcp(x *tool.Trial) error {
+	if err := lab.MPTCPSupported(); err != nil {
+		return tool.Skip("%v", err)
+	}
+	targets, err := lab.StartTargets(x.World, "server", "targets",
+		lab.Target{Network: lab.MPTCP4}, lab.Target{Network: lab.MPTCP4, Kind: lab.BoundOnly})
+	if err != nil {
+		return err
+	}
+	var list []lab.Attempt
+	for _, mode := range []lab.Mode{lab.Blocking, lab.Nonblocking} {
+		list = append(list,
+			lab.Attempt{Name: "success", Network: lab.MPTCP4, Addr: targets.Addrs[0], Mode: mode},
+			lab.Attempt{Name: "refused", Network: lab.MPTCP4, Addr: targets.Addrs[1], Mode: mode, Want: unix.ECONNREFUSED})
+	}
+	out, rows, err := attempts(x, list, "--by=comm")
+	if err != nil {
+		return err
+	}
+	check(x, metrics(x, rows), expect(out))
+	return nil
+}
+
+const bodyDial, bodyIdle = "soconnlat-dial", "soconnlat-idle"
+
+func init() {
+	lab.Register(bodyDial, dial)
+	lab.Register(bodyIdle, idle)
+}
+
+// dial connects seven times when told "go", once more when told "again", and
+// ends.
+func dial(c *lab.Child) error {
+	var addr string
+	if err := c.Arg(&addr); err != nil {
+		return err
+	}
+	for _, step := range []struct {
+		word string
+		n    int
+	}{{"go", 7}, {"again", 1}} {
+		if err := c.Await(step.word); err != nil {
+			return err
+		}
+		if err := dialHere(addr, step.n); err != nil {
+			return err
+		}
+		if err := c.Report(0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dialHere is the function whose name must be in the stack.
+//
+//go:noinline
+func dialHere(addr string, n int) error {
+	for range n {
+		fd, err := lab.Connect(lab.TCP4, addr)
+		if err != nil {
+			return err
+		}
+		if err := lab.Close(fd); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stack: connects are named by the function that made them, also when its
+// process is gone before the output is made.
+func stack(x *tool.Trial) error {
+	targets, err := lab.StartTargets(x.World, "", "targets", lab.Target{Network: lab.TCP4})
+	if err != nil {
+		return err
+	}
+	p, err := x.World.Start("", "dialer", bodyDial, targets.Addrs[0])
+	if err != nil {
+		return err
+	}
+	if err := x.Attach("--interval=100ms"); err != nil {
+		return err
+	}
+	var done int
+	if err := p.Call("go", &done); err != nil {
+		return err
+	}
+	x.Await(1) // an output: so the process was noticed before
+	if err := errors.Join(p.Call("again", &done), p.Wait()); err != nil {
+		return err
+	}
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	var count uint64
+	for _, r := range rows {
+		x.Want(r, "comm", "dialer")
+		st, ok := r.Get("ustack").Ref.(*kern.Stack)
+		if !ok {
+			x.Errorf("no stack in %s", tool.Dump(r))
+			continue
+		}
+		if !slices.ContainsFunc(st.Frames, func(f kern.Frame) bool { return strings.HasSuffix(f.Sym, "soconnlat.dialHere") }) {
+			x.Errorf("dialHere is not in %v", st.Frames)
+		}
+		if r.Get("metric").S == "connect" {
+			count += r.Get("latency_us").Ref.(*kern.Hist).Count
+		}
+	}
+	if count != 8 {
+		x.Errorf("%d connects, want 8", count)
+	}
+	return nil
+}
+
+// idleFor is how long a connection lies unused in the case wait.
+const idleFor = 30 * time.Millisecond
+
+// idled is by the process's own stopwatch.
+type idled struct{ ConnectNS, WaitNS int64 }
+
+// idle connects without waiting, does something else, and then reads.
+func idle(c *lab.Child) error {
+	var addr string
+	if err := c.Arg(&addr); err != nil {
+		return err
+	}
+	l, port, err := lab.Listen(lab.TCP4, addr, 1)
+	if err != nil {
+		return err
+	}
+	if err := c.Await("go"); err != nil {
+		return err
+	}
+	start := time.Now()
+	fd, err := lab.ConnectNonblock(lab.TCP4, strings.TrimSuffix(addr, "0")+fmt.Sprint(port))
+	if err != nil {
+		return err
+	}
+	connected := time.Since(start)
+	peer, err := lab.Accept(l)
+	if err != nil {
+		return err
+	}
+	if err := lab.SendAll(peer, []byte("x")); err != nil {
+		return err
+	}
+	time.Sleep(idleFor)
+	if err := lab.RecvAll(fd, make([]byte, 1)); err != nil {
+		return err
+	}
+	return c.Report(idled{int64(connected), int64(time.Since(start))})
+}
+
+// wait: what the program leaves lying is not the network's time.
+func wait(x *tool.Trial) error {
+	p, err := x.World.Start("", "idler", bodyIdle, lab.TCP4.At(x.World.Addr4(x.World.Hosts()[0]), 0))
+	if err != nil {
+		return err
+	}
+	var took idled
+	rows, err := x.Rows(func() error { return errors.Join(p.Call("go", &took), p.Wait()) }, "--by=comm")
+	if err != nil {
+		return err
+	}
+	got := metrics(x, rows)
+	check(x, got, map[string]sum{"connect": {1, uint64(took.ConnectNS) / 1000}, "wait": {1, uint64(took.WaitNS) / 1000}})
+	if w := time.Duration(got["wait"].us) * time.Microsecond; w < idleFor {
+		x.Errorf("waited %v, want at least %v", w, idleFor)
+	}
+	return nil
+}

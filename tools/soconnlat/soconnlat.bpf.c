@@ -6,11 +6,12 @@
  * TCP: from ->SYN_SENT to the state that decides, keyed by the socket, so that
  * blocking and non-blocking connects are the same thing. What follows until the
  * program does something with the connection is the wait, kept apart. Other
- * protocols: the system call.
+ * protocols, and what fails before a packet is sent: the system call.
  */
 #include "count.h"
 #include "fd.h"
 #include "hist.h"
+#include "mptcp.h"
 #include "span.h"
 #include "stack.h"
 #include "syscall.h"
@@ -47,13 +48,14 @@ struct attempt {
 	__u32 pad;
 };
 SPAN(attempts, struct sock *, struct attempt);
-/* A connect call of another protocol than TCP, by thread; the socket of any. */
+/* A connect call, by thread. */
 struct call {
 	struct sock *sk;
 	__u64 start;
-	bool tcp;
-	__u8 pad[3];
 	__s32 ustack;
+	bool tcp;
+	bool told; /* the socket's state tells the rest, or has told it */
+	__u8 pad[2];
 };
 SPAN(connecting, __u64, struct call);
 
@@ -106,20 +108,26 @@ static __always_inline bool attempt_new(struct attempt *a, const struct sock *sk
 
 KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 {
+	__u64 thread = bpf_get_current_pid_tgid();
 	struct sock *key = (struct sock *)sk;
 	struct attempt *a;
 
-	if (sock_proto(sk) != IPPROTO_TCP)
+	if (new == TCP_CLOSE && old != TCP_SYN_SENT && sock_proto(sk) == IPPROTO_MPTCP) {
+		bpf_map_delete_elem(&attempts, &key); /* has no other end */
+		return 0;
+	}
+	if ((new != TCP_SYN_SENT && old != TCP_SYN_SENT) || !is_session(sk))
 		return 0;
 	if (new == TCP_SYN_SENT) {
+		struct call *c = bpf_map_lookup_elem(&connecting, &thread);
 		struct attempt first = {};
 
+		if (c && c->sk == key)
+			c->told = true;
 		if (attempt_new(&first, sk, ctx))
 			span_begin(&attempts, &key, &first);
 		return 0;
 	}
-	if (old != TCP_SYN_SENT)
-		return 0;
 	a = bpf_map_lookup_elem(&attempts, &key);
 	if (!a)
 		return 0;
@@ -175,18 +183,18 @@ SYS_ENTER(connect, connect)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
 	struct call c = { .sk = fd_sock(a0) };
+	struct attempt a = {};
+	__u16 family = AF_INET;
 
-	if (!c.sk || !is_inet(sock_family(c.sk)))
+	bpf_probe_read_user(&family, sizeof(family), (void *)a1);
+	if (!family) /* AF_UNSPEC dissolves a connection */
 		return 0;
-	c.tcp = sock_proto(c.sk) == IPPROTO_TCP;
-	if (!c.tcp) {
-		struct attempt a = {};
-
-		if (!attempt_new(&a, c.sk, ctx))
-			return 0;
-		c.start = a.start;
-		c.ustack = a.ustack;
-	}
+	if (!c.sk || !is_inet(sock_family(c.sk)) || !attempt_new(&a, c.sk, ctx))
+		return 0;
+	c.tcp = is_session(c.sk);
+	c.told = c.tcp && sock_connecting(c.sk);
+	c.start = a.start;
+	c.ustack = a.ustack;
 	span_begin(&connecting, &thread, &c);
 	return 0;
 }
@@ -201,9 +209,10 @@ SYS_EXIT(connect, connect)
 		return 0;
 	c = *found;
 	bpf_map_delete_elem(&connecting, &thread);
-	if (c.tcp) /* a blocking connect: the program notices as it returns */
-		return ret ? 0 : noticed(c.sk);
-	if (!who_current(&a.who))
+	if (c.tcp && !ret) /* the program notices as the call returns */
+		return noticed(c.sk);
+	/* TCP too, when it fails before a packet is sent: no route, no port */
+	if (c.told || is_restart(ret) || !who_current(&a.who))
 		return 0;
 	a.ustack = c.ustack;
 	record(c.sk, &a, ret < 0 ? METRIC_FAILED : METRIC_CONNECT, bpf_ktime_get_ns() - c.start);

@@ -56,9 +56,7 @@ var Tool = &tool.Tool{
 	Points: []probe.Point{
 		{Name: "state"},
 		{Name: "connect"},
-		{Name: "send", Optional: true, Misses: noWait},
-		{Name: "recv", Optional: true, Misses: noWait},
-		{Name: "copied"},
+		noticed,
 		{Name: "gone"},
 	},
 	Views: tool.One(tool.View{
@@ -72,5 +70,13 @@ var Tool = &tool.Tool{
 	Demo:    demo,
 	Live:    live,
 }
+
+// noticed is when the program does something with its connection.
+var noticed = probe.Point{Name: "noticed", Ways: []probe.Way{
+	{Name: "btf", Programs: []string{"send__btf", "recv__btf"}},
+	{Name: "raw", Programs: []string{"send__raw", "recv__raw"}},
+	{Name: "btf", Programs: []string{"copied__btf"}, Misses: noWait},
+	{Name: "raw", Programs: []string{"copied__raw"}, Misses: noWait},
+}}
 
 const noWait = "before 6.3: the wait of a non-blocking connect ends with the first bytes read, not with the first sent"
