@@ -2,8 +2,354 @@
 
 package tcptop
 
-import "seine/internal/tool"
+import (
+	"fmt"
+	"net/netip"
+	"time"
 
-var demo = tool.Workload{}
+	"seine/internal/lab"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
 
-var live = []tool.Case{}
+var twoHosts = []string{"client", "server"}
+
+var demo = tool.Workload{
+	Hosts: twoHosts,
+	Run: func(w *lab.World) error {
+		r, err := lab.StartPingPong(w, lab.PingPong{Size: 200, Answer: 4000, Parallel: 2, ClientComm: "api", ServerComm: "db"})
+		if err != nil {
+			return err
+		}
+		if err := r.Begin(); err != nil {
+			return err
+		}
+		for until := time.Now().Add(3 * time.Second); time.Now().Before(until); {
+			for _, s := range []lab.Sessions{
+				{Count: 3, Send: 1000, Recv: 1234567, ClientComm: "browser", ServerComm: "web"},
+				{Count: 1, Send: 7654321, Recv: 10, Network: lab.TCP6, ClientComm: "backup", ServerComm: "store"},
+			} {
+				t, err := lab.StartTCP(w, s)
+				if err != nil {
+					return err
+				}
+				if _, err := t.Run(); err != nil {
+					return err
+				}
+			}
+		}
+		_, err = r.End()
+		return err
+	},
+}
+
+var live = []tool.Case{
+	{Name: "sums", Hosts: twoHosts, Run: sums("--interval=1m")},
+	{Name: "older", Hosts: twoHosts, Run: older},
+	{Name: "ticks", Hosts: twoHosts, Run: sums("--interval=20ms")},
+	{Name: "half-closed", Run: halfClosed},
+	{Name: "uring", Run: uring},
+	{Name: "mptcp", Hosts: twoHosts, Run: mptcp},
+	{Name: "filters", Hosts: twoHosts, Run: filters},
+	{Name: "flood", Hosts: twoHosts, Run: flood, Slow: true},
+}
+
+// end is one end of a session: the process, and where its traffic goes.
+type end struct {
+	pid           int
+	local, remote string
+}
+
+type moved struct{ tx, rx int }
+
+// add adds up rows by end.
+func add(x *tool.Trial, rows []*row.Row) map[end]moved {
+	got := map[end]moved{}
+	for _, r := range rows {
+		e := end{int(r.Get("pid").N), r.Get("local").S, r.Get("remote").S}
+		m := got[e]
+		got[e] = moved{m.tx + int(r.Get("tx_bytes").N), m.rx + int(r.Get("rx_bytes").N)}
+		if r.Get("total_bytes").N != r.Get("tx_bytes").N+r.Get("rx_bytes").N {
+			x.Errorf("total_bytes is not the sum in %s", tool.Dump(r))
+		}
+	}
+	if lost := x.Report.Lost(); lost != 0 {
+		x.Errorf("%d lost, want none", lost)
+	}
+	return got
+}
+
+// ends adds both ends of each session of t to want.
+func ends(x *tool.Trial, t *lab.TCP, res lab.TCPResult, want map[end]moved) {
+	s := t.Sessions
+	client := x.World.Addr(s.ClientHost, s.Network)
+	for _, one := range res.Client.Sessions {
+		c := netip.AddrPortFrom(client, uint16(one.ClientPort)).String()
+		v := netip.AddrPortFrom(one.Addr, uint16(t.Port)).String()
+		want[end{t.Client.PID, c, v}] = moved{s.Send, s.Recv}
+		want[end{t.Server.PID, v, c}] = moved{s.Recv, s.Send}
+	}
+}
+
+func compare(x *tool.Trial, got, want map[end]moved) {
+	for e, w := range want {
+		if got[e] != w {
+			x.Errorf("%v: moved %v, want %v", e, got[e], w)
+		}
+	}
+	for e, g := range got {
+		if _, ok := want[e]; !ok {
+			x.Errorf("%v: moved %v, want no such row", e, g)
+		}
+	}
+}
+
+// sums: sessions of both families, born and dead between two ticks or across
+// some, are each counted once and whole, at both ends.
+func sums(interval string) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		var all []*lab.TCP
+		for _, s := range []lab.Sessions{
+			{Count: 23, Send: 1000, Recv: 77777},
+			{Count: 23, Send: 54321, Recv: 10, Network: lab.TCP6},
+			{Count: 7, Send: 100, Recv: 100, Close: lab.ByServer},
+		} {
+			t, err := lab.StartTCP(x.World, s)
+			if err != nil {
+				return err
+			}
+			all = append(all, t)
+		}
+		want := map[end]moved{}
+		rows, err := x.Rows(func() error {
+			for _, t := range all {
+				res, err := t.Run()
+				if err != nil {
+					return err
+				}
+				ends(x, t, res, want)
+			}
+			return nil
+		}, interval)
+		if err != nil {
+			return err
+		}
+		if len(want) != 106 {
+			x.Errorf("%d ends of sessions, want 106", len(want))
+		}
+		compare(x, add(x, rows), want)
+		return nil
+	}
+}
+
+// older: connections that were there before are there from the first tick,
+// with what they move from then on.
+func older(x *tool.Trial) error {
+	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 17, Send: 1000, Recv: 777, Hold: true})
+	if err != nil {
+		return err
+	}
+	if err := t.Open(); err != nil {
+		return err
+	}
+	p, err := lab.StartPingPong(x.World, lab.PingPong{Network: lab.TCP6, Requests: 211, Size: 100, Answer: 300})
+	if err != nil {
+		return err
+	}
+	var res lab.TCPResult
+	rows, err := x.Rows(func() (err error) {
+		if _, err := p.Run(); err != nil {
+			return err
+		}
+		res, err = t.Run()
+		return err
+	}, "--interval=1m")
+	if err != nil {
+		return err
+	}
+	got, want := add(x, rows), map[end]moved{}
+	ends(x, t, res, want)
+	for e, m := range got { // the ping-pong's own port is not known
+		switch {
+		case e.pid == p.Client.PID && e.remote == p.Addr && m == moved{21100, 63300},
+			e.pid == p.Server.PID && e.local == p.Addr && m == moved{63300, 21100}:
+			delete(got, e)
+		}
+	}
+	compare(x, got, want)
+	return nil
+}
+
+const bodyHalf = "tcptop-half"
+
+func init() { lab.Register(bodyHalf, half) }
+
+// halfPorts is the port of either end.
+type halfPorts struct{ Client, Server int }
+
+// half makes a connection with itself, moves 5000 and 3000 bytes, and closes
+// one end; when it is told to, the other one.
+func half(c *lab.Child) error {
+	var addr string
+	if err := c.Arg(&addr); err != nil {
+		return err
+	}
+	l, port, err := lab.Listen(lab.TCP4, addr+":0", 1)
+	if err != nil {
+		return err
+	}
+	if err := c.Await("go"); err != nil {
+		return err
+	}
+	client, err := lab.Connect(lab.TCP4, fmt.Sprint(addr, ":", port))
+	if err != nil {
+		return err
+	}
+	local, err := lab.LocalPort(client)
+	if err != nil {
+		return err
+	}
+	server, err := lab.Accept(l)
+	if err != nil {
+		return err
+	}
+	for _, step := range []func() error{
+		func() error { return lab.SendAll(client, make([]byte, 5000)) },
+		func() error { return lab.RecvAll(server, make([]byte, 5000)) },
+		func() error { return lab.SendAll(server, make([]byte, 3000)) },
+		func() error { return lab.RecvAll(client, make([]byte, 3000)) },
+		func() error { return lab.Close(client) },
+		func() error { return lab.RecvEnd(server) },
+		func() error { return c.Report(halfPorts{local, port}) },
+		func() error { return c.Await("end") },
+		func() error { return lab.Close(server) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// halfClosed: a socket that its program has closed is out of sight while its
+// peer lives; what it moved is not counted again at its end.
+func halfClosed(x *tool.Trial) error {
+	addr := x.World.Addr4(x.World.Hosts()[0])
+	p, err := x.World.Start("", "half", bodyHalf, addr)
+	if err != nil {
+		return err
+	}
+	if err := x.Attach("--interval=20ms"); err != nil {
+		return err
+	}
+	var ports halfPorts
+	if err := p.Call("go", &ports); err != nil {
+		return err
+	}
+	x.Await(2)
+	time.Sleep(100 * time.Millisecond) // ticks at which nothing moves give no rows to await
+	if err := p.Tell("end"); err != nil {
+		return err
+	}
+	if err := p.Wait(); err != nil {
+		return err
+	}
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	c := netip.AddrPortFrom(addr, uint16(ports.Client)).String()
+	v := netip.AddrPortFrom(addr, uint16(ports.Server)).String()
+	compare(x, add(x, rows), map[end]moved{{p.PID, c, v}: {5000, 3000}, {p.PID, v, c}: {3000, 5000}})
+	return nil
+}
+
+// plain makes sessions and compares all ends.
+func plain(x *tool.Trial, s lab.Sessions, flags ...string) (*lab.TCP, []*row.Row, map[end]moved, error) {
+	t, err := lab.StartTCP(x.World, s)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	var res lab.TCPResult
+	rows, err := x.Rows(func() (err error) { res, err = t.Run(); return err }, flags...)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	want := map[end]moved{}
+	ends(x, t, res, want)
+	return t, rows, want, nil
+}
+
+func uring(x *tool.Trial) error {
+	if err := lab.UringSupported(); err != nil {
+		return tool.Skip("%v", err)
+	}
+	_, rows, want, err := plain(x, lab.Sessions{Count: 13, Send: 1000, Recv: 777, Uring: true}, "--interval=1m")
+	if err != nil {
+		return err
+	}
+	compare(x, add(x, rows), want)
+	return nil
+}
+
+// mptcp: a connection and its subflow are one session.
+func mptcp(x *tool.Trial) error {
+	if err := lab.MPTCPSupported(); err != nil {
+		return tool.Skip("%v", err)
+	}
+	_, rows, want, err := plain(x, lab.Sessions{Count: 13, Send: 1000, Recv: 777, Network: lab.MPTCP4}, "--interval=1m")
+	if err != nil {
+		return err
+	}
+	compare(x, add(x, rows), want)
+	return nil
+}
+
+// filters: by the remote port only the client's rows are left.
+func filters(x *tool.Trial) error {
+	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 13, Send: 1000, Recv: 777})
+	if err != nil {
+		return err
+	}
+	rows, err := x.Rows(func() error { _, err := t.Run(); return err }, "--interval=1m", fmt.Sprintf("--rport=%d", t.Port), fmt.Sprintf("--pid=%d", t.Client.PID))
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		x.Want(r, "comm", t.Client.Comm)
+		x.Want(r, "tx_bytes", 1000)
+	}
+	if len(rows) != 13 {
+		x.Errorf("%d rows, want 13", len(rows))
+	}
+	return nil
+}
+
+// flood: many short sessions over many ticks add up.
+func flood(x *tool.Trial) error {
+	n := 10007
+	if lab.Emulated() {
+		n = 1009
+	}
+	t, err := lab.StartTCP(x.World, lab.Sessions{Count: n, Send: 1000, Recv: 777, Parallel: 4, Brief: true})
+	if err != nil {
+		return err
+	}
+	rows, err := x.Rows(func() error { _, err := t.Run(); return err }, "--interval=50ms")
+	if err != nil {
+		return err
+	}
+	sum := map[int]moved{}
+	for e, m := range add(x, rows) {
+		sum[e.pid] = moved{sum[e.pid].tx + m.tx, sum[e.pid].rx + m.rx}
+	}
+	for pid, want := range map[int]moved{t.Client.PID: {1000 * n, 777 * n}, t.Server.PID: {777 * n, 1000 * n}} {
+		if sum[pid] != want {
+			x.Errorf("process %d moved %v, want %v", pid, sum[pid], want)
+		}
+	}
+	if len(sum) != 2 {
+		x.Errorf("rows of %d processes, want 2", len(sum))
+	}
+	return nil
+}

@@ -15,16 +15,18 @@ struct top_entry {
 	struct tuple tuple;
 	__u64 sk; /* which socket, to find it again at the next tick */
 	__u64 tx, rx;
+	__u64 born;		       /* 0: before us; NONE: unknown */
+	__u64 total, tx_rate, rx_rate; /* of the interval: for Go to fill in */
 	__u32 retrans, srtt_us;
-	__u32 gone; /* the session has ended */
-	__u32 pad;
 };
 EVENT(struct top_entry);
 
 static __always_inline bool entry_fill(struct top_entry *e, const struct sock *sk)
 {
 	const struct tcp_sock *tp = (void *)sk;
+	struct owner *o = owner_entry(sk);
 
+	e->born = !o ? NONE : o->flags & OWNER_BORN ? o->seen : 0;
 	e->head.ts = bpf_ktime_get_ns();
 	e->head.netns = sock_netns(sk);
 	e->sk = (__u64)sk;
@@ -90,7 +92,6 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 	if (!e)
 		return 0;
 	owner_get(&e->head.who, sk);
-	e->gone = 1;
 	if (!entry_fill(e, sk)) {
 		bpf_ringbuf_discard(e, BPF_RB_NO_WAKEUP);
 		return 0;

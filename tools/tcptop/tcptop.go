@@ -5,6 +5,7 @@ package tcptop
 
 import (
 	_ "embed"
+	"math"
 	"os"
 	"strings"
 	"time"
@@ -25,13 +26,15 @@ type config struct {
 type entry struct {
 	kern.Head
 	kern.Tuple
-	Sk      uint64 `col:"-"`
-	TX      uint64 `col:"tx_bytes,head=TX_KB,scale=1024,width=7,sum" help:"payload bytes sent in the interval"`
+	Sk      uint64 `col:"local,head=LADDR,as=local,width=21;remote,head=RADDR,as=remote,width=21" help:"address and port of this end; of the other"`
+	TX      uint64 `col:"tx_bytes,head=TX_KB,scale=1024,width=7,sum" help:"payload bytes sent in the interval, retransmitted ones not counted again"`
 	RX      uint64 `col:"rx_bytes,head=RX_KB,scale=1024,width=7,sum" help:"payload bytes received in the interval"`
+	Born    uint64 `col:"-"`
+	Total   uint64 `col:"total_bytes,head=KB,scale=1024,width=7,sum" help:"both together"`
+	TXRate  uint64 `col:"tx_bytes_s,head=TX_KB/s,scale=1024,width=7,sum" help:"sent per second, over the part of the interval in which the session was there"`
+	RXRate  uint64 `col:"rx_bytes_s,head=RX_KB/s,scale=1024,width=7,sum" help:"received per second, likewise"`
 	Retrans uint32 `col:"retrans,width=7,sum" help:"segments retransmitted in the interval"`
 	SRTT_us uint32 `col:"srtt_us,width=8" help:"smoothed round-trip time"`
-	Gone    uint32 `col:"-"`
-	Pad     uint32 `col:"-"`
 }
 
 // session tells one socket from another, also when its memory is used again.
@@ -49,14 +52,25 @@ func keyOf(e *entry) session {
 }
 
 // diff turns counters into what was moved since prev. A session that moved
-// nothing has no row.
+// nothing has no row; nor has one that is older than the tool and seen for the
+// first time, as it comes out of an accept queue: since when is not known.
 func diff(prev, cur *entry) bool {
+	since := cur.Born
 	if prev != nil {
-		cur.TX -= prev.TX
-		cur.RX -= prev.RX
-		cur.Retrans -= prev.Retrans
+		since = uint64(prev.TS)
+		// Counters are read while they move: they may seem to go back a bit.
+		cur.TX -= min(cur.TX, prev.TX)
+		cur.RX -= min(cur.RX, prev.RX)
+		cur.Retrans -= min(cur.Retrans, prev.Retrans)
+	} else if since == 0 {
+		return false
 	}
-	return cur.TX > 0 || cur.RX > 0 || cur.Retrans > 0
+	cur.Total = cur.TX + cur.RX
+	if span := uint64(cur.TS) - since; since != kern.None && span > 0 && span < math.MaxInt64 {
+		cur.TXRate = uint64(float64(cur.TX) / float64(span) * 1e9)
+		cur.RXRate = uint64(float64(cur.RX) / float64(span) * 1e9)
+	}
+	return cur.Total > 0 || cur.Retrans > 0
 }
 
 // load is the line above an output, after its time: the load average.
@@ -71,8 +85,8 @@ func load(time.Time) string {
 func views(cfg any) []tool.View {
 	v := tool.View{
 		Output: tool.Iter[session, entry]{Point: "poll", Type: "top_entry", Key: keyOf, Diff: diff},
-		Show:   "pid comm laddr::21 lport raddr::21 rport rx_bytes tx_bytes",
-		Sort:   "rx_bytes",
+		Show:   "pid comm::12 local remote rx_bytes tx_bytes",
+		Sort:   "total_bytes",
 		Above:  load,
 	}
 	if cfg.(*config).SkipLoad {
