@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tool
+
+import (
+	"path"
+	"testing"
+)
+
+// TestGlob: the automaton agrees with path.Match, which has the same patterns
+// for names without slashes.
+func TestGlob(t *testing.T) {
+	for _, c := range []struct {
+		pattern, name string
+		want          bool
+	}{
+		{"nginx", "nginx", true}, {"nginx", "nginx2", false}, {"nginx", "ngin", false},
+		{"py*", "python3", true}, {"*", "", true}, {"*", "anything", true}, {"*thon*", "python3", true},
+		{"p?thon", "python", true}, {"p?thon", "pthon", false}, {"[a-c]x", "bx", true}, {"[!a-c]x", "bx", false},
+		{"[]]", "]", true}, {`\*`, "*", true}, {`\*`, "x", false}, {"a*b*c", "aXbYc", true}, {"a*b*c", "aXcYb", false},
+		{"", "", true}, {"", "x", false}, {"fifteen-letters", "fifteen-letters", true},
+	} {
+		g, err := ParseGlob(c.pattern)
+		if err != nil {
+			t.Errorf("%q: %v", c.pattern, err)
+			continue
+		}
+		if got := g.Match(c.name); got != c.want {
+			t.Errorf("%q matches %q: %v, want %v", c.pattern, c.name, got, c.want)
+		}
+	}
+	for _, bad := range []string{"[", "[a", `a\`, "[z-a]", "1234567890123456789012345678901"} {
+		if _, err := ParseGlob(bad); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+}
+
+// FuzzGlob: no pattern panics, and plain ones agree with path.Match.
+func FuzzGlob(f *testing.F) {
+	f.Add("a*[b-d]?", "axbcd")
+	f.Add("[!x]", "y")
+	f.Fuzz(func(t *testing.T, pattern, name string) {
+		g, err := ParseGlob(pattern)
+		if err != nil || len(name) > 15 {
+			return
+		}
+		for _, c := range []byte(pattern + name) {
+			if c >= 0x80 || c == '/' || c == '[' || c == '\\' || c == 0 {
+				return // bytes here, runes there; sets differ in their corners
+			}
+		}
+		if want, err := path.Match(pattern, name); err == nil && g.Match(name) != want {
+			t.Errorf("%q matches %q: %v, want %v", pattern, name, !want, want)
+		}
+	})
+}
