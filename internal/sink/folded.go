@@ -13,7 +13,8 @@ import (
 )
 
 // foldedSink writes what flame graphs are made of: comm;outer;…;inner N. A user
-// stack stands below the kernel stack that it called. N is the column count, or
+// stack stands below the kernel stack that it called. Of a tool that measures
+// several things, the metric follows the comm: they do not add up. N is the column count, or
 // the count of the histogram, or 1. Rows without stacks are not for it.
 type foldedSink struct {
 	*writer
@@ -21,8 +22,8 @@ type foldedSink struct {
 }
 
 type foldedPlan struct {
-	comm, count, hist int   // -1 if there is none
-	stacks            []int // outermost first
+	comm, metric, count, hist int   // -1 if there is none
+	stacks                    []int // outermost first
 }
 
 func newFolded(w *writer, o Options) (row.Sink, error) {
@@ -37,7 +38,7 @@ func newFolded(w *writer, o Options) (row.Sink, error) {
 }
 
 func foldedPlanOf(s *row.Schema) *foldedPlan {
-	p := &foldedPlan{comm: s.Index("comm"), count: s.Index("count"), hist: -1}
+	p := &foldedPlan{comm: s.Index("comm"), metric: s.Index("metric"), count: s.Index("count"), hist: -1}
 	for i := range s.Columns {
 		switch c := &s.Columns[i]; {
 		case c.IsHist():
@@ -64,8 +65,10 @@ func (f *foldedSink) Row(r *row.Row) error {
 		}
 		b = appendFolded(b, name)
 	}
-	if p.comm >= 0 && r.Cells[p.comm].Kind == row.Text {
-		part(r.Cells[p.comm].S)
+	for _, i := range []int{p.comm, p.metric} {
+		if i >= 0 && r.Cells[i].Kind == row.Text {
+			part(r.Cells[i].S)
+		}
 	}
 	for _, i := range p.stacks {
 		s, ok := r.Cells[i].Ref.(*kern.Stack)
