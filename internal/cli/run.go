@@ -141,7 +141,7 @@ func (r *run) pipe(schemas []*row.Schema) (*pipe, error) {
 	p := &pipe{use: map[string]bool{}}
 	shown := schemas
 	var by *row.Groups
-	if f.by != "" && kind == tool.Events {
+	if f.by != "" && kind != tool.Counting {
 		if len(schemas) > 1 {
 			return nil, fmt.Errorf("--by needs --view: %s has several kinds of rows", r.tool.Name)
 		}
