@@ -95,13 +95,17 @@ static __always_inline void record(const struct sock *sk, const struct attempt *
 		hist_put(&v->hist, ns / 1000);
 }
 
-static __always_inline bool attempt_new(struct attempt *a, const struct sock *sk, void *ctx)
+static __always_inline __s32 stack(void *ctx)
+{
+	return KEY_WANTS(ustack) ? user_stack(ctx) : -1;
+}
+
+static __always_inline bool attempt_new(struct attempt *a, const struct sock *sk)
 {
 	if (is_self() || !sock_wanted(sk))
 		return false;
 	if (!who_current(&a->who) || !who_wanted(&a->who))
 		return false;
-	a->ustack = KEY_WANTS(ustack) ? user_stack(ctx) : -1;
 	a->start = bpf_ktime_get_ns();
 	return true;
 }
@@ -122,10 +126,15 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 		struct call *c = bpf_map_lookup_elem(&connecting, &thread);
 		struct attempt first = {};
 
-		if (c && c->sk == key)
+		if (!attempt_new(&first, sk))
+			return 0;
+		if (c && c->sk == key) {
 			c->told = true;
-		if (attempt_new(&first, sk, ctx))
-			span_begin(&attempts, &key, &first);
+			first.ustack = c->ustack;
+		} else {
+			first.ustack = stack(ctx);
+		}
+		span_begin(&attempts, &key, &first);
 		return 0;
 	}
 	a = bpf_map_lookup_elem(&attempts, &key);
@@ -189,12 +198,12 @@ SYS_ENTER(connect, connect)
 	bpf_probe_read_user(&family, sizeof(family), (void *)a1);
 	if (!family) /* AF_UNSPEC dissolves a connection */
 		return 0;
-	if (!c.sk || !is_inet(sock_family(c.sk)) || !attempt_new(&a, c.sk, ctx))
+	if (!c.sk || !is_inet(sock_family(c.sk)) || !attempt_new(&a, c.sk))
 		return 0;
 	c.tcp = is_session(c.sk);
 	c.told = c.tcp && sock_connecting(c.sk);
 	c.start = a.start;
-	c.ustack = a.ustack;
+	c.ustack = stack(ctx);
 	span_begin(&connecting, &thread, &c);
 	return 0;
 }

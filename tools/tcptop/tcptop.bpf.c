@@ -3,8 +3,9 @@
 
 /* tcptop - the byte counters that TCP keeps anyway, read at each tick.
  *
- * Nothing is paid per packet or per call: an iterator walks over all open
- * files, and sessions that end between two ticks are told as they do.
+ * Counting costs nothing per packet or call: an iterator walks over all open
+ * files, and sessions that end between two ticks are told as they do. Only who
+ * owns a session is looked at as it sends and receives: see owner.h.
  */
 #define OWNER_STATE_IN_TOOL
 #include "owner.h"
