@@ -13,7 +13,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build ./seine
-	$(GO) build -trimpath -o seine ./cmd/seine
+	$(GO) build -trimpath -ldflags "-s -w" -o seine ./cmd/seine
 
 .PHONY: run
 run: build ## build it and show live output: demo traffic, so that there is some

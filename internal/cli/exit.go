@@ -44,11 +44,14 @@ func checkPermission() error {
 func code(err error) int {
 	var perm errPermission
 	var point *probe.PointError
+	var asked exitCode
 	switch {
 	case err == nil, errors.Is(err, syscall.EPIPE):
 		return exitOK
 	case errors.Is(err, tool.ErrUsage):
 		return exitUsage
+	case errors.As(err, &asked):
+		return int(asked)
 	case errors.As(err, &perm):
 		return exitPermission
 	case errors.As(err, &point), errors.Is(err, probe.ErrNotSupported):

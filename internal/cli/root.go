@@ -38,7 +38,8 @@ func Main(args []string, stdout, stderr *os.File) int {
 	root := New(stdout, stderr)
 	root.SetArgs(rest)
 	err := root.ExecuteContext(ctx)
-	if err != nil && code(err) != exitOK {
+	var asked exitCode // of a script, which says nothing
+	if err != nil && code(err) != exitOK && !errors.As(err, &asked) {
 		fmt.Fprintf(stderr, "seine: %s\n", oneLine(err))
 	}
 	return code(err)
@@ -75,6 +76,7 @@ func New(stdout, stderr io.Writer) *cobra.Command {
 			root.AddCommand(toolCommand(t, &t.Aliases[i], stdout, stderr))
 		}
 	}
+	root.AddCommand(btCommands(stdout, stderr)...)
 	root.AddCommand(listCommand(stdout), doctorCommand(stdout, stderr), demoCommand(stdout, stderr), manCommand(root, stdout), versionCommand(stdout))
 	return root
 }

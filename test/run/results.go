@@ -176,7 +176,6 @@ type parser struct {
 	results *results
 	where   string
 	rest    []byte
-	pkg     string
 	said    map[string]string // by test, until its outcome is known
 	current string
 	seen    int
