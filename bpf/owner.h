@@ -9,7 +9,8 @@
  * A tool that includes this header gets programs for all of these moments; Go
  * attaches them without being told (internal/tool/owner.go). A tool with a body
  * of its own on inet_sock_set_state defines OWNER_STATE_IN_TOOL first and calls
- * owner_on_state() there.
+ * owner_on_state() there. One that defines OWNER_LISTENERS also knows the
+ * process of connections that have not been accepted yet: their listener's.
  *
  * Keyed by the address of the socket: MPTCP sockets share cookies.
  */
@@ -84,6 +85,10 @@ static __always_inline bool is_tcp(__u16 proto)
 	return proto == IPPROTO_TCP || proto == IPPROTO_MPTCP;
 }
 
+#ifdef OWNER_LISTENERS
+#include "listener.h"
+#endif
+
 /* The socket behind an accepted descriptor now has an owner. */
 static __noinline void owner_accepted(struct sock *sk)
 {
@@ -103,6 +108,12 @@ static __noinline void owner_accepted(struct sock *sk)
 /* Call on each inet_sock_set_state. */
 static __always_inline void owner_on_state(const struct sock *sk, int old, int new)
 {
+#ifdef OWNER_LISTENERS
+	if (new == TCP_LISTEN)
+		listener_put(sk);
+	else if (old == TCP_LISTEN && new == TCP_CLOSE)
+		listener_drop(sk);
+#endif
 	if (new == TCP_SYN_SENT || new == TCP_LISTEN) {
 		/* in the context of connect or listen */
 		owner_take(sk, OWNER_BORN);
@@ -114,6 +125,11 @@ static __always_inline void owner_on_state(const struct sock *sk, int old, int n
 
 		if (o)
 			o->established = bpf_ktime_get_ns();
+	} else if (new == TCP_CLOSE && sock_proto(sk) == IPPROTO_MPTCP) {
+		/* tcp_destroy_sock never comes for it; its memory is used again */
+		__u64 key = (__u64)sk;
+
+		bpf_map_delete_elem(&owners, &key);
 	}
 }
 
@@ -125,6 +141,13 @@ static __always_inline bool owner_get(struct who *w, const struct sock *sk)
 
 	if (!o || !o->who.pid)
 		o = owner_entry(sk);
+#ifdef OWNER_LISTENERS
+	/* not accepted yet: so far it is its listener's */
+	if (!o || !o->who.pid) {
+		parent = listener_of(sk);
+		o = parent ? owner_entry(parent) : NULL;
+	}
+#endif
 	if (!o || !o->who.pid) {
 		lose(LOSS_OWNER);
 		return false;
@@ -207,6 +230,10 @@ static __always_inline void owner_found(struct sock *sk, struct task_struct *tas
 
 	who_task(&w, task);
 	owner_put(sk, &w, 0, BPF_NOEXIST);
+#ifdef OWNER_LISTENERS
+	if (sock_state(sk) == TCP_LISTEN)
+		listener_put(sk);
+#endif
 }
 
 /* All sockets that are open now. Runs once, after the others are attached, so

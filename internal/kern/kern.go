@@ -5,6 +5,7 @@
 package kern
 
 import (
+	"strconv"
 	"unsafe"
 
 	"seine/internal/row"
@@ -78,6 +79,21 @@ func optional(n, absent uint64, c *row.Cell) {
 		return
 	}
 	c.SetUint(n)
+}
+
+// Ptr is an address in the kernel, shown in hexadecimal; absent when 0.
+type Ptr uint64
+
+// Kind says that a Ptr is text.
+func (Ptr) Kind() row.Kind { return row.Text }
+
+// Cell gives the address without 0x, as the kernel prints its own.
+func (p *Ptr) Cell(c *row.Cell) {
+	if *p == 0 {
+		*c = row.Cell{}
+		return
+	}
+	c.SetText(strconv.FormatUint(uint64(*p), 16))
 }
 
 // Addr is an IPv6 address, or an IPv4 one as ::ffff:a.b.c.d. All ones is absent:

@@ -26,6 +26,12 @@ type Column struct {
 	Key   bool   // of a counting tool: may be named in --by
 	Unit  string // of a histogram's values: bytes, us
 	As    string // the Namer that makes a name of the raw value: "cgroup", "errno", …
+
+	// What a table writes around a value, as the book does: "-> ESTABLISHED", "R>".
+	Before, After string
+	// With is the id of a column that a table writes behind this one, after a
+	// colon: laddr with lport is 192.0.2.1:80.
+	With string
 }
 
 // Value is the number of a cell in the unit that the column's id names.
@@ -80,7 +86,7 @@ func (s *Schema) Fill(r *Row, p unsafe.Pointer) {
 //
 // A tag is `col:"id,option,…"`, or several of them separated by semicolons
 // where one field gives several columns. Options: head=H width=N div=N scale=N
-// prec=N left sum key unit=U as=NAMER. The help line is the field's `help` tag.
+// prec=N left sum key unit=U as=NAMER before=TEXT after=TEXT. The help line is the field's `help` tag.
 func SchemaOf(t reflect.Type) (*Schema, error) {
 	s := &Schema{}
 	if err := s.add(t, 0); err != nil {
@@ -141,7 +147,7 @@ func parseTag(tag string) (Column, error) {
 		switch k {
 		case "":
 			continue
-		case "head", "as", "unit":
+		case "head", "as", "unit", "before", "after":
 			err = nil
 		case "left", "sum", "key":
 			if err = nil; has {
@@ -158,6 +164,10 @@ func parseTag(tag string) (Column, error) {
 			c.As = v
 		case "unit":
 			c.Unit = v
+		case "before":
+			c.Before = v
+		case "after":
+			c.After = v
 		case "width":
 			c.Width = int(n)
 		case "div":
@@ -234,15 +244,25 @@ func getterOf(t reflect.Type, off uintptr) (getter, Kind, error) {
 
 // SetShow chooses the columns that a table shows from a list of ids, each with
 // the head and the width that this view gives it where they differ:
-// "pid comm:PROCESS raddr::39".
+// "pid comm:PROCESS raddr::39". Two columns joined by a plus share one place:
+// "laddr+lport" is headed LADDR:LPORT and shows 192.0.2.1:80.
 func (s *Schema) SetShow(list string) error {
 	s.Show = nil
 	for w := range strings.FieldsSeq(list) {
 		id, rest, _ := strings.Cut(w, ":")
 		head, width, _ := strings.Cut(rest, ":")
+		id, with, joined := strings.Cut(id, "+")
 		i := s.Index(id)
 		if i < 0 {
 			return fmt.Errorf("no column %s", id)
+		}
+		if joined {
+			j := s.Index(with)
+			if j < 0 {
+				return fmt.Errorf("no column %s", with)
+			}
+			s.Columns[i].With = with
+			s.Columns[i].Head += ":" + s.Columns[j].Head
 		}
 		if head != "" {
 			s.Columns[i].Head = head

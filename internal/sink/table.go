@@ -49,6 +49,7 @@ type tableColumn struct {
 	div        uint64
 	left       bool
 	start, end int
+	with       *tableColumn // written behind it, after a colon
 }
 
 // phrase is some words of a sentence and the value that follows them.
@@ -96,11 +97,14 @@ func (t *tableSink) plan(s *row.Schema) (*tablePlan, error) {
 		case c.Kind == row.Object:
 			p.stacks = append(p.stacks, i)
 		default:
-			head, width := c.Head, c.Width
+			head, width := c.Before+c.Head, c.Width
 			if c.Kind == row.Time {
 				head, width = t.clock.head(head), max(width, t.clock.width())
 			}
 			k := tableColumn{cell: i, col: c, div: scale(c), left: c.Left, start: at}
+			if j := s.Index(c.With); c.With != "" && j >= 0 && !slices.Contains(columns, j) {
+				k.with = &tableColumn{cell: j, col: &s.Columns[j], div: scale(&s.Columns[j])}
+			}
 			k.end = at + max(width, utf8.RuneCountInString(head))
 			at = k.end + 1
 			p.cols = append(p.cols, k)
@@ -254,7 +258,7 @@ func (t *tableSink) row(p *tablePlan, r *row.Row) {
 	for i := range p.cols {
 		k := &p.cols[i]
 		from := len(b)
-		b, pos = k.place(t.value(b, k, &r.Cells[k.cell]), from, pos)
+		b, pos = k.place(t.joined(b, k, r), from, pos)
 	}
 	t.endLine(trimRight(b))
 }
@@ -279,6 +283,24 @@ func (t *tableSink) endLine(b []byte) {
 	t.buf = append(b, '\n')
 	t.lines++
 	t.printed = true
+}
+
+// joined writes a cell with what belongs around it: "-> CLOSE", "[::1]:80".
+func (t *tableSink) joined(b []byte, k *tableColumn, r *row.Row) []byte {
+	c := &r.Cells[k.cell]
+	if c.Kind == row.Null {
+		return append(b, '-')
+	}
+	b = append(b, k.col.Before...)
+	if k.with == nil {
+		return append(t.value(b, k, c), k.col.After...)
+	}
+	if v6 := c.Kind == row.Addr && !c.IP().Is4(); v6 {
+		b = append(t.value(append(b, '['), k, c), ']')
+	} else {
+		b = t.value(b, k, c)
+	}
+	return t.value(append(b, ':'), k.with, &r.Cells[k.with.cell])
 }
 
 // value writes one cell without padding.

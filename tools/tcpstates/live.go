@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tcpstates
+
+import (
+	"fmt"
+	"time"
+
+	"seine/internal/lab"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+var twoHosts = []string{"client", "server"}
+
+var demo = tool.Workload{
+	Hosts: twoHosts,
+	Run: func(w *lab.World) error {
+		for _, s := range []lab.Sessions{
+			{Send: 1000, Recv: 5000, ClientComm: "browser", ServerComm: "web"},
+			{Send: 100, Recv: 100, Network: lab.TCP6, Close: lab.ByReset, ClientComm: "prober", ServerComm: "web"},
+		} {
+			t, err := lab.StartTCP(w, s)
+			if err != nil {
+				return err
+			}
+			if _, err := t.Run(); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+}
+
+var live = []tool.Case{
+	{Name: "ipv4", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10})},
+	{Name: "ipv6", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10, Network: lab.TCP6})},
+	{Name: "server-closes", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 13, Send: 10, Recv: 10, Close: lab.ByServer})},
+	{Name: "reset", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 13, Send: 1, Recv: 1, Close: lab.ByReset})},
+	{Name: "mptcp", Hosts: twoHosts, Run: mptcp},
+	{Name: "uring", Run: uring},
+	{Name: "older", Hosts: twoHosts, Run: older},
+	{Name: "listener", Run: listener},
+}
+
+// A change of state, from one to another.
+type change struct{ from, to string }
+
+var (
+	active  = []change{{"CLOSE", "SYN_SENT"}, {"SYN_SENT", "ESTABLISHED"}}
+	passive = []change{{"LISTEN", "SYN_RECV"}, {"SYN_RECV", "ESTABLISHED"}}
+	first   = []change{{"ESTABLISHED", "FIN_WAIT1"}, {"FIN_WAIT1", "FIN_WAIT2"}, {"FIN_WAIT2", "CLOSE"}}
+	second  = []change{{"ESTABLISHED", "CLOSE_WAIT"}, {"CLOSE_WAIT", "LAST_ACK"}, {"LAST_ACK", "CLOSE"}}
+	cut     = []change{{"ESTABLISHED", "CLOSE"}}
+)
+
+// closes is the ends of both sides for each way to close.
+var closes = map[lab.Closer][2][]change{
+	lab.ByClient: {first, second},
+	lab.ByServer: {second, first},
+	lab.ByReset:  {cut, cut},
+}
+
+func sessions(s lab.Sessions) func(*tool.Trial) error {
+	return func(x *tool.Trial) error { return seen(x, s) }
+}
+
+// seen makes sessions that take a while and checks every change on both sides.
+func seen(x *tool.Trial, s lab.Sessions) error {
+	s.Think = 3 * time.Millisecond
+	t, err := lab.StartTCP(x.World, s)
+	if err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	res, err := t.Run()
+	if err != nil {
+		return err
+	}
+	c := closes[s.Close]
+	wants := map[bool][]change{true: append(active[:2:2], c[0]...), false: append(passive[:2:2], c[1]...)}
+	n := s.Count*(len(wants[true])+len(wants[false])) + 1
+	x.Await(n) // the listener's end is the last
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	if len(rows) != n {
+		x.Errorf("%d rows, want %d", len(rows), n)
+	}
+	count := map[bool]map[change]int{true: {}, false: {}}
+	for _, r := range rows {
+		one(x, t, res, r, count)
+	}
+	for client, list := range wants {
+		for _, w := range list {
+			if got := count[client][w]; got != s.Count {
+				x.Errorf("%d changes %v (client: %v), want %d", got, w, client, s.Count)
+			}
+		}
+	}
+	if n := x.Report.Lost() + x.Report.Losses[tool.LossOwner]; n != 0 {
+		x.Errorf("%d lost or without owner, want none", n)
+	}
+	return nil
+}
+
+// one checks a row and counts it.
+func one(x *tool.Trial, t *lab.TCP, res lab.TCPResult, r *row.Row, count map[bool]map[change]int) {
+	c := change{tool.Value(r.Get("oldstate")), tool.Value(r.Get("newstate"))}
+	client := r.Get("rport").N == uint64(t.Port)
+	count[client][c]++
+	p := t.Server
+	if client {
+		p = t.Client
+	}
+	x.Want(r, "pid", p.PID)
+	x.Want(r, "comm", p.Comm)
+	if c == (change{"LISTEN", "CLOSE"}) {
+		return
+	}
+	if !client {
+		x.Want(r, "lport", t.Port)
+	}
+	spent := r.Get("duration_ms")
+	switch c.from {
+	case "CLOSE", "LISTEN":
+		x.Want(r, "duration_ms", "-")
+	case "ESTABLISHED":
+		// As long as the slower side took, and not longer than the whole session.
+		if ns := int64(spent.N); client && (ns < int64(t.Sessions.Think) || ns > longest(res)) {
+			x.Errorf("%d ns in ESTABLISHED, want %d to %d", ns, t.Sessions.Think, longest(res))
+		}
+	default:
+		if spent.Kind == row.Null {
+			x.Errorf("no duration_ms in %s", tool.Dump(r))
+		}
+	}
+}
+
+func longest(res lab.TCPResult) (ns int64) {
+	for _, s := range res.Client.Sessions {
+		ns = max(ns, s.NS)
+	}
+	return ns
+}
+
+// mptcp: one row for each change, though the connection has two sockets.
+func mptcp(x *tool.Trial) error {
+	if err := lab.MPTCPSupported(); err != nil {
+		return tool.Skip("%v", err)
+	}
+	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 13, Send: 1000, Recv: 777, Network: lab.MPTCP4})
+	if err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	if _, err := t.Run(); err != nil {
+		return err
+	}
+	x.Await(131)
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	socks := map[string]map[change]int{}
+	for _, r := range rows {
+		c := change{tool.Value(r.Get("oldstate")), tool.Value(r.Get("newstate"))}
+		key := fmt.Sprint(r.Get("pid").N, tool.Value(r.Get("lport")), tool.Value(r.Get("rport")))
+		if c.from == "CLOSE" || c.from == "LISTEN" {
+			continue // without its port
+		}
+		if socks[key] == nil {
+			socks[key] = map[change]int{}
+		}
+		if socks[key][c]++; socks[key][c] > 1 {
+			x.Errorf("%v twice on one socket: %s", c, tool.Dump(r))
+		}
+		p := t.Server
+		if r.Get("rport").N == uint64(t.Port) {
+			p = t.Client
+		}
+		x.Want(r, "pid", p.PID)
+	}
+	if len(socks) != 26 {
+		x.Errorf("%d sockets, want 26", len(socks))
+	}
+	return nil
+}
+
+func uring(x *tool.Trial) error {
+	if err := lab.UringSupported(); err != nil {
+		return tool.Skip("%v", err)
+	}
+	return seen(x, lab.Sessions{Count: 13, Send: 100, Recv: 100, Uring: true})
+}
+
+// older: what was established before the tool has a process, and no time in
+// the state that it leaves first.
+func older(x *tool.Trial) error {
+	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 17, Send: 10, Recv: 10, Hold: true})
+	if err != nil {
+		return err
+	}
+	if err := t.Open(); err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	if _, err := t.Run(); err != nil {
+		return err
+	}
+	x.Await(17*6 + 1)
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	n := 0
+	for _, r := range rows {
+		if r.Get("oldstate").S == "ESTABLISHED" {
+			n++
+			x.Want(r, "duration_ms", "-")
+		}
+		if pid := int(r.Get("pid").N); pid != t.Client.PID && pid != t.Server.PID {
+			x.Errorf("pid %d is neither client nor server", pid)
+		}
+	}
+	if len(rows) != 17*6+1 || n != 34 {
+		x.Errorf("%d rows, %d of them from ESTABLISHED; want %d and 34", len(rows), n, 17*6+1)
+	}
+	return nil
+}
+
+// listener: the beginning and the end of one, and a connect that is refused;
+// the filter of a port keeps the rest out.
+func listener(x *tool.Trial) error {
+	if err := x.Attach("--lport=7001"); err != nil {
+		return err
+	}
+	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 1, Port: 7001})
+	if err != nil {
+		return err
+	}
+	if _, err := t.Run(); err != nil {
+		return err
+	}
+	x.Await(7)
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	if len(rows) != 7 {
+		return fmt.Errorf("%d rows, want 7", len(rows))
+	}
+	for _, r := range rows {
+		x.Want(r, "lport", 7001)
+		x.Want(r, "pid", t.Server.PID)
+	}
+	x.Want(rows[0], "newstate", "LISTEN")
+	x.Want(rows[6], "oldstate", "LISTEN")
+	return nil
+}
