@@ -88,6 +88,7 @@ struct pt_regs {
 #define EAGAIN 11
 #define EADDRNOTAVAIL 99
 #define ENETUNREACH 101
+#define EISCONN 106
 #define EALREADY 114
 #define EINPROGRESS 115
 #define ECANCELED 125

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tcpconnect
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"seine/internal/kern"
+	"seine/internal/lab"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+var twoHosts = []string{"client", "server"}
+
+var demo = tool.Workload{
+	Hosts: twoHosts,
+	Run: func(w *lab.World) error {
+		t, err := lab.StartTCP(w, lab.Sessions{Count: 3, Send: 10, Recv: 10, ClientComm: "browser", ServerComm: "web"})
+		if err != nil {
+			return err
+		}
+		if _, err := t.Run(); err != nil {
+			return err
+		}
+		_, list, err := lab.Outcomes(w, "targets")
+		if err != nil {
+			return err
+		}
+		p, err := lab.StartConnects(w, "", "prober", tcpOnly(list, true)...)
+		if err != nil {
+			return err
+		}
+		_, err = p.Run()
+		return err
+	},
+}
+
+var live = []tool.Case{
+	{Name: "ipv4", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10})},
+	{Name: "ipv6", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10, Network: lab.TCP6})},
+	{Name: "mptcp", Hosts: twoHosts, Run: mptcp},
+	{Name: "uring", Run: uring},
+	{Name: "outcomes", Hosts: twoHosts, Run: outcomes(true)},
+	{Name: "timeouts", Hosts: twoHosts, Run: outcomes(false), Slow: true},
+	{Name: "uring-outcomes", Hosts: twoHosts, Run: uringOutcomes},
+	{Name: "counts", Hosts: twoHosts, Run: counts},
+}
+
+// tcpOnly keeps the attempts that this tool shows, without those that take long.
+func tcpOnly(list []lab.Attempt, quick bool) []lab.Attempt {
+	return slices.DeleteFunc(slices.Clone(list), func(a lab.Attempt) bool {
+		return a.Network != lab.TCP4 && a.Network != lab.TCP6 || quick && a.Hasty
+	})
+}
+
+func sessions(s lab.Sessions) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		t, err := lab.StartTCP(x.World, s)
+		if err != nil {
+			return err
+		}
+		if err := x.Attach(); err != nil {
+			return err
+		}
+		res, err := t.Run()
+		if err != nil {
+			return err
+		}
+		x.Await(s.Count)
+		rows, err := x.Detach()
+		if err != nil {
+			return err
+		}
+		if len(rows) != s.Count {
+			return fmt.Errorf("%d rows, want %d", len(rows), s.Count)
+		}
+		for i, r := range rows {
+			c := res.Client.Sessions[i]
+			x.Want(r, "pid", t.Client.PID)
+			x.Want(r, "comm", t.Client.Comm)
+			x.Want(r, "raddr", c.Addr)
+			x.Want(r, "rport", t.Port)
+			x.Want(r, "lport", c.ClientPort)
+			x.Want(r, "result", "Success")
+			x.Want(r, "proto", "tcp")
+			if ns := int64(r.Get("latency_us").N); ns <= 0 || ns > c.ConnectNS {
+				x.Errorf("%d ns, and the call took %d", ns, c.ConnectNS)
+			}
+		}
+		if n := x.Report.Lost(); n != 0 {
+			x.Errorf("%d lost", n)
+		}
+		return nil
+	}
+}
+
+func mptcp(x *tool.Trial) error {
+	if err := lab.MPTCPSupported(); err != nil {
+		return tool.Skip("%v", err)
+	}
+	return sessions(lab.Sessions{Count: 13, Send: 10, Recv: 10, Network: lab.MPTCP4})(x)
+}
+
+func uring(x *tool.Trial) error {
+	if err := lab.UringSupported(); err != nil {
+		return tool.Skip("%v", err)
+	}
+	return sessions(lab.Sessions{Count: 13, Send: 10, Recv: 10, Uring: true})(x)
+}
+
+// outcomes: every way a connect can end, blocking and not, with its reason.
+func outcomes(quick bool) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		_, list, err := lab.Outcomes(x.World, "targets")
+		if err != nil {
+			return err
+		}
+		list = tcpOnly(list, quick)
+		return attempts(x, list, true)
+	}
+}
+
+// attempts makes them and compares a row with each.
+func attempts(x *tool.Trial, list []lab.Attempt, address bool) error {
+	p, err := lab.StartConnects(x.World, "", "prober", list...)
+	if err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	out, err := p.Run()
+	if err != nil {
+		return err
+	}
+	x.Await(len(out))
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	if len(rows) != len(out) {
+		x.Errorf("%d rows, want %d", len(rows), len(out))
+	}
+	for i := range min(len(rows), len(out)) {
+		r, o := rows[i], out[i]
+		to := netip.MustParseAddrPort(o.Attempt.Addr)
+		x.Want(r, "pid", p.PID)
+		x.Want(r, "errno", errnoOf(o))
+		if address || r.Get("rport").Kind != row.Null {
+			x.Want(r, "raddr", to.Addr())
+			x.Want(r, "rport", to.Port())
+		}
+		if o.Port != 0 {
+			x.Want(r, "lport", o.Port)
+		}
+		if ns := r.Get("latency_us"); ns.Kind != row.Null && int64(ns.N) > o.NS {
+			x.Errorf("%s: %d ns, and the process waited %d", o.Attempt.Name, ns.N, o.NS)
+		}
+	}
+	return nil
+}
+
+func errnoOf(o lab.Outcome) string {
+	if o.Errno == 0 {
+		return "-"
+	}
+	return kern.ErrnoName(int(o.Errno))
+}
+
+// uringOutcomes: the same by io_uring; of those that fail before a SYN is sent
+// the address is not known.
+func uringOutcomes(x *tool.Trial) error {
+	if err := lab.UringSupported(); err != nil {
+		return tool.Skip("%v", err)
+	}
+	_, list, err := lab.Outcomes(x.World, "targets")
+	if err != nil {
+		return err
+	}
+	list = slices.DeleteFunc(tcpOnly(list, true), func(a lab.Attempt) bool { return a.Mode != lab.Blocking })
+	for i := range list {
+		list[i].Mode = lab.ByUring
+	}
+	return attempts(x, list, false)
+}
+
+// counts: by destination, failures told apart, and by process.
+func counts(x *tool.Trial) error {
+	targets, err := lab.StartTargets(x.World, "server", "targets", lab.Target{Network: lab.TCP4}, lab.Target{Network: lab.TCP4, Kind: lab.BoundOnly})
+	if err != nil {
+		return err
+	}
+	var list []lab.Attempt
+	for i := range 23 {
+		a := lab.Attempt{Name: "open", Network: lab.TCP4, Addr: targets.Addrs[0]}
+		if i%4 == 3 {
+			a = lab.Attempt{Name: "refused", Network: lab.TCP4, Addr: targets.Addrs[1], Want: unix.ECONNREFUSED}
+		}
+		list = append(list, a)
+	}
+	for _, flags := range [][]string{{"-c"}, {"-c", "--by=comm,rport"}} {
+		p, err := lab.StartConnects(x.World, "client", "prober", list...)
+		if err != nil {
+			return err
+		}
+		rows, err := x.Rows(func() error { _, err := p.Run(); return err }, flags...)
+		if err != nil {
+			return err
+		}
+		if len(rows) != 2 {
+			return errors.New("want two rows, one per destination: " + fmt.Sprint(len(rows)))
+		}
+		for _, r := range rows {
+			count, failed := 18, 0
+			if int(r.Get("rport").N) == targets.Port(1) {
+				count, failed = 5, 5
+			}
+			x.Want(r, "count", count)
+			x.Want(r, "failed", failed)
+			if len(flags) > 1 {
+				x.Want(r, "comm", "prober")
+			}
+		}
+	}
+	return nil
+}

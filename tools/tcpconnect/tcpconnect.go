@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tcpconnect shows each active TCP connection: who, where to, how it
+// ended.
+package tcpconnect
+
+import (
+	_ "embed"
+
+	"seine/internal/kern"
+	"seine/internal/probe"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+//go:embed README.md
+var readme string
+
+type config struct {
+	Counting bool `flag:"count-by-destination" short:"c" bpf:"counting" help:"count connections by source and destination in place of rows"`
+	Relative bool `flag:"timestamp" short:"t" help:"time since the start, as --time rel"`
+	UID      bool `flag:"print-uid" short:"U" help:"show the user"`
+}
+
+// event is struct connect_event of tcpconnect.bpf.c.
+type event struct {
+	kern.Head
+	kern.Tuple
+	Latency kern.Nanos  `col:"latency_us,div=1000,width=8" help:"from the call to the end of the handshake, or of the attempt"`
+	Result  kern.Result `col:"result,as=result,width=12;errno,as=errno" help:"how it ended; errno by name, absent on success"`
+	Pad     uint32      `col:"-"`
+}
+
+// key is struct connect_key of tcpconnect.bpf.c.
+type key struct {
+	Cgroup uint64      `col:"cgroup,as=cgroup,key;container,as=container,key" help:"control group of the process; container name where known"`
+	PID    kern.ID32   `col:"pid,width=7,key" help:"process"`
+	UID    uint32      `col:"uid,width=5,key" help:"user"`
+	Comm   kern.Comm   `col:"comm,width=16,key" help:"process name"`
+	Laddr  kern.Addr   `col:"laddr,width=15,key" help:"local address"`
+	Raddr  kern.Addr   `col:"raddr,width=15,key" help:"remote address"`
+	Rport  uint16      `col:"rport,width=5,key" help:"remote port"`
+	Family kern.Family `col:"family,width=6,key" help:"address family"`
+	Netns  kern.ID32   `col:"netns,width=10,key" help:"network namespace, by inode"`
+}
+
+// value is struct connect_count of tcpconnect.bpf.c.
+type value struct {
+	Count  uint64 `col:"count,head=CONNECTS,width=8,sum" help:"connections that were asked for"`
+	Failed uint64 `col:"failed,width=6,sum" help:"those that failed"`
+}
+
+// unknown leaves out what a connect that failed at once did not get.
+func unknown(e *event, r *row.Row) {
+	for id, port := range map[string]uint16{"lport": e.Lport, "rport": e.Rport} {
+		if port == 0 {
+			*r.Get(id) = row.Cell{}
+		}
+	}
+}
+
+func views(cfg any) []tool.View {
+	c := cfg.(*config)
+	if c.Counting {
+		return []tool.View{{
+			Output: tool.Snapshot[key, value]{Map: "counts"},
+			Show:   "comm laddr:SADDR raddr:DADDR rport:DPORT count failed",
+			By:     []string{"laddr", "raddr", "rport"},
+			Sort:   "count",
+		}}
+	}
+	show := "time pid comm ip laddr:SADDR raddr:DADDR rport:DPORT"
+	if c.UID {
+		show = "time uid pid comm ip laddr:SADDR raddr:DADDR rport:DPORT"
+	}
+	return []tool.View{{
+		Output: tool.Stream[event]{Type: "connect_event", Each: unknown},
+		Show:   show,
+		Time:   "rel",
+	}}
+}
+
+// Tool is tcpconnect.
+var Tool = &tool.Tool{
+	Name: "tcpconnect", Layer: tool.TCP, Short: "active TCP connections, and how they ended",
+	Banner:  "Tracing active TCP connections.",
+	Doc:     readme,
+	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
+	Config:  func() any { return &config{} },
+	Points: []probe.Point{
+		{Name: "connect"},
+		{Name: "state"},
+		{Name: "gone"},
+		probe.Uring("uring", "connects by io_uring that fail before a SYN is sent"),
+	},
+	Shorts: map[string]string{"P": "rport"},
+	Views:  views,
+	Demo:   demo,
+	Live:   live,
+}
