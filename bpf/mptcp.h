@@ -15,6 +15,22 @@ static __always_inline struct sock *mptcp_parent(const struct sock *sk)
 	return flow ? BPF_CORE_READ(flow, conn) : NULL;
 }
 
+/* The first subflow of an MPTCP socket, or of its listener. NULL where the
+ * kernel does not tell.
+ */
+static __always_inline struct sock *mptcp_first(const struct sock *sk)
+{
+	if (!bpf_core_type_exists(struct mptcp_sock___mptcp))
+		return NULL;
+	return BPF_CORE_READ((struct mptcp_sock___mptcp *)sk, first);
+}
+
+/* The socket that does TCP's work for sk: its first subflow, or sk itself. */
+static __always_inline struct sock *mptcp_flow(struct sock *sk)
+{
+	return sock_proto(sk) == IPPROTO_MPTCP ? mptcp_first(sk) : sk;
+}
+
 /* A TCP connection as its program sees it: plain, or MPTCP's own; no subflow. */
 static __always_inline bool is_session(const struct sock *sk)
 {

@@ -73,13 +73,6 @@ static __noinline void owner_take(const struct sock *sk, __u32 flags)
 		owner_put(sk, &w, flags, BPF_ANY);
 }
 
-static __always_inline struct sock *mptcp_first(const struct sock *sk)
-{
-	if (!bpf_core_type_exists(struct mptcp_sock___mptcp))
-		return NULL;
-	return BPF_CORE_READ((struct mptcp_sock___mptcp *)sk, first);
-}
-
 static __always_inline bool is_tcp(__u16 proto)
 {
 	return proto == IPPROTO_TCP || proto == IPPROTO_MPTCP;

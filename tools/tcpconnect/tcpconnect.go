@@ -57,6 +57,9 @@ func unknown(e *event, r *row.Row) {
 			*r.Get(id) = row.Cell{}
 		}
 	}
+	if l := r.Get("laddr"); e.Lport == 0 && l.IP().IsUnspecified() {
+		*l = row.Cell{}
+	}
 }
 
 func views(cfg any) []tool.View {

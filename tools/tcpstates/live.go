@@ -87,12 +87,15 @@ func seen(x *tool.Trial, s lab.Sessions) error {
 	if err != nil {
 		return err
 	}
-	if len(rows) != n {
-		x.Errorf("%d rows, want %d", len(rows), n)
-	}
 	count := map[bool]map[change]int{true: {}, false: {}}
 	for _, r := range rows {
 		one(x, t, res, r, count)
+	}
+	// Two processors may complete one handshake: the second child is thrown away.
+	doubles := count[false][change{"SYN_RECV", "CLOSE"}]
+	count[false][change{"LISTEN", "SYN_RECV"}] -= doubles
+	if n += 2 * doubles; len(rows) != n {
+		x.Errorf("%d rows, want %d", len(rows), n)
 	}
 	for client, list := range wants {
 		for _, w := range list {
@@ -236,8 +239,8 @@ func older(x *tool.Trial) error {
 	return nil
 }
 
-// listener: the beginning and the end of one, and a connect that is refused;
-// the filter of a port keeps the rest out.
+// listener: the beginning and the end of one; the filter of a port keeps the
+// clients out.
 func listener(x *tool.Trial) error {
 	if err := x.Attach("--lport=7001"); err != nil {
 		return err
@@ -257,11 +260,17 @@ func listener(x *tool.Trial) error {
 	if len(rows) != 7 {
 		return fmt.Errorf("%d rows, want 7", len(rows))
 	}
+	ends := 0
 	for _, r := range rows {
 		x.Want(r, "lport", 7001)
 		x.Want(r, "pid", t.Server.PID)
+		if r.Get("oldstate").S == "LISTEN" && r.Get("newstate").S == "CLOSE" {
+			ends++
+		}
 	}
 	x.Want(rows[0], "newstate", "LISTEN")
-	x.Want(rows[6], "oldstate", "LISTEN")
+	if ends != 1 {
+		x.Errorf("%d ends of the listener, want 1", ends)
+	}
 	return nil
 }

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tcpaccept
+
+import (
+	"fmt"
+	"time"
+
+	"seine/internal/lab"
+	"seine/internal/tool"
+)
+
+var twoHosts = []string{"client", "server"}
+
+var demo = tool.Workload{
+	Hosts: twoHosts,
+	Run: func(w *lab.World) error {
+		t, err := lab.StartTCP(w, lab.Sessions{Count: 3, Send: 10, Recv: 10, ClientComm: "browser", ServerComm: "web"})
+		if err != nil {
+			return err
+		}
+		if _, err := t.Run(); err != nil {
+			return err
+		}
+		_, err = keepWaiting(w, lab.Late{Network: lab.TCP6, Comm: "lazy", Backlog: 5}, 3)
+		return err
+	},
+}
+
+var live = []tool.Case{
+	{Name: "ipv4", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10})},
+	{Name: "ipv6", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10, Network: lab.TCP6})},
+	{Name: "mptcp", Hosts: twoHosts, Run: mptcp},
+	{Name: "uring", Run: uring},
+	{Name: "late", Hosts: twoHosts, Run: late(lab.Late{Network: lab.TCP4, Backlog: 11})},
+	{Name: "late-uring", Run: lateUring},
+	{Name: "late-mptcp", Hosts: twoHosts, Run: lateMPTCP},
+	{Name: "older", Hosts: twoHosts, Run: older},
+}
+
+func sessions(s lab.Sessions) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		s.Backlog = 101
+		t, err := lab.StartTCP(x.World, s)
+		if err != nil {
+			return err
+		}
+		if err := x.Attach(); err != nil {
+			return err
+		}
+		res, err := t.Run()
+		if err != nil {
+			return err
+		}
+		x.Await(s.Count)
+		rows, err := x.Detach()
+		if err != nil {
+			return err
+		}
+		if len(rows) != s.Count {
+			return fmt.Errorf("%d rows, want %d", len(rows), s.Count)
+		}
+		for i, r := range rows {
+			c := res.Client.Sessions[i]
+			x.Want(r, "pid", t.Server.PID)
+			x.Want(r, "comm", t.Server.Comm)
+			x.Want(r, "laddr", c.Addr)
+			x.Want(r, "lport", t.Port)
+			x.Want(r, "rport", c.ClientPort)
+			if i > 0 || s.Uring { // the first accept was waiting before the tool came
+				x.Want(r, "backlog", "0/101")
+			}
+			if ns := int64(r.Get("queued_us").N); ns <= 0 || ns > c.NS {
+				x.Errorf("%d ns in the queue, and the whole session took %d", ns, c.NS)
+			}
+		}
+		if n := x.Report.Lost(); n != 0 {
+			x.Errorf("%d lost", n)
+		}
+		return nil
+	}
+}
+
+func mptcp(x *tool.Trial) error {
+	if err := lab.MPTCPSupported(); err != nil {
+		return tool.Skip("%v", err)
+	}
+	return sessions(lab.Sessions{Count: 13, Send: 10, Recv: 10, Network: lab.MPTCP4})(x)
+}
+
+func uring(x *tool.Trial) error {
+	if err := lab.UringSupported(); err != nil {
+		return tool.Skip("%v", err)
+	}
+	return sessions(lab.Sessions{Count: 13, Send: 10, Recv: 10, Uring: true})(x)
+}
+
+// wait is how late the server is.
+const wait = 100 * time.Millisecond
+
+// keepWaiting makes n connections that are accepted late; it says how long
+// they can have waited at the most.
+func keepWaiting(w *lab.World, l lab.Late, n int) (time.Duration, error) {
+	s, err := lab.StartLate(w, l)
+	if err != nil {
+		return 0, err
+	}
+	return keepIn(w, s, l.Network, n)
+}
+
+func keepIn(w *lab.World, s *lab.Waiting, network lab.Network, n int) (time.Duration, error) {
+	var list []lab.Attempt
+	for range n {
+		list = append(list, lab.Attempt{Name: "early", Network: network, Addr: s.Addr})
+	}
+	c, err := lab.StartConnects(w, "", "early", list...)
+	if err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	if _, err := c.Run(); err != nil {
+		return 0, err
+	}
+	time.Sleep(wait)
+	if err := s.Accept(n); err != nil {
+		return 0, err
+	}
+	return time.Since(start), s.End()
+}
+
+// late: each of seven waits 100 ms, and the queue gets shorter by one each time.
+func late(l lab.Late) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		s, err := lab.StartLate(x.World, l)
+		if err != nil {
+			return err
+		}
+		if err := x.Attach("-P", fmt.Sprint(s.Port)); err != nil {
+			return err
+		}
+		most, err := keepIn(x.World, s, l.Network, 7)
+		if err != nil {
+			return err
+		}
+		x.Await(7)
+		rows, err := x.Detach()
+		if err != nil {
+			return err
+		}
+		if len(rows) != 7 {
+			return fmt.Errorf("%d rows, want 7", len(rows))
+		}
+		for i, r := range rows {
+			x.Want(r, "pid", s.PID)
+			x.Want(r, "backlog", fmt.Sprintf("%d/%d", 6-i, l.Backlog))
+			if ns := time.Duration(r.Get("queued_us").N); ns < wait || ns > most {
+				x.Errorf("%v in the queue, want %v to %v", ns, wait, most)
+			}
+		}
+		return nil
+	}
+}
+
+func lateUring(x *tool.Trial) error {
+	if err := lab.UringSupported(); err != nil {
+		return tool.Skip("%v", err)
+	}
+	return late(lab.Late{Network: lab.TCP4, Backlog: 11, Uring: true})(x)
+}
+
+func lateMPTCP(x *tool.Trial) error {
+	if err := lab.MPTCPSupported(); err != nil {
+		return tool.Skip("%v", err)
+	}
+	return late(lab.Late{Network: lab.MPTCP4, Backlog: 11})(x)
+}
+
+// older: what waits since before the tool has a row without the time.
+func older(x *tool.Trial) error {
+	s, err := lab.StartLate(x.World, lab.Late{Network: lab.TCP4})
+	if err != nil {
+		return err
+	}
+	c, err := lab.StartConnects(x.World, "", "early", lab.Attempt{Name: "early", Network: lab.TCP4, Addr: s.Addr})
+	if err != nil {
+		return err
+	}
+	if _, err := c.Run(); err != nil {
+		return err
+	}
+	rows, err := x.Rows(func() error { return s.Accept(1) })
+	if err != nil {
+		return err
+	}
+	if len(rows) != 1 {
+		return fmt.Errorf("%d rows, want 1", len(rows))
+	}
+	x.Want(rows[0], "queued_us", "-")
+	x.Want(rows[0], "pid", s.PID)
+	return nil
+}

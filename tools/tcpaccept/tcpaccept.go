@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tcpaccept shows each passive TCP connection when it is accepted.
+package tcpaccept
+
+import (
+	_ "embed"
+	"fmt"
+
+	"seine/internal/kern"
+	"seine/internal/probe"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+//go:embed README.md
+var readme string
+
+// event is struct accept_event of tcpaccept.bpf.c.
+type event struct {
+	kern.Head
+	kern.Tuple
+	Queued  kern.Nanos `col:"queued_us,div=1000,width=9" help:"time in the accept queue; absent when the connection is older than the tool"`
+	Backlog backlog    `col:"backlog,width=9" help:"of the listener: connections that still wait, and how many may"`
+}
+
+// backlog is a limit in the upper half and what is used of it in the lower.
+type backlog uint64
+
+func (backlog) Kind() row.Kind { return row.Text }
+
+func (b *backlog) Cell(c *row.Cell) {
+	if uint64(*b) == kern.None {
+		*c = row.Cell{}
+		return
+	}
+	c.SetText(fmt.Sprintf("%d/%d", uint32(*b), *b>>32))
+}
+
+// Tool is tcpaccept.
+var Tool = &tool.Tool{
+	Name: "tcpaccept", Layer: tool.TCP, Short: "passive TCP connections, and how long they waited",
+	Banner:  "Tracing passive TCP connections.",
+	Doc:     readme,
+	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
+	Points: []probe.Point{
+		{Name: "accept"},
+		{Name: "state"},
+		{Name: "gone"},
+		probe.Uring("uring", "connections accepted by io_uring"),
+	},
+	Shorts: map[string]string{"P": "lport"},
+	Views: tool.One(tool.View{
+		Output: tool.Stream[event]{Type: "accept_event"},
+		Show:   "time pid comm ip raddr rport laddr lport",
+	}),
+	Demo: demo,
+	Live: live,
+}
