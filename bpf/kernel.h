@@ -181,6 +181,9 @@ struct tcp_congestion_ops {
 
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
+	__u8 icsk_ca_state : 5;
+	__u8 icsk_retransmits;
+	__u8 icsk_pending;
 	const struct tcp_congestion_ops *icsk_ca_ops;
 	void *icsk_ulp_data;
 };
@@ -195,6 +198,30 @@ struct tcp_sock {
 	__u32 copied_seq;
 	__u32 rcv_nxt;
 	void *fastopen_req;
+};
+
+struct request_sock {
+	struct sock_common __req_common;
+	__u8 num_retrans;
+};
+struct tcp_request_sock {
+	__u32 snt_isn;
+};
+
+struct sk_buff {
+	struct sock *sk;
+	char cb[48];
+	unsigned int len;
+};
+
+/* What TCP keeps in cb of the packets that it sends. */
+struct tcp_skb_cb {
+	__u32 seq;
+	union {
+		struct {
+			__u16 tcp_gso_segs;
+		};
+	};
 };
 
 /* Kernels without MPTCP have none of these. */

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tcpretrans
+
+import (
+	"fmt"
+
+	"seine/internal/lab"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+var twoHosts = []string{"client", "server"}
+
+var demo = tool.Workload{
+	Hosts: twoHosts,
+	Run: func(w *lab.World) error {
+		t, err := lab.StartTCP(w, lab.Sessions{Send: 333, Recv: 1, ClientComm: "browser", ServerComm: "web"})
+		if err != nil {
+			return err
+		}
+		if err := lossy(lab.Loss{To: t.Port, Data: 1, Count: 3}, t); err != nil {
+			return err
+		}
+		t, err = lab.StartTCP(w, lab.Sessions{Send: 1 << 20, Recv: 1, Network: lab.TCP6, ClientComm: "backup", ServerComm: "store"})
+		if err != nil {
+			return err
+		}
+		if err := lossy(lab.Loss{To: t.Port, Data: 1, Skip: 4, Count: 1}, t); err != nil {
+			return err
+		}
+		t, err = lab.StartTCP(w, lab.Sessions{Send: 10, Recv: 1, ClientComm: "prober", ServerComm: "web"})
+		if err != nil {
+			return err
+		}
+		return lossy(lab.Loss{From: t.Port, Flags: lab.SYN | lab.ACK, Count: 1}, t)
+	},
+}
+
+var live = []tool.Case{
+	{Name: "none", Hosts: twoHosts, Run: none},
+	{Name: "fast", Hosts: twoHosts, Run: fast(lab.TCP4)},
+	{Name: "fast-ipv6", Hosts: twoHosts, Run: fast(lab.TCP6)},
+	{Name: "fast-mptcp", Hosts: twoHosts, Run: fastMPTCP},
+	{Name: "counts", Hosts: twoHosts, Run: counts},
+	{Name: "probe", Hosts: twoHosts, Run: tailProbe},
+	{Name: "timeouts", Hosts: twoHosts, Run: timeouts(lab.TCP4), Slow: true},
+	{Name: "timeouts-ipv6", Hosts: twoHosts, Run: timeouts(lab.TCP6), Slow: true},
+	{Name: "synack", Hosts: twoHosts, Run: synack(lab.TCP4), Slow: true},
+	{Name: "synack-ipv6", Hosts: twoHosts, Run: synack(lab.TCP6), Slow: true},
+}
+
+// lossy makes the sessions of t while segments are lost.
+func lossy(l lab.Loss, t *lab.TCP) error {
+	x, err := lab.StartLoss(l)
+	if err != nil {
+		return err
+	}
+	defer x.Close()
+	_, err = t.Run()
+	return err
+}
+
+// lost runs the tool over sessions that lose segments. It returns the rows and
+// what both hosts counted meanwhile.
+func lost(x *tool.Trial, s lab.Sessions, loss func(port int) lab.Loss, n int, flags ...string) (t *lab.TCP, rows []*row.Row, counted [2]lab.Counters, err error) {
+	if t, err = lab.StartTCP(x.World, s); err != nil {
+		return
+	}
+	if err = x.Attach(flags...); err != nil {
+		return
+	}
+	var before [2]lab.Counters
+	for i, h := range twoHosts {
+		if before[i], err = x.World.Counters(h); err != nil {
+			return
+		}
+	}
+	if err = lossy(loss(t.Port), t); err != nil {
+		return
+	}
+	if n > 0 {
+		x.Await(n)
+	}
+	if rows, err = x.Detach(); err != nil {
+		return
+	}
+	for i, h := range twoHosts {
+		var after lab.Counters
+		if after, err = x.World.Counters(h); err != nil {
+			return
+		}
+		counted[i] = after.Since(before[i])
+	}
+	if n := x.Report.Lost() + x.Report.Losses[tool.LossOwner]; n != 0 {
+		x.Errorf("%d lost or without owner, want none", n)
+	}
+	return
+}
+
+func none(x *tool.Trial) error {
+	_, rows, _, err := lost(x, lab.Sessions{Count: 7, Send: 100000, Recv: 100000}, func(port int) lab.Loss { return lab.Loss{To: port} }, 0)
+	if len(rows) != 0 {
+		x.Errorf("%d rows without loss", len(rows))
+	}
+	return err
+}
+
+// tail is the loss of the only segment of a session, n times.
+func tail(n int) func(int) lab.Loss {
+	return func(port int) lab.Loss { return lab.Loss{To: port, Data: 1, Count: n} }
+}
+
+// timeouts: a tail that is lost three times is sent again by a probe and two
+// timeouts.
+func timeouts(network lab.Network) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		t, rows, counted, err := lost(x, lab.Sessions{Send: 333, Recv: 1, Network: network}, tail(3), 3, "-l", "-s")
+		if err != nil {
+			return err
+		}
+		if len(rows) != 3 {
+			return fmt.Errorf("%d rows, want 3", len(rows))
+		}
+		for i, r := range rows {
+			x.Want(r, "cause", [...]string{"tlp", "rto", "rto"}[i])
+			x.Want(r, "type", [...]string{"L", "R", "R"}[i])
+			x.Want(r, "attempts", i)
+			x.Want(r, "segments", 1)
+			x.Want(r, "total_retrans", i+1)
+			x.Want(r, "bytes", 333)
+			x.Want(r, "seq", rows[0].Get("seq").N)
+			x.Want(r, "state", "ESTABLISHED")
+			x.Want(r, "pid", t.Client.PID)
+			x.Want(r, "comm", t.Client.Comm)
+			x.Want(r, "rport", t.Port)
+			x.Want(r, "raddr", t.Sessions.Addrs[0])
+		}
+		if n := counted[0]["TcpRetransSegs"]; n != 3 {
+			x.Errorf("the kernel counts %d segments, want 3", n)
+		}
+		return nil
+	}
+}
+
+// tailProbe: without -l a tail loss probe is not shown.
+func tailProbe(x *tool.Trial) error {
+	_, rows, counted, err := lost(x, lab.Sessions{Send: 333, Recv: 1}, tail(1), 0)
+	if err != nil {
+		return err
+	}
+	if n := counted[0]["TcpExtTCPLossProbes"]; len(rows) != 0 || n != 1 {
+		x.Errorf("%d rows and %d probes, want 0 and 1", len(rows), n)
+	}
+	return nil
+}
+
+// middle is the loss of one packet in the midst of many.
+func middle(port int) lab.Loss { return lab.Loss{To: port, Data: 1, Skip: 4, Count: 1} }
+
+// fast: what follows a lost packet tells the sender, which sends it again. The
+// packet may be of several segments: their sum is the socket's own.
+func fast(network lab.Network) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		t, rows, counted, err := lost(x, lab.Sessions{Send: 1 << 20, Recv: 1, Network: network}, middle, 1, "-l")
+		if err != nil {
+			return err
+		}
+		var segs uint64
+		for _, r := range rows {
+			segs += r.Get("segments").N
+			x.Want(r, "cause", "fast")
+			x.Want(r, "total_retrans", segs)
+			x.Want(r, "pid", t.Client.PID)
+			x.Want(r, "rport", t.Port)
+		}
+		if n := uint64(counted[0]["TcpRetransSegs"]); len(rows) == 0 || segs != n {
+			x.Errorf("%d rows of %d segments, and the kernel counts %d", len(rows), segs, n)
+		}
+		return nil
+	}
+}
+
+func fastMPTCP(x *tool.Trial) error {
+	if err := lab.MPTCPSupported(); err != nil {
+		return tool.Skip("%v", err)
+	}
+	return fast(lab.MPTCP4)(x)
+}
+
+// counts: packets and segments by flow.
+func counts(x *tool.Trial) error {
+	t, rows, counted, err := lost(x, lab.Sessions{Send: 1 << 20, Recv: 1}, middle, 0, "-c", "-l")
+	if err != nil {
+		return err
+	}
+	if len(rows) != 1 {
+		return fmt.Errorf("%d rows, want 1: one flow", len(rows))
+	}
+	x.Want(rows[0], "rport", t.Port)
+	x.Want(rows[0], "segments", counted[0]["TcpRetransSegs"])
+	return nil
+}
+
+// synack: the client, which hears nothing, sends its SYN again at the same
+// time; both hosts count what they sent.
+func synack(network lab.Network) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		loss := func(port int) lab.Loss { return lab.Loss{From: port, Flags: lab.SYN | lab.ACK, Count: 1} }
+		t, rows, counted, err := lost(x, lab.Sessions{Send: 10, Recv: 1, Network: network}, loss, 1)
+		if err != nil {
+			return err
+		}
+		var sent [2]int64
+		for _, r := range rows {
+			if r.Get("cause").S == "synack" {
+				sent[1]++
+				x.Want(r, "type", "S")
+				x.Want(r, "pid", t.Server.PID)
+				x.Want(r, "lport", t.Port)
+				x.Want(r, "laddr", t.Sessions.Addrs[0])
+				x.Want(r, "attempts", sent[1])
+				continue
+			}
+			sent[0]++
+			x.Want(r, "cause", "rto")
+			x.Want(r, "state", "SYN_SENT")
+			x.Want(r, "pid", t.Client.PID)
+		}
+		for i := range sent {
+			if n := counted[i]["TcpRetransSegs"]; sent[i] != n {
+				x.Errorf("%d rows of the %s, and the kernel counts %d", sent[i], twoHosts[i], n)
+			}
+		}
+		if sent[1] == 0 {
+			x.Errorf("no SYN-ACK was sent again")
+		}
+		return nil
+	}
+}
