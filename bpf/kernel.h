@@ -152,6 +152,9 @@ struct sock_common {
 	};
 	unsigned short skc_family;
 	volatile unsigned char skc_state;
+	unsigned char skc_reuse : 4;
+	unsigned char skc_reuseport : 1;
+	unsigned char skc_ipv6only : 1;
 	int skc_bound_dev_if;
 	unsigned long skc_flags;
 	possible_net_t skc_net;
@@ -173,6 +176,10 @@ struct sock {
 struct inet_sock {
 	struct sock sk;
 	__be16 inet_sport;
+	unsigned long inet_flags; /* since 6.6; before, bits of their own */
+	__u8 freebind : 1;
+	__u8 transparent : 1;
+	__u8 bind_address_no_port : 1;
 };
 
 struct tcp_congestion_ops {

@@ -31,6 +31,7 @@ struct sys_exit {
 #define SYS_recvfrom 45
 #define SYS_sendmsg 46
 #define SYS_recvmsg 47
+#define SYS_bind 49
 #define SYS_splice 275
 #define SYS_accept4 288
 #define SYS_recvmmsg 299
@@ -42,6 +43,7 @@ struct sys_exit {
 #define SYS_writev 66
 #define SYS_sendfile64 71
 #define SYS_splice 76
+#define SYS_bind 200
 #define SYS_accept 202
 #define SYS_connect 203
 #define SYS_sendto 206

@@ -27,6 +27,7 @@ enum uring_op {
 	URING_RECV = 27,
 	URING_SEND_ZC = 47,
 	URING_SENDMSG_ZC = 48,
+	URING_BIND = 56, /* since 6.11 */
 };
 
 /* Requests under way, for kernels whose completion does not name them. */

@@ -218,6 +218,9 @@ func nameEnd(addr, port string) row.Namer {
 func nameIP(r *row.Row, c *row.Cell) {
 	a := r.Get("raddr")
 	if a == nil || a.Kind != row.Addr {
+		a = r.Get("laddr") // there is but one end
+	}
+	if a == nil || a.Kind != row.Addr {
 		*c = row.Cell{}
 		return
 	}

@@ -1,0 +1,142 @@
+//go:build ignore
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+
+/* tcpbind - each bind of a socket to an address, and how it ended. */
+#include "fd.h"
+#include "span.h"
+#include "syscall.h"
+#include "uring.h"
+#include "who.h"
+
+enum { BIND_REUSEADDR = 1, BIND_REUSEPORT = 2, BIND_FREEBIND = 4, BIND_TRANSPARENT = 8, BIND_NO_PORT = 16, BIND_V6ONLY = 32 };
+
+struct bind_event {
+	struct head head;
+	struct tuple tuple;
+	__s32 result;
+	__u32 options; /* BIND_* */
+	__u32 ifindex; /* of SO_BINDTODEVICE */
+	__u32 pad;
+};
+EVENT(struct bind_event);
+
+/* A thread in bind(2): the socket, and the address that was asked for. */
+struct call {
+	struct sock *sk;
+	__u8 addr[16];
+	__u16 port, family;
+	__u32 options; /* bind may add v6only */
+};
+SPAN(callers, __u64, struct call);
+
+/* Bits of inet_flags. */
+#define INET_FREEBIND 11
+#define INET_TRANSPARENT 15
+#define INET_NO_PORT 18
+
+static __always_inline __u32 bind_options(const struct sock *sk)
+{
+	const struct inet_sock *inet = (void *)sk;
+	__u32 o = 0;
+
+	if (BPF_CORE_READ_BITFIELD_PROBED(sk, __sk_common.skc_reuse))
+		o |= BIND_REUSEADDR;
+	if (BPF_CORE_READ_BITFIELD_PROBED(sk, __sk_common.skc_reuseport))
+		o |= BIND_REUSEPORT;
+	if (sock_family(sk) == AF_INET6 && BPF_CORE_READ_BITFIELD_PROBED(sk, __sk_common.skc_ipv6only))
+		o |= BIND_V6ONLY;
+	if (bpf_core_field_exists(inet->inet_flags)) {
+		unsigned long flags = BPF_CORE_READ(inet, inet_flags);
+
+		if (flags >> INET_FREEBIND & 1)
+			o |= BIND_FREEBIND;
+		if (flags >> INET_TRANSPARENT & 1)
+			o |= BIND_TRANSPARENT;
+		if (flags >> INET_NO_PORT & 1)
+			o |= BIND_NO_PORT;
+	} else {
+		if (BPF_CORE_READ_BITFIELD_PROBED(inet, freebind))
+			o |= BIND_FREEBIND;
+		if (BPF_CORE_READ_BITFIELD_PROBED(inet, transparent))
+			o |= BIND_TRANSPARENT;
+		if (BPF_CORE_READ_BITFIELD_PROBED(inet, bind_address_no_port))
+			o |= BIND_NO_PORT;
+	}
+	return o;
+}
+
+/* TCP, unless --proto names others. */
+static __always_inline bool bind_wanted(const struct sock *sk)
+{
+	__u16 proto = sock_proto(sk);
+
+	if (is_self() || !is_inet(sock_family(sk)) || !sock_wanted(sk))
+		return false;
+	return filter_on & FILTER_PROTO || proto == IPPROTO_TCP || proto == IPPROTO_MPTCP;
+}
+
+static __always_inline int bound(const struct sock *sk, const struct call *asked, long ret)
+{
+	struct tuple tuple = {};
+	struct bind_event *e;
+	struct who who = {};
+
+	if (!tuple_fill(&tuple, sk))
+		return 0;
+	/* A bind that failed left nothing in the socket. */
+	if (ret && asked && is_inet(asked->family)) {
+		__builtin_memcpy(tuple.laddr, asked->addr, sizeof(tuple.laddr));
+		tuple.lport = asked->port;
+	}
+	if (!tuple_wanted(&tuple) || !who_current(&who) || !who_wanted(&who))
+		return 0;
+	e = EVENT_NEW(struct bind_event);
+	if (!e)
+		return 0;
+	e->head.ts = bpf_ktime_get_ns();
+	e->head.netns = sock_netns(sk);
+	e->head.who = who;
+	e->tuple = tuple;
+	e->result = ret;
+	e->options = asked ? asked->options : bind_options(sk);
+	e->ifindex = BPF_CORE_READ(sk, __sk_common.skc_bound_dev_if);
+	return event_send(e);
+}
+
+SYS_ENTER(bind, bind)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct call c = { .sk = fd_sock(a0) };
+	__u8 raw[28] = {};
+
+	if (!c.sk || !bind_wanted(c.sk))
+		return 0;
+	if (bpf_probe_read_user(raw, a2 < 28 ? 16 : 28, (void *)a1))
+		lose(LOSS_READ);
+	c.options = bind_options(c.sk);
+	c.family = *(__u16 *)raw;
+	c.port = raw[2] << 8 | raw[3];
+	if (c.family == AF_INET6)
+		__builtin_memcpy(c.addr, &raw[8], 16);
+	else
+		addr4(c.addr, *(__be32 *)&raw[4]);
+	span_begin(&callers, &thread, &c);
+	return 0;
+}
+
+SYS_EXIT(bind, bind)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct call *found = bpf_map_lookup_elem(&callers, &thread), c;
+
+	if (!found)
+		return 0;
+	c = *found;
+	bpf_map_delete_elem(&callers, &thread);
+	return bound(c.sk, &c, ret);
+}
+
+URING_COMPLETE(uring, op == URING_BIND)
+{
+	return sk && bind_wanted(sk) ? bound(sk, NULL, res) : 0;
+}
