@@ -215,13 +215,25 @@ struct tcp_request_sock {
 	__u32 snt_isn;
 };
 
+struct net_device {
+	possible_net_t nd_net;
+};
 struct sk_buff {
+	struct net_device *dev;
 	struct sock *sk;
 	char cb[48];
 	unsigned int len;
+	__be16 protocol;
+	__u16 transport_header;
+	__u16 network_header;
+	unsigned int end;
+	unsigned char *head, *data;
+};
+struct skb_shared_info {
+	unsigned short gso_segs;
 };
 
-/* What TCP keeps in cb of the packets that it sends. */
+/* What TCP keeps in cb of its packets. */
 struct tcp_skb_cb {
 	__u32 seq;
 	union {
@@ -229,6 +241,10 @@ struct tcp_skb_cb {
 			__u16 tcp_gso_segs;
 		};
 	};
+	__u8 tcp_flags;
+};
+struct sock___drops { /* plain until 6.17 */
+	atomic_t sk_drops;
 };
 
 /* Kernels without MPTCP have none of these. */

@@ -44,6 +44,20 @@ static __always_inline void stack_notice(void)
 	bpf_ringbuf_submit(h, BPF_RB_FORCE_WAKEUP);
 }
 
+/* The current kernel stack without the first skip frames; negative when it
+ * cannot be kept.
+ */
+static __always_inline __s32 kernel_stack(void *ctx, __u32 skip)
+{
+	long id = bpf_get_stackid(ctx, &stacks, skip & 0xff);
+
+	if (id < 0) {
+		lose(LOSS_STACK);
+		return -1;
+	}
+	return id;
+}
+
 /* The current user stack; negative when there is none. */
 static __always_inline __s32 user_stack(void *ctx)
 {

@@ -5,6 +5,7 @@ package cli
 import (
 	"fmt"
 	"maps"
+	"strings"
 
 	"seine/internal/enrich"
 	"seine/internal/host"
@@ -19,6 +20,7 @@ type names struct {
 	namers     map[string]row.Namer
 	containers *enrich.Containers
 	processes  *sym.Processes
+	kernel     sym.Kernel
 	session    *tool.Session
 	broken     map[string]int // stacks that end early, by the file to blame
 }
@@ -30,6 +32,8 @@ func newNames(s *tool.Session) *names {
 		"cgroup":    n.cgroup,
 		"container": n.container,
 		"ustack":    n.userStack,
+		"kstack":    n.kernelStack,
+		"ksym":      n.kernelSymbol,
 	})
 	if s.Maps["stacks"] != nil {
 		n.processes = &sym.Processes{}
@@ -74,15 +78,33 @@ func (n *names) userStack(r *row.Row, c *row.Cell) {
 	if id < 0 || pid == nil || pid.Kind != row.Uint {
 		return
 	}
-	var addrs [127]uint64
-	if n.session.Maps["stacks"].Lookup(uint32(id), &addrs) != nil {
+	addrs := n.addrs(id)
+	if len(addrs) == 0 {
 		return
+	}
+	frames := n.processes.Stack(nil, uint32(pid.N), addrs)
+	st := stackOf(frames)
+	if culprit, broken := sym.Broken(frames); broken {
+		st.Broken = true
+		n.broken[culprit]++
+	}
+	*c = row.Cell{Kind: row.Object, Ref: st}
+}
+
+// addrs is what the map of stacks holds for an id; nil if nothing.
+func (n *names) addrs(id int32) []uint64 {
+	var addrs [127]uint64
+	if id < 0 || n.session.Maps["stacks"].Lookup(uint32(id), &addrs) != nil {
+		return nil
 	}
 	depth := 0
 	for depth < len(addrs) && addrs[depth] != 0 {
 		depth++
 	}
-	frames := n.processes.Stack(nil, uint32(pid.N), addrs[:depth])
+	return addrs[:depth]
+}
+
+func stackOf(frames []sym.Frame) *kern.Stack {
 	st := &kern.Stack{}
 	for _, f := range frames {
 		off := f.Off
@@ -91,11 +113,36 @@ func (n *names) userStack(r *row.Row, c *row.Cell) {
 		}
 		st.Frames = append(st.Frames, kern.Frame{Sym: f.Sym, Off: off, Module: f.Module})
 	}
-	if culprit, broken := sym.Broken(frames); broken {
-		st.Broken = true
-		n.broken[culprit]++
+	return st
+}
+
+// kernelStack makes a *kern.Stack of a stack id.
+func (n *names) kernelStack(_ *row.Row, c *row.Cell) {
+	addrs := n.addrs(int32(c.N))
+	*c = row.Cell{}
+	if len(addrs) > 0 {
+		*c = row.Cell{Kind: row.Object, Ref: stackOf(observed(n.kernel.Stack(nil, addrs)))}
 	}
-	*c = row.Cell{Kind: row.Object, Ref: st}
+}
+
+// observed leaves out the frames of the program that took the stack.
+func observed(frames []sym.Frame) []sym.Frame {
+	for i, f := range frames {
+		if f.Module != "bpf" && !strings.HasPrefix(f.Sym, "bpf_trace_run") && !strings.HasPrefix(f.Sym, "bpf_trampoline") {
+			return frames[i:]
+		}
+	}
+	return frames
+}
+
+// kernelSymbol makes tcp_v4_rcv+0x1f of an address in the kernel.
+func (n *names) kernelSymbol(_ *row.Row, c *row.Cell) {
+	f := n.kernel.Frame(c.N)
+	if f.Sym == "" {
+		c.SetText(fmt.Sprintf("%#x", c.N))
+		return
+	}
+	c.SetText(fmt.Sprintf("%s+%#x", f.Sym, f.Off))
 }
 
 // hints is what to tell the user about names that could not be made.

@@ -230,3 +230,30 @@ func nameIP(r *row.Row, c *row.Cell) {
 		c.SetText("6")
 	}
 }
+
+// TCPFlags are the flags of a TCP header, shown as tcpdump does.
+type TCPFlags uint8
+
+const flagLetters = "FSRP.UEW"
+
+func (f TCPFlags) String() string {
+	var b []byte
+	for _, i := range []int{1, 0, 2, 3, 5, 6, 7, 4} { // the acknowledgement comes last
+		if f>>i&1 != 0 {
+			b = append(b, flagLetters[i])
+		}
+	}
+	return string(b)
+}
+
+// Kind says that TCPFlags are text.
+func (TCPFlags) Kind() row.Kind { return row.Text }
+
+// Cell gives the letters; none is "none".
+func (f *TCPFlags) Cell(c *row.Cell) {
+	if *f == 0 {
+		c.SetText("none")
+		return
+	}
+	c.SetText(f.String())
+}

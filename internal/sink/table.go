@@ -97,7 +97,7 @@ func (t *tableSink) plan(s *row.Schema) (*tablePlan, error) {
 		case c.Kind == row.Object:
 			p.stacks = append(p.stacks, i)
 		default:
-			head, width := c.Before+c.Head, c.Width
+			head, width := c.Before+c.Head+c.After, c.Width
 			if c.Kind == row.Time {
 				head, width = t.clock.head(head), max(width, t.clock.width())
 			}

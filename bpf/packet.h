@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* packet.h - the headers of a TCP packet. */
+#pragma once
+#include "sock.h"
+
+struct packet {
+	__u8 saddr[16], daddr[16];
+	__u16 sport, dport;
+	__u16 family;
+	__u16 window; /* as it is in the header: not scaled */
+	__u32 seq, ack;
+	__u32 len; /* of the payload */
+	__u8 flags;
+	__u8 pad[3];
+};
+
+#define PACKET_NO_HEADER 0xffff /* of network_header: not set */
+
+/* Read the TCP packet whose IP header is at ip; false if it is none, or not the
+ * first of its fragments, or if IPv6 has more headers in between.
+ */
+static __always_inline bool packet_read(struct packet *p, const struct sk_buff *skb, const void *ip)
+{
+	__u8 h[40] = {}, t[20] = {};
+	__u32 tcp, total;
+
+	if (bpf_probe_read_kernel(h, 20, ip))
+		return false;
+	if (h[0] >> 4 == 4) {
+		if (h[9] != IPPROTO_TCP || (h[6] & 0x1f) || h[7])
+			return false;
+		p->family = AF_INET;
+		addr4(p->saddr, *(__be32 *)&h[12]);
+		addr4(p->daddr, *(__be32 *)&h[16]);
+		tcp = (h[0] & 15) * 4;
+		total = h[2] << 8 | h[3];
+	} else if (h[0] >> 4 == 6) {
+		if (h[6] != IPPROTO_TCP || bpf_probe_read_kernel(h, 40, ip))
+			return false;
+		p->family = AF_INET6;
+		__builtin_memcpy(p->saddr, &h[8], 16);
+		__builtin_memcpy(p->daddr, &h[24], 16);
+		tcp = 40;
+		total = h[4] << 8 | h[5];
+		if (total)
+			total += 40;
+	} else {
+		return false;
+	}
+	if (bpf_probe_read_kernel(t, sizeof(t), ip + tcp))
+		return false;
+	if (!total) /* more than 64 KB at once */
+		total = BPF_CORE_READ(skb, len);
+	p->sport = t[0] << 8 | t[1];
+	p->dport = t[2] << 8 | t[3];
+	p->seq = bpf_ntohl(*(__be32 *)&t[4]);
+	p->ack = bpf_ntohl(*(__be32 *)&t[8]);
+	p->flags = t[13];
+	p->window = t[14] << 8 | t[15];
+	tcp += (t[12] >> 4) * 4;
+	p->len = total > tcp ? total - tcp : 0;
+	return true;
+}
+
+/* Where the IP header of a packet is that the stack has looked at. */
+static __always_inline const void *packet_ip(const struct sk_buff *skb)
+{
+	return BPF_CORE_READ(skb, head) + BPF_CORE_READ(skb, network_header);
+}
+
+/* The packet's tuple, seen from this host. */
+static __always_inline void packet_tuple(struct tuple *t, const struct packet *p, bool out)
+{
+	t->family = p->family;
+	t->proto = IPPROTO_TCP;
+	__builtin_memcpy(out ? t->laddr : t->raddr, p->saddr, 16);
+	__builtin_memcpy(out ? t->raddr : t->laddr, p->daddr, 16);
+	t->lport = out ? p->sport : p->dport;
+	t->rport = out ? p->dport : p->sport;
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tcpdrop
+
+import (
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"seine/internal/kern"
+	"seine/internal/lab"
+	"seine/internal/probe"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+var twoHosts = []string{"client", "server"}
+
+var demo = tool.Workload{
+	Hosts: twoHosts,
+	Run: func(w *lab.World) error {
+		t, list, err := refused(w, lab.TCP4, 2)
+		if err != nil {
+			return err
+		}
+		defer t.End()
+		c, err := lab.StartConnects(w, "", "prober", list...)
+		if err != nil {
+			return err
+		}
+		if _, err := c.Run(); err != nil {
+			return err
+		}
+		s, err := lab.StartTCP(w, lab.Sessions{Send: 333, Recv: 1, ClientComm: "browser", ServerComm: "web"})
+		if err != nil {
+			return err
+		}
+		return deaf(s)
+	},
+}
+
+var live = []tool.Case{
+	{Name: "no-socket", Hosts: twoHosts, Run: noSocket(lab.TCP4)},
+	{Name: "no-socket-ipv6", Hosts: twoHosts, Run: noSocket(lab.TCP6)},
+	{Name: "old-data", Hosts: twoHosts, Run: oldData(lab.TCP4)},
+	{Name: "old-data-ipv6", Hosts: twoHosts, Run: oldData(lab.TCP6)},
+	{Name: "none", Hosts: twoHosts, Run: none},
+}
+
+// refused gives n connects to a port that nobody listens on.
+func refused(w *lab.World, network lab.Network, n int) (*lab.Targets, []lab.Attempt, error) {
+	t, err := lab.StartTargets(w, "server", "holder", lab.Target{Network: network, Kind: lab.BoundOnly})
+	if err != nil {
+		return nil, nil, err
+	}
+	var list []lab.Attempt
+	for range n {
+		list = append(list, lab.Attempt{Name: "refused", Network: network, Addr: t.Addrs[0], Want: unix.ECONNREFUSED})
+	}
+	return t, list, nil
+}
+
+// deaf makes the session of s with a client that does not hear the first
+// answer: it sends its data again, which the server has.
+func deaf(s *lab.TCP) error {
+	l, err := lab.StartLoss(lab.Loss{From: s.Port, Flags: lab.ACK, Skip: 1, Count: 2})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	_, err = s.Run()
+	return err
+}
+
+// named is a reason as this kernel tells it.
+func named(reason string) string {
+	k, err := probe.Running()
+	if err != nil || len(k.Args("kfree_skb")) < 3 {
+		return "-"
+	}
+	return reason
+}
+
+// noSocket: a SYN to a port that nobody listens on. Those who are refused drop
+// nothing themselves.
+func noSocket(network lab.Network) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		t, list, err := refused(x.World, network, 23)
+		if err != nil {
+			return err
+		}
+		c, err := lab.StartConnects(x.World, "", "prober", list...)
+		if err != nil {
+			return err
+		}
+		if err := x.Attach("--lport", fmt.Sprint(t.Port(0))); err != nil {
+			return err
+		}
+		if _, err := c.Run(); err != nil {
+			return err
+		}
+		x.Await(23)
+		rows, err := x.Detach()
+		if err != nil {
+			return err
+		}
+		if len(rows) != 23 {
+			return fmt.Errorf("%d rows, want 23", len(rows))
+		}
+		for _, r := range rows {
+			x.Want(r, "reason", named("NO_SOCKET"))
+			x.Want(r, "flags", "S")
+			x.Want(r, "dport", t.Port(0))
+			x.Want(r, "lport", t.Port(0))
+			x.Want(r, "daddr", x.World.Addr("server", network))
+			x.Want(r, "saddr", x.World.Addr("client", network))
+			x.Want(r, "pid", "-")
+			reached(x, r, map[lab.Network]string{lab.TCP4: "tcp_v4_rcv", lab.TCP6: "tcp_v6_rcv"}[network])
+		}
+		return nil
+	}
+}
+
+// reached checks that the stack of a row goes through a function.
+func reached(x *tool.Trial, r *row.Row, function string) {
+	st, ok := r.Get("kstack").Ref.(*kern.Stack)
+	if !ok {
+		x.Errorf("no stack in %s", tool.Dump(r))
+		return
+	}
+	if !slices.ContainsFunc(st.Frames, func(f kern.Frame) bool { return f.Sym == function }) {
+		x.Errorf("%s is not in the stack %v", function, st.Frames)
+	}
+}
+
+// oldData: a segment that was received before is dropped by its socket.
+func oldData(network lab.Network) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		s, err := lab.StartTCP(x.World, lab.Sessions{Send: 333, Recv: 1, Network: network})
+		if err != nil {
+			return err
+		}
+		if err := x.Attach("--lport", fmt.Sprint(s.Port)); err != nil {
+			return err
+		}
+		if err := deaf(s); err != nil {
+			return err
+		}
+		x.Await(1)
+		rows, err := x.Detach()
+		if err != nil {
+			return err
+		}
+		if len(rows) == 0 {
+			return fmt.Errorf("no row")
+		}
+		for _, r := range rows {
+			if !socketTold() {
+				continue
+			}
+			x.Want(r, "pid", s.Server.PID)
+			x.Want(r, "comm", s.Server.Comm)
+			x.Want(r, "lport", s.Port)
+			x.Want(r, "state", "ESTABLISHED")
+			x.Want(r, "reason", named("TCP_OLD_DATA"))
+			x.Want(r, "flags", "P.")
+		}
+		return nil
+	}
+}
+
+// socketTold says whether the socket of a drop is known here.
+func socketTold() bool {
+	k, err := probe.Running()
+	if err != nil || !needsSocket(k) {
+		return err == nil
+	}
+	offers := k.Offers()
+	return offers["fentry"] == nil || offers["kprobe"] == nil
+}
+
+// none: sessions that lose nothing, and --no-stack.
+func none(x *tool.Trial) error {
+	s, err := lab.StartTCP(x.World, lab.Sessions{Count: 23, Send: 1000, Recv: 1000})
+	if err != nil {
+		return err
+	}
+	rows, err := x.Rows(func() error { _, err := s.Run(); return err }, "--no-stack")
+	for _, r := range rows {
+		x.Errorf("a row without a drop: %s", tool.Dump(r))
+	}
+	return err
+}

@@ -1,0 +1,178 @@
+//go:build ignore
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+
+/* tcpdrop - each TCP packet that the kernel drops, and why. */
+#define OWNER_LISTENERS
+#include "owner.h"
+#include "packet.h"
+#include "stack.h"
+
+const volatile bool with_stack = true;
+const volatile __u32 args_kfree_skb = 0; /* 2; with a reason 3; with the socket 4 */
+
+struct drop_event {
+	struct head head;
+	struct tuple tuple;
+	struct packet packet;
+	__u64 location; /* that dropped it */
+	__u32 reason;	/* enum skb_drop_reason; all ones: not told */
+	__s32 stack;
+	__u8 state;
+	__u8 pad[7];
+};
+EVENT(struct drop_event);
+
+/* Packets on their way through a socket, on kernels that do not name it when
+ * they drop them; and before reasons were given (5.17) the socket's count of
+ * drops, since such packets are then freed without a word.
+ */
+struct receiving {
+	struct sock *sk;
+	int drops;
+	bool told;
+	__u8 flags;
+	__u16 pad;
+	__u32 seq;
+	__u32 pad2;
+};
+SPAN(inside, struct sk_buff *, struct receiving);
+
+static __always_inline bool full_sock(__u8 state)
+{
+	return state != TCP_TIME_WAIT && state != TCP_NEW_SYN_RECV;
+}
+
+static __always_inline int dropped(void *ctx, struct packet *p, const struct sock *sk, bool out, __u32 netns,
+				   __u32 reason, __u64 location)
+{
+	struct tuple tuple = {};
+	struct drop_event *e;
+	struct who who = {};
+	__u8 state = 0;
+
+	packet_tuple(&tuple, p, out);
+	if (sk) {
+		state = sock_state(sk);
+		netns = sock_netns(sk);
+		tuple.sock = sock_cookie(sk);
+	}
+	if (!netns_wanted(netns) || !family_wanted(tuple.family) || !tuple_wanted(&tuple))
+		return 0;
+	if (sk && full_sock(state))
+		owner_get(&who, sk);
+	if (!who_wanted(&who))
+		return 0;
+	e = EVENT_NEW(struct drop_event);
+	if (!e)
+		return 0;
+	e->head.ts = bpf_ktime_get_ns();
+	e->head.netns = netns;
+	e->head.who = who;
+	e->tuple = tuple;
+	e->packet = *p;
+	e->location = location;
+	e->reason = reason;
+	e->state = state;
+	e->stack = with_stack ? kernel_stack(ctx, 0) : -1;
+	return event_send(e);
+}
+
+KTRACE(drop, kfree_skb, struct sk_buff *skb, void *location)
+{
+	__be16 proto = BPF_CORE_READ(skb, protocol);
+	struct sock *sk = NULL, *owner;
+	struct receiving *r;
+	struct packet p = {};
+	__u32 reason = ~0u;
+	__u32 netns;
+	bool out = false;
+
+	if (proto != bpf_htons(0x0800) && proto != bpf_htons(0x86dd))
+		return 0;
+	if (BPF_CORE_READ(skb, network_header) == PACKET_NO_HEADER || !packet_read(&p, skb, packet_ip(skb)))
+		return 0;
+	if (args_kfree_skb > 2)
+		reason = ctx[2];
+	if (args_kfree_skb > 3)
+		sk = (void *)ctx[3];
+	owner = BPF_CORE_READ(skb, sk);
+	if (!sk && owner) {
+		sk = owner;
+		out = BPF_CORE_READ(sk, __sk_common.skc_num) == p.sport;
+		/* A FIN that was heeded stays in the queue until its socket goes. */
+		if (!out && !p.len && sock_state(sk) == TCP_CLOSE)
+			return 0;
+	}
+	r = bpf_map_lookup_elem(&inside, &skb);
+	if (r) {
+		r->told = true;
+		if (!sk)
+			sk = r->sk;
+	}
+	netns = BPF_CORE_READ(skb, dev, nd_net.net, ns.inum);
+	return dropped(ctx, &p, sk, out, netns, reason, (__u64)location);
+}
+
+static __always_inline int socket_drops(const struct sock *sk)
+{
+	const struct sock___drops *d = (void *)sk;
+
+	return bpf_core_field_exists(d->sk_drops) ? BPF_CORE_READ(d, sk_drops.counter) : 0;
+}
+
+static __always_inline int receive(struct sock *sk, struct sk_buff *skb)
+{
+	const struct tcp_skb_cb *cb = (void *)skb->cb;
+	struct receiving r = { .sk = sk, .drops = socket_drops(sk) };
+
+	r.flags = BPF_CORE_READ(cb, tcp_flags);
+	r.seq = BPF_CORE_READ(cb, seq);
+	span_begin(&inside, &skb, &r);
+	return 0;
+}
+
+static __always_inline int received(void *ctx, struct sk_buff *skb)
+{
+	struct receiving *found = bpf_map_lookup_elem(&inside, &skb), r;
+	struct packet p = {};
+	struct tuple t = {};
+
+	if (!found)
+		return 0;
+	r = *found;
+	bpf_map_delete_elem(&inside, &skb);
+	if (args_kfree_skb > 2 || r.told || socket_drops(r.sk) == r.drops || !tuple_fill(&t, r.sk))
+		return 0;
+	__builtin_memcpy(p.saddr, t.raddr, 16);
+	__builtin_memcpy(p.daddr, t.laddr, 16);
+	p.sport = t.rport;
+	p.dport = t.lport;
+	p.family = t.family;
+	p.flags = r.flags;
+	p.seq = r.seq;
+	return dropped(ctx, &p, r.sk, false, 0, ~0u, 0);
+}
+
+#define RECEIVE(part, func, id)                                                \
+	SEC("fentry/" #func) int rcv__fexit__##part##_in(unsigned long long *ctx) \
+	{                                                                      \
+		return receive((void *)ctx[0], (void *)ctx[1]);                \
+	}                                                                      \
+	SEC("fexit/" #func) int rcv__fexit__##part##_out(unsigned long long *ctx) \
+	{                                                                      \
+		return received(ctx, (void *)ctx[1]);                          \
+	}                                                                      \
+	SEC("kprobe/" #func) int rcv__kprobe__##part##_in(struct pt_regs *ctx) \
+	{                                                                      \
+		call_enter(ctx, id);                                           \
+		return receive((void *)PT_REGS_PARM1(ctx), (void *)PT_REGS_PARM2(ctx)); \
+	}                                                                      \
+	SEC("kretprobe/" #func) int rcv__kprobe__##part##_out(struct pt_regs *ctx) \
+	{                                                                      \
+		struct call_args a = {};                                       \
+									       \
+		return call_exit(&a, id) ? received(ctx, (void *)a.arg[1]) : 0; \
+	}
+
+RECEIVE(v4, tcp_v4_do_rcv, 1)
+RECEIVE(v6, tcp_v6_do_rcv, 2)

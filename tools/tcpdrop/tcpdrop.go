@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tcpdrop shows each TCP packet that the kernel drops: why, where, whose.
+package tcpdrop
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/cilium/ebpf/btf"
+
+	"seine/internal/kern"
+	"seine/internal/probe"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+//go:embed README.md
+var readme string
+
+type config struct {
+	Stack   bool `bpf:"with_stack"`
+	NoStack bool `flag:"no-stack" help:"leave out the kernel stack"`
+}
+
+// reason is enum skb_drop_reason of the running kernel. Its numbers are other
+// ones in every release.
+type reason uint32
+
+// reasons is the names of the running kernel, from its BTF.
+var reasons = sync.OnceValue(func() map[reason]string {
+	names := map[reason]string{}
+	k, err := probe.Running()
+	if err != nil {
+		return names
+	}
+	var enum *btf.Enum
+	if k.Types.TypeByName("skb_drop_reason", &enum) != nil {
+		return names
+	}
+	for _, v := range enum.Values {
+		name, _ := strings.CutPrefix(v.Name, "SKB_DROP_REASON_")
+		names[reason(v.Value)] = name
+	}
+	return names
+})
+
+func (reason) Kind() row.Kind { return row.Text }
+
+func (n *reason) Cell(c *row.Cell) {
+	switch name, ok := reasons()[*n]; {
+	case *n == ^reason(0):
+		*c = row.Cell{}
+	case ok:
+		c.SetText(name)
+	default: // of a subsystem: its number is in the upper half
+		c.SetText(fmt.Sprintf("%d:%d", *n>>16, *n&0xffff))
+	}
+}
+
+// packet is struct packet of packet.h.
+type packet struct {
+	Saddr  kern.Addr     `col:"saddr,width=15,key" help:"address that it came from"`
+	Daddr  kern.Addr     `col:"daddr,before=> ,width=15,key" help:"address that it was for"`
+	Sport  uint16        `col:"sport,width=5,key" help:"port that it came from"`
+	Dport  uint16        `col:"dport,width=5,key" help:"port that it was for"`
+	Family uint16        `col:"-"`
+	Window uint16        `col:"-"`
+	Seq    uint32        `col:"seq,width=10" help:"sequence number"`
+	Ack    uint32        `col:"-"`
+	Len    uint32        `col:"bytes,width=6,sum" help:"payload"`
+	Flags  kern.TCPFlags `col:"flags,before=(,after=),width=8,key" help:"TCP flags: S SYN, F FIN, R RST, P PSH, . ACK, U URG, E ECE, W CWR"`
+	Pad    [3]uint8      `col:"-"`
+}
+
+// event is struct drop_event of tcpdrop.bpf.c.
+type event struct {
+	kern.Head
+	kern.Tuple
+	Packet   packet       `col:",inline"`
+	Location uint64       `col:"location,as=ksym,width=20" help:"where in the kernel it was dropped"`
+	Reason   reason       `col:"reason,width=16,key" help:"why, by the running kernel's own name; absent before 5.17"`
+	Stack    kern.StackID `col:"kstack,as=kstack" help:"kernel stack, innermost function first"`
+	State    kern.State   `col:"state,width=11,key" help:"state of the socket, if there was one"`
+	Pad      [7]uint8     `col:"-"`
+}
+
+// noLocation leaves out what only a tracepoint tells.
+func noLocation(e *event, r *row.Row) {
+	if e.Location == 0 {
+		*r.Get("location") = row.Cell{}
+	}
+}
+
+func views(cfg any) []tool.View {
+	c := cfg.(*config)
+	c.Stack = !c.NoStack
+	v := tool.View{
+		Output: tool.Stream[event]{Type: "drop_event", Each: noLocation},
+		Show:   "time pid ip saddr+sport::21 daddr+dport::23 state flags reason kstack",
+	}
+	if c.NoStack {
+		v.Show = strings.TrimSuffix(v.Show, " kstack")
+	}
+	return []tool.View{v}
+}
+
+// needsSocket says that this kernel does not name the socket of a drop.
+func needsSocket(k *probe.Kernel) bool { return len(k.Args("kfree_skb")) < 4 }
+
+const inSocket = "the process and the state of dropped packets; on kernels without reasons also what a socket drops by itself"
+
+// Tool is tcpdrop.
+var Tool = &tool.Tool{
+	Name: "tcpdrop", Layer: tool.TCP, Short: "dropped TCP packets, with reason and kernel stack",
+	Banner:  "Tracing dropped TCP packets.",
+	Doc:     readme,
+	Filters: tool.ByWho | tool.FilterNetns | tool.FilterFamily | tool.ByTuple,
+	Config:  func() any { return &config{Stack: true} },
+	Points: []probe.Point{
+		{Name: "drop"},
+		{Name: "rcv", Optional: true, Misses: inSocket, Needed: needsSocket},
+	},
+	Views: views,
+	Demo:  demo,
+	Live:  live,
+}
