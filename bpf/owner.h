@@ -227,6 +227,9 @@ static __always_inline void owner_found(struct sock *sk, struct task_struct *tas
 	if (sock_state(sk) == TCP_LISTEN)
 		listener_put(sk);
 #endif
+#ifdef OWNER_ON_FOUND
+	OWNER_ON_FOUND(sk); /* the tool's own */
+#endif
 }
 
 /* All sockets that are open now. Runs once, after the others are attached, so

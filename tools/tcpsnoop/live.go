@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tcpsnoop
+
+import (
+	"fmt"
+	"strings"
+
+	"seine/internal/lab"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+var twoHosts = []string{"client", "server"}
+
+var demo = tool.Workload{
+	Hosts: twoHosts,
+	Run: func(w *lab.World) error {
+		t, err := lab.StartTCP(w, lab.Sessions{Send: 100, Recv: 5000, ClientComm: "browser", ServerComm: "web"})
+		if err != nil {
+			return err
+		}
+		_, err = t.Run()
+		return err
+	},
+}
+
+var live = []tool.Case{
+	{Name: "ipv4", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 7, Send: 101, Recv: 53})},
+	{Name: "ipv6", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 7, Send: 101, Recv: 53, Network: lab.TCP6})},
+	{Name: "large", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 1, Send: 300007, Recv: 53})},
+	{Name: "reset", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 7, Send: 101, Recv: 53, Close: lab.ByReset})},
+	{Name: "mptcp", Hosts: twoHosts, Run: mptcp},
+	{Name: "older", Hosts: twoHosts, Run: older},
+}
+
+// side is the packets of one host in one direction.
+type side struct {
+	rows, segs, bytes, syns int64
+	seen                    map[string]int // a packet as both hosts see it
+}
+
+// split sorts rows by host and direction, and checks the process of each.
+func split(x *tool.Trial, t *lab.TCP, rows []*row.Row) map[string]*side {
+	sides := map[string]*side{}
+	for _, r := range rows {
+		host, p := "server", t.Server
+		if r.Get("rport").N == uint64(t.Port) {
+			host, p = "client", t.Client
+		}
+		x.Want(r, "pid", p.PID)
+		x.Want(r, "comm", p.Comm)
+		x.Want(r, "netns", x.World.Netns(host))
+		key := host + " " + r.Get("dir").S
+		s := sides[key]
+		if s == nil {
+			s = &side{seen: map[string]int{}}
+			sides[key] = s
+		}
+		flags := r.Get("flags").S
+		s.segs += int64(r.Get("gso_segs").N)
+		s.bytes += int64(r.Get("bytes").N)
+		if strings.Contains(flags, "S") {
+			s.syns++
+		}
+		s.rows++
+		s.seen[fmt.Sprint(flags, r.Get("seq").N, r.Get("ack").N, r.Get("bytes").N, r.Get("window").N)]++
+	}
+	return sides
+}
+
+// sessions: what one host sends the other one receives, packet by packet, and
+// both hosts count as many.
+func sessions(s lab.Sessions) func(*tool.Trial) error {
+	return func(x *tool.Trial) error { return snoop(x, s, true) }
+}
+
+func snoop(x *tool.Trial, s lab.Sessions, exact bool) error {
+	t, err := lab.StartTCP(x.World, s)
+	if err != nil {
+		return err
+	}
+	if err := x.Attach("--port", fmt.Sprint(t.Port)); err != nil {
+		return err
+	}
+	var before [2]lab.Counters
+	for i, h := range twoHosts {
+		if before[i], err = x.World.Counters(h); err != nil {
+			return err
+		}
+	}
+	if _, err := t.Run(); err != nil {
+		return err
+	}
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	sides := split(x, t, rows)
+	for i, h := range twoHosts {
+		other := twoHosts[1-i]
+		out, in := sides[h+" out"], sides[other+" in"]
+		if out == nil || in == nil {
+			return fmt.Errorf("no packets from %s", h)
+		}
+		for k, n := range out.seen {
+			if in.seen[k] != n {
+				x.Errorf("%s sent %q %d times, %s received it %d times", h, k, n, other, in.seen[k])
+			}
+		}
+		after, err := x.World.Counters(h)
+		if err != nil {
+			return err
+		}
+		c := after.Since(before[i])
+		// Coming in, the kernel counts packets, whatever they are made of.
+		if got := sides[h+" in"].rows; out.segs != c["TcpOutSegs"] || got != c["TcpInSegs"] {
+			x.Errorf("%s: %d segments out and %d packets in; the kernel counts %d and %d", h, out.segs, got, c["TcpOutSegs"], c["TcpInSegs"])
+		}
+		want := int64(s.Count * s.Send)
+		if h == "server" {
+			want = int64(s.Count * s.Recv)
+		}
+		if exact && (out.bytes != want || out.syns != int64(s.Count)) {
+			x.Errorf("%s: %d bytes and %d SYNs, want %d and %d", h, out.bytes, out.syns, want, s.Count)
+		}
+	}
+	if exact {
+		relative(x, t, rows)
+	}
+	return nil
+}
+
+// relative: sequence numbers count from the SYN.
+func relative(x *tool.Trial, t *lab.TCP, rows []*row.Row) {
+	for _, r := range rows {
+		seq, flags := r.Get("seq_rel").N, r.Get("flags").S
+		send := uint64(t.Sessions.Recv)
+		if (r.Get("rport").N == uint64(t.Port)) == (r.Get("dir").S == "out") {
+			send = uint64(t.Sessions.Send) // sent by the client
+		}
+		switch {
+		case strings.Contains(flags, "S"):
+			x.Want(r, "seq_rel", 0)
+			if strings.Contains(flags, ".") {
+				x.Want(r, "ack_rel", 1)
+			}
+		case strings.Contains(flags, "F"):
+			x.Want(r, "seq_rel", 1+send-r.Get("bytes").N)
+		case seq < 1 || seq > send+2:
+			x.Errorf("sequence number %d in %s", seq, tool.Dump(r))
+		}
+	}
+}
+
+func mptcp(x *tool.Trial) error {
+	if err := lab.MPTCPSupported(); err != nil {
+		return tool.Skip("%v", err)
+	}
+	return snoop(x, lab.Sessions{Count: 7, Send: 101, Recv: 53, Network: lab.MPTCP4}, false)
+}
+
+// older: connections from before the tool have their process, and no relative
+// numbers.
+func older(x *tool.Trial) error {
+	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 3, Send: 101, Recv: 53, Hold: true})
+	if err != nil {
+		return err
+	}
+	if err := t.Open(); err != nil {
+		return err
+	}
+	rows, err := x.Rows(func() error { _, err := t.Run(); return err }, "--port", fmt.Sprint(t.Port))
+	if err != nil {
+		return err
+	}
+	split(x, t, rows)
+	for _, r := range rows {
+		x.Want(r, "seq_rel", "-")
+	}
+	if len(rows) < 3*2*6 {
+		x.Errorf("%d rows, want 36 at least", len(rows))
+	}
+	return nil
+}
