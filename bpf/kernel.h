@@ -176,7 +176,11 @@ struct sock {
 struct inet_sock {
 	struct sock sk;
 	__be16 inet_sport;
-	unsigned long inet_flags; /* since 6.6; before, bits of their own */
+};
+struct inet_sock___since66 {
+	unsigned long inet_flags;
+};
+struct inet_sock___until65 {
 	__u8 freebind : 1;
 	__u8 transparent : 1;
 	__u8 bind_address_no_port : 1;

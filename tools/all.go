@@ -10,7 +10,14 @@ import (
 	"seine/tools/socksize"
 	"seine/tools/soconnect"
 	"seine/tools/soconnlat"
+	"seine/tools/tcpaccept"
+	"seine/tools/tcpbind"
+	"seine/tools/tcpconnect"
+	"seine/tools/tcpdrop"
 	"seine/tools/tcplife"
+	"seine/tools/tcpretrans"
+	"seine/tools/tcpsnoop"
+	"seine/tools/tcpstates"
 	"seine/tools/tcptop"
 )
 
@@ -20,6 +27,13 @@ var All = []*tool.Tool{
 	socksize.Tool,
 	soconnect.Tool,
 	soconnlat.Tool,
+	tcpaccept.Tool,
+	tcpbind.Tool,
+	tcpconnect.Tool,
+	tcpdrop.Tool,
 	tcplife.Tool,
+	tcpretrans.Tool,
+	tcpsnoop.Tool,
+	tcpstates.Tool,
 	tcptop.Tool,
 }

@@ -96,7 +96,7 @@ func golden(t *testing.T, tl *tool.Tool, v tool.View, s *row.Schema, rows []*row
 }
 
 // parseRow makes a row of an object as the JSON sink writes it, except that a
-// histogram is the list of its values and a stack is the list of its frames.
+// histogram is the list of its values and a frame may be short for itself.
 func parseRow(schemas []*row.Schema, line []byte) (*row.Row, error) {
 	var cells map[string]json.RawMessage
 	if err := json.Unmarshal(line, &cells); err != nil {
@@ -187,15 +187,33 @@ func parseObject(col *row.Column, raw json.RawMessage, c *row.Cell) error {
 		c.Ref = h
 		return nil
 	}
-	var names []string
-	if err := json.Unmarshal(raw, &names); err != nil {
+	var frames []json.RawMessage
+	if err := json.Unmarshal(raw, &frames); err != nil {
 		return err
 	}
 	st := &kern.Stack{}
-	for i, n := range names {
-		sym, mod, _ := strings.Cut(n, "@")
-		st.Frames = append(st.Frames, kern.Frame{Sym: sym, Off: uint64(16*i + 7), Module: mod})
+	for i, raw := range frames {
+		f, err := parseFrame(raw, i)
+		if err != nil {
+			return err
+		}
+		st.Frames = append(st.Frames, f)
 	}
 	c.Ref = st
 	return nil
+}
+
+// parseFrame reads a frame as the JSON sink writes it, or "symbol@module".
+func parseFrame(raw json.RawMessage, i int) (kern.Frame, error) {
+	var name string
+	if json.Unmarshal(raw, &name) == nil {
+		sym, mod, _ := strings.Cut(name, "@")
+		return kern.Frame{Sym: sym, Off: uint64(16*i + 7), Module: mod}, nil
+	}
+	var f struct {
+		Sym, Mod string
+		Off      uint64
+	}
+	err := json.Unmarshal(raw, &f)
+	return kern.Frame{Sym: f.Sym, Off: f.Off, Module: f.Mod}, err
 }

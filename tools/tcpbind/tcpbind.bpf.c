@@ -36,7 +36,8 @@ SPAN(callers, __u64, struct call);
 
 static __always_inline __u32 bind_options(const struct sock *sk)
 {
-	const struct inet_sock *inet = (void *)sk;
+	const struct inet_sock___since66 *inet = (void *)sk;
+	const struct inet_sock___until65 *old = (void *)sk;
 	__u32 o = 0;
 
 	if (BPF_CORE_READ_BITFIELD_PROBED(sk, __sk_common.skc_reuse))
@@ -55,11 +56,11 @@ static __always_inline __u32 bind_options(const struct sock *sk)
 		if (flags >> INET_NO_PORT & 1)
 			o |= BIND_NO_PORT;
 	} else {
-		if (BPF_CORE_READ_BITFIELD_PROBED(inet, freebind))
+		if (BPF_CORE_READ_BITFIELD_PROBED(old, freebind))
 			o |= BIND_FREEBIND;
-		if (BPF_CORE_READ_BITFIELD_PROBED(inet, transparent))
+		if (BPF_CORE_READ_BITFIELD_PROBED(old, transparent))
 			o |= BIND_TRANSPARENT;
-		if (BPF_CORE_READ_BITFIELD_PROBED(inet, bind_address_no_port))
+		if (BPF_CORE_READ_BITFIELD_PROBED(old, bind_address_no_port))
 			o |= BIND_NO_PORT;
 	}
 	return o;
