@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
+	"sync"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 )
 
@@ -35,8 +38,9 @@ type Set struct {
 	Programs map[string]*ebpf.Program
 	Iters    map[string]*link.Iter // by point, for the way iter: run it to see what is there
 
-	coll  *ebpf.Collection
-	links []io.Closer
+	coll   *ebpf.Collection
+	links  []io.Closer
+	loaded map[string]*ebpf.Program // classic tracepoints, by their code
 }
 
 // Force is --way: a way for all points that have it, and for single points.
@@ -100,7 +104,7 @@ func Attach(k *Kernel, spec *ebpf.CollectionSpec, points []Point, f Force, log e
 	}
 	s := &Set{
 		Maps: coll.Maps, Vars: coll.Variables, coll: coll,
-		Programs: map[string]*ebpf.Program{}, Iters: map[string]*link.Iter{},
+		Programs: map[string]*ebpf.Program{}, Iters: map[string]*link.Iter{}, loaded: map[string]*ebpf.Program{},
 	}
 	defer func() {
 		if err != nil {
@@ -200,6 +204,36 @@ func (s *Set) program(k *Kernel, spec *ebpf.CollectionSpec, p Point, name string
 	if err := k.can(kindOf(ps)); err != nil {
 		return err
 	}
+	prog, err := s.load(k, spec, ps, name, log)
+	if err != nil {
+		return err
+	}
+	attach := p.Attach
+	if attach == nil {
+		attach = bySection
+	}
+	l, err := attach(prog, ps)
+	if err != nil {
+		return fmt.Errorf("attaching: %w", err)
+	}
+	if it, ok := l.(*link.Iter); ok {
+		s.Iters[p.Name] = it
+	}
+	s.links = append(s.links, l)
+	return nil
+}
+
+// load brings a program into the kernel. Programs on classic tracepoints do not
+// know where they are attached, so those of the same code are loaded once: the
+// exits of a dozen system calls are one program.
+func (s *Set) load(k *Kernel, spec *ebpf.CollectionSpec, ps *ebpf.ProgramSpec, name string, log ebpf.LogLevel) (*ebpf.Program, error) {
+	code := ""
+	if ps.Type == ebpf.TracePoint {
+		code = codeOf(ps)
+		if prog := s.loaded[code]; prog != nil {
+			return prog, nil
+		}
+	}
 	one := &ebpf.CollectionSpec{
 		Maps: spec.Maps, Types: spec.Types, ByteOrder: spec.ByteOrder, Variables: spec.Variables,
 		Programs: map[string]*ebpf.ProgramSpec{name: ps},
@@ -209,32 +243,39 @@ func (s *Set) program(k *Kernel, spec *ebpf.CollectionSpec, p Point, name string
 		Programs: ebpf.ProgramOptions{LogLevel: log},
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
+	defer coll.Close()
 	prog := coll.DetachProgram(name)
-	coll.Close()
-	attach := p.Attach
-	if attach == nil {
-		attach = bySection
-	}
-	l, err := attach(prog, ps)
-	if err != nil {
-		prog.Close()
-		return fmt.Errorf("attaching: %w", err)
-	}
-	if it, ok := l.(*link.Iter); ok {
-		s.Iters[p.Name] = it
-	}
 	s.Programs[name] = prog
-	s.links = append(s.links, l)
-	return nil
+	if code != "" {
+		s.loaded[code] = prog
+	}
+	return prog, nil
 }
 
-// Close detaches the points, last first, and frees programs and maps.
-func (s *Set) Close() {
-	for _, l := range slices.Backward(s.links) {
-		l.Close()
+// codeOf is equal for programs of the same instructions.
+func codeOf(ps *ebpf.ProgramSpec) string {
+	var b strings.Builder
+	for i := range ps.Instructions {
+		ins := &ps.Instructions[i]
+		fmt.Fprintf(&b, "%x %x %x %x %s", ins.OpCode, ins.Dst|ins.Src<<4, ins.Offset, ins.Constant, ins.Reference())
+		if r := btf.CORERelocationMetadata(ins); r != nil {
+			b.WriteString(r.String())
+		}
+		b.WriteByte('\n')
 	}
+	return b.String()
+}
+
+// Close detaches the points and frees programs and maps. Each detach waits for
+// the kernel's grace period, so they wait together.
+func (s *Set) Close() {
+	var wg sync.WaitGroup
+	for _, l := range s.links {
+		wg.Go(func() { l.Close() })
+	}
+	wg.Wait()
 	for _, p := range s.Programs {
 		p.Close()
 	}
