@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"seine/internal/lab"
 	"seine/internal/probe"
@@ -34,19 +35,21 @@ func demoCommand(stdout, stderr io.Writer) *cobra.Command {
 			if t == nil {
 				return unknownCommand(cmd.Root(), args[0])
 			}
-			return demo(cmd.Context(), t, alias, args[1:], stdout, stderr)
+			return demo(cmd, t, alias, args[1:], stdout, stderr)
 		},
 	}
 }
 
-func demo(ctx context.Context, t *tool.Tool, alias *tool.Alias, args []string, stdout, stderr io.Writer) error {
+func demo(self *cobra.Command, t *tool.Tool, alias *tool.Alias, args []string, stdout, stderr io.Writer) error {
 	if t.Demo.Run == nil {
 		return fmt.Errorf("%w: there is no demo of %s: %s", probe.ErrNotSupported, t.Name, t.Demo.Why)
 	}
 	cfg := t.NewConfig()
 	cmd := &cobra.Command{Use: t.Name}
 	c := declare(cmd.Flags(), t, cfg)
-	if err := cmd.ParseFlags(args); err != nil {
+	if err := cmd.ParseFlags(args); errors.Is(err, pflag.ErrHelp) {
+		return self.Help()
+	} else if err != nil {
 		return flagError(cmd, err)
 	}
 	if alias != nil {
@@ -76,7 +79,7 @@ func demo(ctx context.Context, t *tool.Tool, alias *tool.Alias, args []string, s
 			stop()
 		}()
 	}
-	err = r.do(ctx)
+	err = r.do(self.Context())
 	select {
 	case trouble := <-traffic:
 		return errors.Join(err, trouble)

@@ -13,6 +13,7 @@ import (
 
 	"seine/internal/probe"
 	"seine/internal/row"
+	"seine/internal/sink"
 	"seine/internal/tool"
 )
 
@@ -27,11 +28,12 @@ type common struct {
 	ways                                               []string
 	verbose                                            int
 	filters                                            filterFlags
+	given                                              *pflag.FlagSet
 }
 
 // declare puts the common flags and those of the tool's config on fs.
 func declare(fs *pflag.FlagSet, t *tool.Tool, cfg any) *common {
-	c := &common{}
+	c := &common{given: fs}
 	short := map[string]string{}
 	for letter, flag := range t.Shorts {
 		short[flag] = letter
@@ -64,7 +66,7 @@ func formats(t *tool.Tool) []string { return append([]string{"table", "json", "c
 // options turns the flags into what the engine wants. args are positionals:
 // [interval [count]].
 func (c *common) options(t *tool.Tool, cfg any, args []string) (o tool.Options, err error) {
-	if err := c.positionals(args); err != nil {
+	if err := c.check(args); err != nil {
 		return o, err
 	}
 	kind := t.Kind(cfg)
@@ -90,6 +92,27 @@ func (c *common) options(t *tool.Tool, cfg any, args []string) (o tool.Options, 
 	}
 	o.Filter, err = c.filters.wanted(t)
 	return o, err
+}
+
+// check refuses values that no tool can do anything with. An empty one is most
+// likely a variable of a script that was never set: it is no filter.
+func (c *common) check(args []string) (err error) {
+	c.given.Visit(func(f *pflag.Flag) {
+		switch {
+		case err != nil:
+		case f.Value.Type() == "string" && f.Value.String() == "":
+			err = tool.Usagef("--%s: the value is empty", f.Name)
+		case f.Name == "count" && c.count == 0, f.Name == "top" && c.top <= 0:
+			err = tool.Usagef("--%s: write a number from 1 up", f.Name)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if err := sink.CheckTime(c.timeFormat); err != nil {
+		return tool.Usagef("--time: %v", err)
+	}
+	return c.positionals(args)
 }
 
 func (c *common) positionals(args []string) (err error) {

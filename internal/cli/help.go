@@ -5,7 +5,9 @@ package cli
 import (
 	"fmt"
 	"io"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -77,11 +79,68 @@ func examples(t *tool.Tool) string {
 	return strings.Join(out, "\n")
 }
 
+// helpCommand explains seine or one of its tools and commands.
+func helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [TOOL | COMMAND]",
+		Short: "explain a tool or a command",
+		Args:  atMost(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return root.Help()
+			}
+			for _, c := range root.Commands() {
+				if c.Name() == args[0] {
+					c.InitDefaultHelpFlag()
+					return c.Help()
+				}
+			}
+			return unknownCommand(root, args[0])
+		},
+	}
+}
+
+// atMost lets a command have so many arguments.
+func atMost(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > n {
+			return tool.Usagef("%s: too many arguments: %q", cmd.Name(), args[n])
+		}
+		return nil
+	}
+}
+
+// completionCommand writes what makes a shell complete names and flags.
+func completionCommand(root *cobra.Command, w io.Writer) *cobra.Command {
+	shells := map[string]func() error{
+		"bash": func() error { return root.GenBashCompletionV2(w, true) },
+		"fish": func() error { return root.GenFishCompletion(w, true) },
+		"zsh":  func() error { return root.GenZshCompletion(w) },
+	}
+	names := slices.Sorted(maps.Keys(shells))
+	return &cobra.Command{
+		Use:       "completion " + strings.Join(names, "|"),
+		Short:     "write completion for a shell: source <(seine completion bash)",
+		ValidArgs: names,
+		Args:      atMost(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return tool.Usagef("completion: name a shell: %s", strings.Join(names, ", "))
+			}
+			write := shells[args[0]]
+			if write == nil {
+				return tool.Usagef("completion: %q is not one of %s", args[0], strings.Join(names, ", "))
+			}
+			return write()
+		},
+	}
+}
+
 func manCommand(root *cobra.Command, w io.Writer) *cobra.Command {
 	return &cobra.Command{
 		Use:   "man [TOOL | DIRECTORY/]",
 		Short: "write the man page of seine or of a tool, or all of them into a directory",
-		Args:  cobra.MaximumNArgs(1),
+		Args:  atMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			head := &doc.GenManHeader{Section: "8", Source: "seine", Manual: "seine"}
 			if len(args) == 0 {
@@ -104,7 +163,7 @@ func versionCommand(w io.Writer) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "say which seine this is",
-		Args:  cobra.NoArgs,
+		Args:  atMost(0),
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(w, "seine", version())
 			return err

@@ -29,7 +29,7 @@ func listCommand(w io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "every tool, and whether it runs on this kernel",
-		Args:  cobra.NoArgs,
+		Args:  atMost(0),
 		RunE: func(*cobra.Command, []string) error {
 			if output != "table" && output != "json" {
 				return tool.Usagef("-o %s: list writes table and json", output)

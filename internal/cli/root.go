@@ -12,8 +12,10 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -29,20 +31,33 @@ func Main(args []string, stdout, stderr *os.File) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	// After the first signal the second one ends us at once.
-	context.AfterFunc(ctx, stop)
+	context.AfterFunc(ctx, func() { time.AfterFunc(echo, stop) })
 
-	name, rest := filepath.Base(args[0]), args[1:]
-	if t, _ := find(name); t != nil {
-		rest = append([]string{name}, rest...)
-	}
-	root := New(stdout, stderr)
-	root.SetArgs(rest)
-	err := root.ExecuteContext(ctx)
+	err := execute(ctx, args, stdout, stderr)
 	var asked exitCode // of a script, which says nothing
 	if err != nil && code(err) != exitOK && !errors.As(err, &asked) {
 		fmt.Fprintf(stderr, "seine: %s\n", oneLine(err))
 	}
 	return code(err)
+}
+
+// echo is how long after a signal another one is taken for the same wish:
+// timeout(1) signals the process and then its group.
+const echo = 200 * time.Millisecond
+
+// execute runs the command that args name: by the first of them if that is the
+// name of a tool, as where seine is linked to as tcplife.
+func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	root := New(stdout, stderr)
+	name, rest := filepath.Base(args[0]), args[1:]
+	if t, _ := find(name); t != nil {
+		if err := checkLetters(t, rest); err != nil {
+			return err
+		}
+		rest = append([]string{name}, rest...)
+	}
+	root.SetArgs(rest)
+	return root.ExecuteContext(ctx)
 }
 
 // oneLine is an error for the user: without line breaks and verifier logs.
@@ -66,7 +81,8 @@ func New(stdout, stderr io.Writer) *cobra.Command {
 			return nil
 		},
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpCommand(helpCommand(root))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(flagError)
@@ -77,7 +93,8 @@ func New(stdout, stderr io.Writer) *cobra.Command {
 		}
 	}
 	root.AddCommand(btCommands(stdout, stderr)...)
-	root.AddCommand(listCommand(stdout), doctorCommand(stdout, stderr), demoCommand(stdout, stderr), manCommand(root, stdout), versionCommand(stdout))
+	root.AddCommand(listCommand(stdout), doctorCommand(stdout, stderr), demoCommand(stdout, stderr),
+		manCommand(root, stdout), completionCommand(root, stdout), versionCommand(stdout))
 	return root
 }
 
@@ -149,17 +166,37 @@ func Parse(t *tool.Tool, flags []string) (any, tool.Options, error) {
 // flagError makes usage errors of what pflag says, with the nearest name.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
-	if errors.As(err, &unknown) {
-		name := unknown.GetSpecifiedName()
-		if short := unknown.GetSpecifiedShortnames(); short != "" {
-			return tool.Usagef("%s has no flag -%s: see 'seine help %s'", cmd.Name(), name, cmd.Name())
-		}
-		if near := nearestFlag(cmd.Flags(), name); near != "" {
-			return tool.Usagef("%s has no flag --%s: did you mean --%s?", cmd.Name(), name, near)
-		}
-		return tool.Usagef("%s has no flag --%s: see 'seine help %s'", cmd.Name(), name, cmd.Name())
+	var invalid *pflag.InvalidValueError
+	var number *strconv.NumError
+	switch {
+	case errors.As(err, &unknown):
+		return unknownFlag(cmd, unknown)
+	case errors.As(err, &number) && errors.As(err, &invalid):
+		return tool.Usagef("--%s: %q is no %s", invalid.GetFlag().Name, invalid.GetValue(), nouns[invalid.GetFlag().Value.Type()])
+	case errors.As(err, &invalid):
+		return tool.Usagef("--%s: %s", invalid.GetFlag().Name, oneLine(invalid.Unwrap()))
 	}
 	return tool.Usagef("%s", oneLine(err))
+}
+
+// nouns is what the values of flags are called where pflag reads them.
+var nouns = map[string]string{"bool": "true or false", "int": "number", "count": "number", "uint32": "number from 0 up", "uint64": "number from 0 up"}
+
+func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
+	flag, where := "--"+e.GetSpecifiedName(), "seine help "+cmd.Name()
+	if e.GetSpecifiedShortnames() != "" {
+		flag = "-" + e.GetSpecifiedName()
+	}
+	if !cmd.HasParent() && cmd.Name() == "seine" {
+		where = "seine help"
+	}
+	if ours := bccFlag(cmd.Name(), e.GetSpecifiedName()); ours != "" {
+		return tool.Usagef("%s has no flag %s, which BCC has: write %s", cmd.Name(), flag, ours)
+	}
+	if near := nearestFlag(cmd.Flags(), e.GetSpecifiedName()); near != "" && flag[1] == '-' {
+		return tool.Usagef("%s has no flag %s: did you mean --%s?", cmd.Name(), flag, near)
+	}
+	return tool.Usagef("%s has no flag %s: see '%s'", cmd.Name(), flag, where)
 }
 
 func unknownCommand(root *cobra.Command, name string) error {

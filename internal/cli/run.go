@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"seine/internal/host"
+	"seine/internal/probe"
 	"seine/internal/row"
 	"seine/internal/sink"
 	"seine/internal/tool"
@@ -63,9 +65,6 @@ func (r *run) do(ctx context.Context) error {
 	if err := host.Memlock(); err != nil {
 		r.say("warning: %v", err)
 	}
-	if !r.quiet {
-		fmt.Fprintln(r.err, r.tool.Banner, "Ctrl-C ends.")
-	}
 	if o.Stats {
 		stop, err := enableStats()
 		if err != nil {
@@ -77,13 +76,20 @@ func (r *run) do(ctx context.Context) error {
 	began := time.Now()
 	session, err := r.prepared.Attach()
 	if err != nil {
+		var point *probe.PointError
+		if r.flags.verbose > 1 && errors.As(err, &point) {
+			verifierLogs(r.err, point.Choice)
+		}
 		return err
+	}
+	if !r.quiet {
+		fmt.Fprintln(r.err, r.tool.Banner, "Ctrl-C ends.")
 	}
 	names := newNames(session)
 	defer names.close()
 	pipe.name(names)
 	if r.flags.verbose > 0 {
-		explain(r.err, session.Choices, time.Since(began))
+		explain(r.err, session.Choices, time.Since(began), r.flags.verbose > 1)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -147,7 +153,7 @@ func (r *run) pipe(schemas []*row.Schema) (*pipe, error) {
 		}
 		var err error
 		if by, err = row.By(nil, strings.Split(f.by, ","), schemas[0]); err != nil {
-			return nil, fmt.Errorf("--by: %w", err)
+			return nil, fmt.Errorf("--%w", err)
 		}
 		shown = []*row.Schema{by.Schema()}
 	}
@@ -160,7 +166,7 @@ func (r *run) pipe(schemas []*row.Schema) (*pipe, error) {
 	}
 	columns, err := sink.Choose(f.output, shown, f.columns)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--%w", err)
 	}
 	out, err := sink.New(f.output, r.out, r.sinkOptions(shown, columns, kind))
 	if err != nil {
@@ -189,7 +195,7 @@ func (r *run) pipe(schemas []*row.Schema) (*pipe, error) {
 	if f.where != "" {
 		w, err := row.Where(next, f.where, schemas)
 		if err != nil {
-			return nil, fmt.Errorf("--where: %w", err)
+			return nil, fmt.Errorf("--%w", err)
 		}
 		next = w
 		for _, id := range w.Uses() {
@@ -215,6 +221,9 @@ func (r *run) pipe(schemas []*row.Schema) (*pipe, error) {
 			}
 		}
 	}
+	if len(schemas) < len(r.prepared.Schemas) {
+		next = row.Only(next, schemas...)
+	}
 	p.next = next
 	return p, nil
 }
@@ -236,7 +245,7 @@ func (r *run) sorted(next row.Sink, shown []*row.Schema, p *pipe) (row.Sink, err
 	p.use[column] = true
 	s, err := row.Sort(next, column, asc, r.flags.top, shown...)
 	if err != nil {
-		return nil, fmt.Errorf("--sort: %w", err)
+		return nil, fmt.Errorf("--%w", err)
 	}
 	return s, nil
 }

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -77,7 +78,7 @@ func enableStats() (stop func(), err error) {
 }
 
 // explain writes which way each point took, and why not a better one.
-func explain(w io.Writer, choices []probe.Choice, took time.Duration) {
+func explain(w io.Writer, choices []probe.Choice, took time.Duration, logs bool) {
 	for _, c := range choices {
 		switch {
 		case c.Way == "":
@@ -90,6 +91,20 @@ func explain(w io.Writer, choices []probe.Choice, took time.Duration) {
 		for _, r := range c.Refused {
 			fmt.Fprintf(w, "seine:   not %s: %s\n", r.Way, probe.Reason(r.Err))
 		}
+		if logs {
+			verifierLogs(w, c)
+		}
 	}
 	fmt.Fprintf(w, "seine: attached in %s\n", took.Round(time.Millisecond))
+}
+
+// verifierLogs writes in full what the verifier said of the ways that it
+// refused.
+func verifierLogs(w io.Writer, c probe.Choice) {
+	for _, r := range c.Refused {
+		var ve *ebpf.VerifierError
+		if errors.As(r.Err, &ve) {
+			fmt.Fprintf(w, "seine: verifier on %s, way %s:\n%+v\n", c.Point, r.Way, ve)
+		}
+	}
 }

@@ -123,7 +123,7 @@ func newHost(name string) (*host, error) {
 func (h *host) unshare() error {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		if errors.Is(err, unix.EPERM) {
-			return fmt.Errorf("new network namespace: %w: run as root", err)
+			return fmt.Errorf("new network namespace: %w: it needs CAP_SYS_ADMIN: run as root", err)
 		}
 		return fmt.Errorf("new network namespace: %w", err)
 	}

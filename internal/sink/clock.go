@@ -31,8 +31,13 @@ func (k *clock) init(o Options) error {
 	if k.zone == nil {
 		k.zone = time.Local
 	}
-	if !slices.Contains(timeForms, k.form) {
-		return fmt.Errorf("unknown form of time %q: one of %s", k.form, strings.Join(timeForms, ", "))
+	return CheckTime(k.form)
+}
+
+// CheckTime says whether --time may be form; empty is the tool's own.
+func CheckTime(form string) error {
+	if form != "" && !slices.Contains(timeForms, form) {
+		return fmt.Errorf("unknown form of time %q: one of %s", form, strings.Join(timeForms, ", "))
 	}
 	return nil
 }
