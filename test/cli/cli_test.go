@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli holds the command line to its contract, from outside: the binary
+// as it is shipped, its exit codes, and what it writes where. Scripts are in
+// testdata; what needs a terminal, signals or exact traffic is Go.
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"seine/internal/lab"
+	"seine/internal/probe"
+)
+
+// seine is the binary under test.
+var seine string
+
+func TestMain(m *testing.M) {
+	lab.Main()
+	testscript.Main(builder{m}, map[string]func(){
+		"nobody":   nobody,
+		"uncapped": uncapped,
+		"nobtf":    nobtf,
+	})
+}
+
+// builder builds the binary, then runs the tests.
+type builder struct{ m *testing.M }
+
+func (b builder) Run() int {
+	if os.Geteuid() != 0 {
+		fmt.Fprintln(os.Stderr, "these tests need root")
+		return 1
+	}
+	dir, err := os.MkdirTemp("", "seine-cli")
+	if err == nil {
+		err = os.Chmod(dir, 0o755) // for nobody
+	}
+	defer os.RemoveAll(dir)
+	seine = filepath.Join(dir, "seine")
+	if err == nil {
+		build := exec.Command("go", "build", "-o", seine, "seine/cmd/seine")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		build.Stdout, build.Stderr = os.Stderr, os.Stderr
+		err = build.Run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "building seine:", err)
+		return 1
+	}
+	return b.m.Run()
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:             "testdata",
+		ContinueOnError: true,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("PATH", filepath.Dir(seine)+":"+e.Getenv("PATH"))
+			e.Setenv("SEINE", seine)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits,
+			"count": count,
+			"jsonl": jsonl,
+			"csv":   csvFile,
+			"plain": plain,
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond != "fexit" {
+				return false, fmt.Errorf("no condition %q", cond)
+			}
+			k, err := probe.Running()
+			return err == nil && k.Offers()["fentry"] == nil, err
+		},
+	})
+}
+
+// exits CODE PATTERN COMMAND… checks the exit code, that nothing is on stdout
+// and that stderr is one line from seine that matches.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 {
+		ts.Fatalf("usage: exits CODE PATTERN COMMAND…")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	pattern, err := regexp.Compile(args[1])
+	ts.Check(err)
+	if got := exitCode(ts.Exec(args[2], args[3:]...)); got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+	if out := ts.ReadFile("stdout"); out != "" {
+		ts.Fatalf("stdout has %q, want nothing", out)
+	}
+	line := ts.ReadFile("stderr")
+	if !strings.HasPrefix(line, "seine: ") || strings.Count(line, "\n") != 1 || !strings.HasSuffix(line, "\n") {
+		ts.Fatalf("stderr is %q, want one line from seine", line)
+	}
+	if !pattern.MatchString(line) {
+		ts.Fatalf("stderr is %q, want a match of %s", line, pattern)
+	}
+}
+
+// exitCode is that of a command that has been run: 128 and the number for one
+// that a signal ended.
+func exitCode(err error) int {
+	var e *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case !errors.As(err, &e):
+		return -1
+	case e.ExitCode() < 0:
+		return 128 + int(signalOf(e))
+	}
+	return e.ExitCode()
+}
+
+// count FILE N checks the number of lines.
+func count(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: count FILE N")
+	}
+	if got := strings.Count(ts.ReadFile(args[0]), "\n"); strconv.Itoa(got) != args[1] {
+		ts.Fatalf("%s has %d lines, want %s", args[0], got, args[1])
+	}
+}
+
+// plain FILE checks that there are no control codes.
+func plain(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: plain FILE")
+	}
+	if i := strings.IndexFunc(ts.ReadFile(args[0]), isControl); i >= 0 {
+		ts.Fatalf("%s has a control code at byte %d", args[0], i)
+	}
+}
+
+func isControl(r rune) bool { return r < ' ' && r != '\n' || r == 0x7f || r == 0x9b }

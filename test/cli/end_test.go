@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"seine/internal/lab"
+)
+
+// A signal prints what has been gathered and is no failure; afterwards nothing
+// is left in the kernel, however the process ended.
+func TestEnd(t *testing.T) {
+	const five = `"comm":"lab-client","count":5,`
+	for _, tt := range []struct {
+		name    string
+		tool    []string // all of these gather until the end
+		signals []syscall.Signal
+		code    int
+		want    string // in what was gathered; empty: it need not be printed
+	}{
+		{"interrupt", []string{"tcplife", "--by=comm"}, []syscall.Signal{syscall.SIGINT}, 0, five},
+		{"terminate", []string{"tcplife", "--by=comm"}, []syscall.Signal{syscall.SIGTERM}, 0, five},
+		{"timeout", []string{"tcplife", "--by=comm"}, []syscall.Signal{syscall.SIGTERM, syscall.SIGTERM}, 0, five}, // as timeout(1) does
+		{"histogram", []string{"socksize", "--by=comm,dir"}, []syscall.Signal{syscall.SIGINT}, 0, `"dir":"write","comm":"lab-client","unit":"bytes","count":5,"sum":5000,"min":1000,"max":1000,`},
+		{"interval", []string{"tcptop", "-i=1h", "--where=comm == \"lab-client\""}, []syscall.Signal{syscall.SIGTERM}, 0, `"comm":"lab-client"`},
+		{"kill", []string{"tcplife", "--by=comm"}, []syscall.Signal{syscall.SIGKILL}, 128 + 9, ""},
+		{"hangup", []string{"tcplife"}, []syscall.Signal{syscall.SIGHUP}, 128 + 1, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w, only := twoHosts(t)
+			p := start(t, nil, append(append(tt.tool, "-o=json"), only...)...)
+			h := p.holds()
+			sessions(t, w, lab.Sessions{Count: 5, Send: 1000, Recv: 777})
+			for _, s := range tt.signals {
+				p.signal(s)
+			}
+			p.wantEnd(tt.code)
+			if !strings.Contains(p.out.String(), tt.want) {
+				t.Errorf("stdout %q, want %q in it", p.out.String(), tt.want)
+			}
+			if tt.want != "" {
+				if _, err := parseRows(p.out.String(), tt.tool[0]); err != nil {
+					t.Error(err)
+				}
+				p.await(&p.err, `(?m)^seine: \d+ rows, 0 lost, \d+\.\ds$`)
+			}
+			h.gone(t)
+		})
+	}
+}
+
+// A second Ctrl-C ends a run that cannot end: its output is a full pipe that
+// nobody reads.
+func TestSecondInterrupt(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	world, only := twoHosts(t)
+	p := start(t, w, append([]string{"tcplife", "-o=json"}, only...)...)
+	w.Close()
+	h := p.holds()
+	sessions(t, world, lab.Sessions{Count: 331, Brief: true}) // 64 KiB and more
+	p.signal(syscall.SIGINT)
+	select {
+	case <-p.ended:
+		t.Fatal("it ended by the first: the pipe was not full")
+	case <-time.After(400 * time.Millisecond): // the echo of the first is over
+	}
+	p.signal(syscall.SIGINT)
+	p.wantEnd(128 + 2)
+	h.gone(t)
+}
+
+// head -1 goes away after a line; seine ends without a word about it.
+func TestClosedPipe(t *testing.T) {
+	t.Parallel()
+	head := exec.Command("sh", "-c", `("$0" demo tcplife; echo "code $?" >&2) | head -1`, seine)
+	var out, errs strings.Builder
+	head.Stdout, head.Stderr = &out, &errs
+	if err := head.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out.String(), "\n"); n != 1 || !strings.Contains(out.String(), "PID") {
+		t.Errorf("head shows %q, want the head of the table", out.String())
+	}
+	if !strings.Contains(errs.String(), "code 0\n") || strings.Contains(errs.String(), "pipe") {
+		t.Errorf("stderr %q, want exit code 0 and nothing about a pipe", errs.String())
+	}
+}
+
+// A reader that goes away while nothing happens ends the run too.
+func TestReaderGone(t *testing.T) {
+	t.Parallel()
+	for _, tool := range []string{"tcplife", "socksize", "tcptop"} {
+		t.Run(tool, func(t *testing.T) {
+			t.Parallel()
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			args := []string{tool, "--netns=4294967295"}
+			if tool == "tcptop" {
+				args = append(args, "-i=1h")
+			}
+			p := start(t, w, args...)
+			w.Close()
+			h := p.holds()
+			if tool == "tcplife" {
+				if line, err := bufio.NewReader(r).ReadString('\n'); err != nil || !strings.Contains(line, "PID") {
+					t.Errorf("first line %q, %v", line, err)
+				}
+			}
+			r.Close()
+			p.wantEnd(0)
+			h.gone(t)
+		})
+	}
+}
+
+// A disk that is full is not a reader that has gone.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	cmd := exec.Command(seine, "demo", "tcplife")
+	var errs strings.Builder
+	cmd.Stdout, cmd.Stderr = full, &errs
+	if got := exitCode(cmd.Run()); got != 1 || !strings.Contains(errs.String(), "no space left") {
+		t.Errorf("exit code %d, stderr %q, want 1 and the reason", got, errs.String())
+	}
+}
