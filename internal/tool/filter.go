@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 
 	"github.com/cilium/ebpf"
 )
@@ -158,9 +159,15 @@ type netKey struct {
 // fillNets writes each network with the sets of the networks around it, since
 // the kernel's lookup finds only the narrowest.
 func (w *Wanted) fillNets(m *ebpf.Map) error {
-	for _, n := range w.Nets {
+	nets := w.Nets
+	if len(nets) > 0 {
+		// IPv4 lies inside ::/0 as it is kept here. It is not what ::/0 means:
+		// an entry of no set stands between them.
+		nets = append(slices.Clip(nets), Net{Prefix: netip.PrefixFrom(netip.IPv4Unspecified(), 0)})
+	}
+	for _, n := range nets {
 		var sets Filter
-		for _, o := range w.Nets {
+		for _, o := range nets {
 			if o.Prefix.Bits() <= n.Prefix.Bits() && o.Prefix.Contains(n.Prefix.Addr()) {
 				sets |= o.For
 			}
