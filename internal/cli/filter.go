@@ -64,6 +64,12 @@ func (f *filterFlags) declare(fs *pflag.FlagSet, has tool.Filter, short map[stri
 
 // wanted resolves the filters and refuses those that t cannot honour.
 func (f *filterFlags) wanted(t *tool.Tool) (w tool.Wanted, err error) {
+	if f.ip4 && f.ip6 {
+		return w, tool.Usagef("-4 and -6 leave nothing: give one of them")
+	}
+	if f.cgroup != "" && f.container != "" {
+		return w, tool.Usagef("--cgroup and --container: give one of them")
+	}
 	for _, step := range []struct {
 		given bool
 		name  string
@@ -98,12 +104,6 @@ func (f *filterFlags) wanted(t *tool.Tool) (w tool.Wanted, err error) {
 			return w, tool.Usagef("--%s: %v", step.name, err)
 		}
 		w.On |= step.bit
-	}
-	if f.ip4 && f.ip6 {
-		return w, tool.Usagef("-4 and -6 leave nothing: give one of them")
-	}
-	if f.cgroup != "" && f.container != "" {
-		return w, tool.Usagef("--cgroup and --container: give one of them")
 	}
 	if f.family == "" && len(t.Families) > 0 {
 		w.Families = t.Families

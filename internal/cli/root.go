@@ -83,6 +83,7 @@ func New(stdout, stderr io.Writer) *cobra.Command {
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(helpCommand(root))
+	root.DisableAutoGenTag = true // man pages are the same tomorrow
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(flagError)
