@@ -70,9 +70,10 @@ func demo(self *cobra.Command, t *tool.Tool, alias *tool.Alias, args []string, s
 			c.filters.netns = append(c.filters.netns, strconv.FormatUint(uint64(w.Netns(h)), 10))
 		}
 	}
-	traffic := make(chan error, 1)
+	traffic, begun := make(chan error, 1), false
 	r := &run{tool: t, cfg: cfg, flags: c, args: cmd.Flags().Args(), out: stdout, err: stderr}
 	r.onReady = func(stop context.CancelFunc) {
+		begun = true
 		go func() {
 			traffic <- t.Demo.Run(w)
 			time.Sleep(settle)
@@ -80,10 +81,15 @@ func demo(self *cobra.Command, t *tool.Tool, alias *tool.Alias, args []string, s
 		}()
 	}
 	err = r.do(self.Context())
+	if !begun {
+		return err
+	}
 	select {
 	case trouble := <-traffic:
 		return errors.Join(err, trouble)
-	default:
-		return err // the user ended it first
+	default: // the user, -n or -d ended it first
+		w.Stop()
+		<-traffic
+		return err
 	}
 }

@@ -53,9 +53,10 @@ func (w *World) Launch(c Command) (*Proc, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lab: start %s: %w", c.Comm, err)
 	}
-	w.mu.Lock()
-	w.procs = append(w.procs, p)
-	w.mu.Unlock()
+	if err := w.add(p); err != nil {
+		p.Kill()
+		return nil, fmt.Errorf("lab: start %s: %w", c.Comm, err)
+	}
 	if err := p.write(order{Comm: c.Comm, Body: c.Body, Arg: arg}); err != nil {
 		p.Kill()
 		return nil, err

@@ -42,9 +42,10 @@ type World struct {
 
 	serial atomic.Int64 // for names in dir
 
-	mu    sync.Mutex
-	procs []*Proc
-	dir   string
+	mu      sync.Mutex
+	procs   []*Proc
+	stopped bool
+	dir     string
 }
 
 // host is one network namespace. A thread lives in it as long as the world
@@ -232,15 +233,37 @@ func (w *World) path(name string) (string, error) {
 	return fmt.Sprintf("%s/%s%d", dir, name, w.serial.Add(1)), err
 }
 
-// Close kills the children that are left and lets go of the namespaces.
-func (w *World) Close() error {
+// Stop kills the children and has no others made, so that a workload which
+// runs in another goroutine comes to its end, with an error.
+func (w *World) Stop() {
 	w.mu.Lock()
-	procs, dir := w.procs, w.dir
-	w.procs, w.dir = nil, ""
+	procs := w.procs
+	w.procs, w.stopped = nil, true
 	w.mu.Unlock()
 	for _, p := range procs {
 		p.Kill()
 	}
+}
+
+// add takes a child into the world, unless that has been stopped.
+func (w *World) add(p *Proc) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped {
+		return errors.New("the world has been stopped")
+	}
+	w.procs = append(w.procs, p)
+	return nil
+}
+
+// Close kills the children that are left and lets go of the namespaces. No
+// workload may be running: see Stop.
+func (w *World) Close() error {
+	w.Stop()
+	w.mu.Lock()
+	dir := w.dir
+	w.dir = ""
+	w.mu.Unlock()
 	for _, h := range w.hosts {
 		close(h.jobs)
 		<-h.gone

@@ -123,3 +123,31 @@ func TestUnsupported(t *testing.T) {
 		t.Errorf("got %v for EPERM", err)
 	}
 }
+
+// A world may be stopped under a workload, which then ends with an error.
+func TestStop(t *testing.T) {
+	w := newWorld(t)
+	done := make(chan error)
+	begun := make(chan struct{}, 1)
+	go func() {
+		for {
+			tcp, err := StartTCP(w, Sessions{Count: 3})
+			if err == nil {
+				_, err = tcp.Run()
+			}
+			if err != nil {
+				done <- err
+				return
+			}
+			select {
+			case begun <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	<-begun
+	w.Stop()
+	if err := <-done; err == nil {
+		t.Error("the workload went on")
+	}
+}
