@@ -77,6 +77,9 @@ func (k *Kernel) tryFentry() error {
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
 	}, ebpf.ProgramOptions{LogDisabled: true})
 	if err != nil {
+		if missing := host.NeedTrace.Missing(); len(missing) > 0 {
+			return fmt.Errorf("%w: nobody can tell without %v", ErrNotSupported, missing[0])
+		}
 		if errors.Is(err, os.ErrPermission) {
 			return fmt.Errorf("%w: this kernel refuses fentry and fexit programs (EPERM)", ErrNotSupported)
 		}
