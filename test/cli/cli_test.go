@@ -7,6 +7,7 @@ package cli
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -58,6 +59,7 @@ func (b builder) Run() int {
 		fmt.Fprintln(os.Stderr, "building seine:", err)
 		return 1
 	}
+	flag.Set("test.parallel", "8") // they wait more than they work
 	return b.m.Run()
 }
 

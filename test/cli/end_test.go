@@ -143,3 +143,23 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("exit code %d, stderr %q, want 1 and the reason", got, errs.String())
 	}
 }
+
+// A demo may end before its traffic does, at any moment of it, and is done then:
+// by -n, by -d, or by a signal.
+func TestDemoEndsEarly(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"-n=1"}, {"-n=3"}, {"-n=7"}, {"-n=9"}, {"-d=1ms"}, {"-d=10ms"}, {"-d=40ms"}, {"signal"}} {
+		t.Run(args[0], func(t *testing.T) {
+			t.Parallel()
+			if args[0] != "signal" {
+				p := start(t, nil, append([]string{"demo", "tcplife"}, args...)...)
+				p.wantEnd(0)
+				return
+			}
+			p := start(t, nil, "demo", "tcplife")
+			p.signal(syscall.SIGINT)
+			p.wantEnd(0)
+			p.await(&p.err, `(?m)^seine: \d+ rows, 0 lost`)
+		})
+	}
+}
