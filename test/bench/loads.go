@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"seine/internal/lab"
+)
+
+const (
+	peerName = "libbpf-tools"
+	mega     = 1e6
+)
+
+// own is a tool of the binary, writing JSON to nowhere.
+func (o *options) own(tool string) *child {
+	return &child{args: []string{o.seine, tool, "-o", "json"}, ready: "seine: ready"}
+}
+
+// peer is the tcplife of libbpf-tools, nil where there is none that works.
+func (o *options) peer() *child {
+	path, err := exec.LookPath("/usr/sbin/tcplife")
+	if err != nil {
+		return nil
+	}
+	c := &child{args: []string{path}, ready: "PID", tty: true}
+	if err := c.start(); err != nil {
+		fmt.Fprintf(os.Stderr, "bench: %s is left out: %v\n", peerName, err)
+		return nil
+	}
+	if err := c.stop(); err != nil {
+		return nil
+	}
+	return c
+}
+
+// beside runs f while s is attached.
+func beside(s subject, f func() error) error {
+	if err := s.start(); err != nil {
+		return err
+	}
+	return errors.Join(f(), s.stop())
+}
+
+// starts measures from exec to attached, and what is there then.
+func starts(o *options) ([]figure, error) {
+	own, peer := o.own("tcplife"), o.peer()
+	up := figure{What: "tcplife: start-up", Unit: "ms", Goal: &goal{Bound: 100, Best: true}}
+	if lab.Emulated() {
+		up.Goal = nil
+	}
+	for range 2*o.rounds + 1 {
+		for s, to := range map[*child]*[]float64{own: &up.Own, peer: &up.Other} {
+			if s == nil {
+				continue
+			}
+			if err := beside(s, func() error { return nil }); err != nil {
+				return nil, err
+			}
+			*to = append(*to, s.took.Seconds()*1000)
+		}
+	}
+	size := figure{What: "binary", Unit: "MB", Goal: &goal{Bound: 25}}
+	st, err := os.Stat(o.seine)
+	if err != nil {
+		return nil, err
+	}
+	size.Own = []float64{float64(st.Size()) / mega}
+	if peer != nil {
+		up.Beside, size.Beside = peerName, peerName
+		if st, err = os.Stat(peer.args[0]); err != nil {
+			return nil, err
+		}
+		size.Other = []float64{float64(st.Size()) / mega}
+	}
+	return []figure{up, size}, nil
+}
+
+// sessions measures tcplife over short sessions on loopback.
+func sessions(o *options) ([]figure, error) {
+	hook := &empty{tracepoint: "inet_sock_set_state"}
+	own, peer := o.own("tcplife"), o.peer()
+	perRun := figure{What: "tcplife: BPF per run", Unit: "ns", Beside: "empty program"}
+	runs := figure{What: "tcplife: BPF runs per session", Unit: ""}
+	perSession := figure{What: "tcplife: BPF per session", Unit: "ns", Goal: &goal{Bound: 0.5, Ratio: true}}
+	memory := figure{What: "tcplife: peak resident memory", Unit: "MB", Goal: &goal{Bound: 40}}
+	work := figure{What: "tcplife: own CPU per session", Unit: "ns"}
+	subjects := []subject{hook, own}
+	if peer != nil {
+		subjects = append(subjects, peer)
+		for _, f := range []*figure{&runs, &perSession, &memory, &work} {
+			f.Beside = peerName
+		}
+	}
+	n := float64(o.sessions)
+	for range o.rounds {
+		for _, s := range subjects {
+			err := beside(s, func() error {
+				c, _ := s.(*child)
+				if c == nil {
+					m, err := during(s, func() error { return o.someSessions() })
+					sum := total(m)
+					perRun.Other = append(perRun.Other, sum.ns/sum.runs)
+					return err
+				}
+				cpu, err := c.cpu()
+				if err != nil {
+					return err
+				}
+				m, err := during(s, func() error { return o.someSessions() })
+				if err != nil {
+					return err
+				}
+				after, err := c.cpu()
+				if err != nil {
+					return err
+				}
+				peak, err := c.peak()
+				if err != nil {
+					return err
+				}
+				sum := total(m)
+				if o.each {
+					explain(c.args, m, n)
+				}
+				for f, v := range map[*figure]float64{
+					&perSession: sum.ns / n, &runs: sum.runs / n, &work: (after - cpu) / n, &memory: peak / mega,
+				} {
+					if c == own {
+						f.Own = append(f.Own, v)
+					} else {
+						f.Other = append(f.Other, v)
+					}
+				}
+				if c == own {
+					perRun.Own = append(perRun.Own, sum.ns/sum.runs)
+				}
+				return nil
+			})
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	return []figure{memory, perRun, runs, perSession, work}, nil
+}
+
+// explain writes what each program cost, the dearest first.
+func explain(args []string, m map[string]cost, n float64) {
+	fmt.Fprintln(os.Stderr, strings.Join(args, " "))
+	names := slices.SortedFunc(maps.Keys(m), func(a, b string) int { return cmp.Compare(m[b].ns, m[a].ns) })
+	for _, name := range names {
+		c := m[name]
+		fmt.Fprintf(os.Stderr, "  %-16s %6.2f runs of %5.0f ns: %6.0f ns\n", name, c.runs/n, c.ns/max(1, c.runs), c.ns/n)
+	}
+}
+
+func (o *options) someSessions() error {
+	w, err := lab.NewWorld(lab.Options{})
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	t, err := lab.StartTCP(w, lab.Sessions{Count: o.sessions, Send: 1000, Recv: 777, Parallel: 2, Brief: true})
+	if err != nil {
+		return err
+	}
+	_, err = t.Run()
+	return err
+}
+
+// aRally makes requests over connections that stay open, and returns the CPU
+// time of both sides in nanoseconds.
+func (o *options) aRally() (cpu float64, err error) {
+	w, err := lab.NewWorld(lab.Options{})
+	if err != nil {
+		return 0, err
+	}
+	defer w.Close()
+	r, err := lab.StartPingPong(w, lab.PingPong{Requests: o.requests, Parallel: 2})
+	if err != nil {
+		return 0, err
+	}
+	res, err := r.Run()
+	return float64(res.Client.CPU() + res.Server.CPU()), err
+}
+
+// requests measures tcplife over connections that stay open.
+func requests(o *options) ([]figure, error) {
+	repair := figure{What: "tcplife: owner repair, of the load's CPU", Unit: "%", Beside: "empty on the same", Goal: &goal{Bound: 3}}
+	perRun := figure{What: "tcplife: owner repair per run", Unit: "ns", Beside: "empty on the same"}
+	perRequest := figure{What: "tcplife: BPF per request", Unit: "ns"}
+	load := figure{What: "load with tcplife: CPU per request", Unit: "ns", Beside: "without"}
+	own, peer := o.own("tcplife"), o.peer()
+	if peer != nil {
+		perRequest.Beside = peerName
+	}
+	hooks := []*empty{{tracepoint: "sock_send_length"}, {tracepoint: "sock_recv_length"}}
+	n := float64(o.requests)
+	for range o.rounds {
+		var cpu float64
+		run := func() (err error) { cpu, err = o.aRally(); return err }
+		if err := run(); err != nil {
+			return nil, err
+		}
+		load.Other = append(load.Other, cpu/n)
+		if err := o.onHooks(hooks, run, func(sum cost) {
+			repair.Other = append(repair.Other, 100*sum.ns/cpu)
+			perRun.Other = append(perRun.Other, sum.ns/sum.runs)
+		}); err != nil {
+			return nil, err
+		}
+		err := beside(own, func() error {
+			m, err := during(own, run)
+			io := total(m, "owner_send", "owner_recv", "owner_copied")
+			repair.Own = append(repair.Own, 100*io.ns/cpu)
+			perRun.Own = append(perRun.Own, io.ns/max(1, io.runs))
+			perRequest.Own = append(perRequest.Own, total(m).ns/n)
+			load.Own = append(load.Own, cpu/n)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if peer == nil {
+			continue
+		}
+		err = beside(peer, func() error {
+			m, err := during(peer, run)
+			perRequest.Other = append(perRequest.Other, total(m).ns/n)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return []figure{repair, perRun, perRequest, load}, nil
+}
+
+// onHooks runs a load with empty programs at all of the hooks.
+func (o *options) onHooks(hooks []*empty, run func() error, take func(cost)) error {
+	for i, h := range hooks {
+		if err := h.start(); err != nil {
+			for _, h := range hooks[:i] {
+				h.stop()
+			}
+			return nil // no such tracepoint on this kernel
+		}
+	}
+	err := run()
+	var sum cost
+	for _, h := range hooks {
+		m, e := h.cost()
+		err = errors.Join(err, e, h.stop())
+		sum.runs += m["empty"].runs
+		sum.ns += m["empty"].ns
+	}
+	take(sum)
+	return err
+}
+
+// everyTool measures each tool that runs here over the same requests.
+func everyTool(o *options) ([]figure, error) {
+	names, err := o.list()
+	if err != nil {
+		return nil, err
+	}
+	perRun, share := map[string]*figure{}, map[string]*figure{}
+	hook := figure{}
+	failed := map[string]error{}
+	for range o.rounds {
+		h := &empty{tracepoint: "tcp_probe"}
+		var cpu float64
+		run := func() (err error) { cpu, err = o.aRally(); return err }
+		if err := o.onHooks([]*empty{h}, run, func(sum cost) {
+			if sum.runs > 0 {
+				hook.Other = append(hook.Other, sum.ns/sum.runs)
+			}
+		}); err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			if failed[name] != nil {
+				continue
+			}
+			c := o.own(name)
+			err := beside(c, func() error {
+				m, err := during(c, run)
+				sum := total(m)
+				if perRun[name] == nil {
+					perRun[name] = &figure{What: name + ": BPF per run", Unit: "ns", Beside: "empty program"}
+					share[name] = &figure{What: name + ": BPF, of a request load's CPU", Unit: "%"}
+				}
+				if sum.runs > 0 {
+					perRun[name].Own = append(perRun[name].Own, sum.ns/sum.runs)
+				}
+				share[name].Own = append(share[name].Own, 100*sum.ns/cpu)
+				return err
+			})
+			if err != nil {
+				failed[name] = err
+			}
+		}
+	}
+	var out []figure
+	for _, name := range names {
+		if err := failed[name]; err != nil {
+			out = append(out, figure{What: name, Note: "not measured: " + oneLine(err)})
+			continue
+		}
+		perRun[name].Other = hook.Other
+		if len(perRun[name].Own) == 0 {
+			perRun[name].Note = "nothing of it runs under this load"
+		}
+		out = append(out, *perRun[name], *share[name])
+	}
+	return out, nil
+}
+
+func oneLine(err error) string {
+	s := strings.Join(strings.Fields(err.Error()), " ")
+	return s[:min(len(s), 60)]
+}
+
+// list is the tools of the binary that run here.
+func (o *options) list() ([]string, error) {
+	out, err := exec.Command(o.seine, "list", "-o", "json").Output()
+	if err != nil {
+		return nil, fmt.Errorf("list: %w", err)
+	}
+	var names []string
+	d := json.NewDecoder(strings.NewReader(string(out)))
+	for d.More() {
+		var t struct{ Tool, Status string }
+		if err := d.Decode(&t); err != nil {
+			return nil, fmt.Errorf("list: %w", err)
+		}
+		if strings.HasPrefix(t.Status, "runs") {
+			names = append(names, t.Tool)
+		}
+	}
+	return names, nil
+}

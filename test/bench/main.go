@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command bench says how fast and how large ./seine is: beside the goals that
+// it has, beside libbpf-tools' tcplife and beside a program that does nothing.
+//
+//	bench [-seine ./seine] [-rounds 3] [-o FILE.md] [-vm VM]
+//
+// Every measure is taken once a round, and the rounds go over all subjects in
+// turn, so that what else the machine does falls on each alike. Costs are the
+// kernel's count of the programs' run time and the loads' CPU time; only
+// start-up is by the clock. With -vm it then runs itself in a guest, where
+// there is nobody else.
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"seine/internal/host"
+	"seine/internal/lab"
+)
+
+type options struct {
+	seine    string
+	rounds   int
+	sessions int
+	requests int
+	only     string
+	markdown string
+	vm       string
+	kernel   string
+	json     bool
+	each     bool
+}
+
+func main() {
+	lab.Main()
+	var o options
+	flag.StringVar(&o.seine, "seine", "./seine", "the `binary` to measure")
+	flag.IntVar(&o.rounds, "rounds", 3, "how `often` each measure is taken")
+	flag.IntVar(&o.sessions, "sessions", 0, "TCP sessions of a round (default 20000; 2000 where emulated)")
+	flag.IntVar(&o.requests, "requests", 0, "requests of a round (default 50000; 2000 where emulated)")
+	flag.StringVar(&o.only, "only", "", "one `part`: start, sessions, requests, tools or sinks")
+	flag.StringVar(&o.markdown, "o", "", "also write the tables to a `file`, as Markdown")
+	flag.StringVar(&o.vm, "vm", "", "the `program` of test/vm, to measure in a guest too")
+	flag.StringVar(&o.kernel, "kernel", "6.12", "the guest's `kernel`")
+	flag.BoolVar(&o.each, "each", false, "say what each program costs a session")
+	flag.BoolVar(&o.json, "json", false, "write the figures as JSON (for the run in a guest)")
+	flag.Parse()
+	if err := run(&o); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// A machine is where figures were taken.
+type machine struct {
+	Title   string
+	Figures []figure
+}
+
+func run(o *options) error {
+	m, err := o.measure()
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return json.NewEncoder(os.Stdout).Encode(m)
+	}
+	m.print(os.Stdout)
+	machines := []*machine{m}
+	if o.vm != "" {
+		g, err := o.inGuest()
+		if err != nil {
+			return err
+		}
+		fmt.Println()
+		g.print(os.Stdout)
+		machines = append(machines, g)
+	}
+	if o.markdown == "" {
+		return nil
+	}
+	var b bytes.Buffer
+	for _, m := range machines {
+		m.writeMarkdown(&b)
+	}
+	return os.WriteFile(o.markdown, b.Bytes(), 0o644)
+}
+
+// measure takes all figures on this machine.
+func (o *options) measure() (*machine, error) {
+	emulated := lab.Emulated()
+	setDefault(&o.sessions, emulated, 20000, 2000)
+	setDefault(&o.requests, emulated, 50000, 2000)
+	if err := host.Memlock(); err != nil {
+		return nil, err
+	}
+	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
+	if err != nil {
+		return nil, fmt.Errorf("counting what programs cost: %w", err)
+	}
+	defer stats.Close()
+	m := &machine{Title: title(emulated)}
+	for _, p := range []struct {
+		name string
+		take func(*options) ([]figure, error)
+	}{{"start", starts}, {"sessions", sessions}, {"requests", requests}, {"tools", everyTool}, {"sinks", sinks}} {
+		if o.only != "" && o.only != p.name {
+			continue
+		}
+		fmt.Fprintln(os.Stderr, "bench: measuring", p.name)
+		f, err := p.take(o)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.name, err)
+		}
+		m.Figures = append(m.Figures, f...)
+	}
+	return m, nil
+}
+
+func setDefault(v *int, emulated bool, native, slow int) {
+	switch {
+	case *v != 0:
+	case emulated:
+		*v = slow
+	default:
+		*v = native
+	}
+}
+
+func title(emulated bool) string {
+	var u unix.Utsname
+	unix.Uname(&u)
+	t := "Linux " + unix.ByteSliceToString(u.Release[:])
+	if b, err := os.ReadFile("/proc/1/comm"); err == nil && strings.TrimSpace(string(b)) == "init" {
+		t += ", in a guest"
+	}
+	if emulated {
+		t += ", emulated"
+	}
+	return t
+}
+
+// inGuest runs this program in a guest and reads its figures.
+func (o *options) inGuest() (*machine, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	args := []string{"run", "-kernels", o.kernel, "-root", "-tracefs", "-file", o.seine, "--", self,
+		"-json", "-rounds", fmt.Sprint(o.rounds), "-only", o.only}
+	cmd := exec.Command(o.vm, args...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("in the guest: %w", err)
+	}
+	var m machine
+	if err := json.Unmarshal(out, &m); err != nil {
+		return nil, fmt.Errorf("in the guest: %w: %s", err, out)
+	}
+	return &m, nil
+}
+
+func (m *machine) print(w io.Writer) {
+	fmt.Fprintf(w, "%s\n\n", m.Title)
+	rows := [][]string{head}
+	for _, f := range m.Figures {
+		rows = append(rows, f.cells())
+	}
+	align(w, rows)
+}
+
+func (m *machine) writeMarkdown(w io.Writer) {
+	fmt.Fprintf(w, "### %s\n\n| %s |\n|%s\n", m.Title, strings.Join(head, " | "), strings.Repeat("---|", len(head)))
+	for _, f := range m.Figures {
+		fmt.Fprintf(w, "| %s |\n", strings.Join(f.cells(), " | "))
+	}
+	fmt.Fprintln(w)
+}
