@@ -62,12 +62,13 @@ static __always_inline void owner_put(const struct sock *sk, const struct who *w
 /* The current process owns sk from now on. */
 static __noinline void owner_take(const struct sock *sk, __u32 flags)
 {
-	struct owner *o = owner_entry(sk);
+	/* A socket that is born has no entry, unless its address is an old one's. */
+	struct owner *o = flags & OWNER_BORN ? NULL : owner_entry(sk);
 	struct who w = {};
 
 	if (!who_current(&w))
 		return;
-	if (o && !(flags & OWNER_BORN))
+	if (o)
 		o->who = w;
 	else
 		owner_put(sk, &w, flags, BPF_ANY);
@@ -98,7 +99,14 @@ static __noinline void owner_accepted(struct sock *sk)
 		owner_take(first, 0);
 }
 
-/* Call on each inet_sock_set_state. */
+/* Does owner_on_state have anything to do? Half of all changes are closing steps. */
+static __always_inline bool owner_state(int new)
+{
+	return new == TCP_SYN_SENT || new == TCP_LISTEN || new == TCP_SYN_RECV || new == TCP_ESTABLISHED ||
+	       new == TCP_CLOSE;
+}
+
+/* Call on each inet_sock_set_state for which owner_state says so. */
 static __always_inline void owner_on_state(const struct sock *sk, int old, int new)
 {
 #ifdef OWNER_LISTENERS
@@ -126,14 +134,16 @@ static __always_inline void owner_on_state(const struct sock *sk, int old, int n
 	}
 }
 
-/* Fill w with the owner of sk; count it when there is none. */
-static __always_inline bool owner_get(struct who *w, const struct sock *sk)
+/* The entry with the process that owns sk: own, which is owner_entry(sk), or the
+ * one of its MPTCP connection. NULL when nobody knows, which is counted.
+ */
+static __always_inline struct owner *owner_known(const struct sock *sk, struct owner *own)
 {
 	struct sock *parent = mptcp_parent(sk);
 	struct owner *o = parent ? owner_entry(parent) : NULL;
 
 	if (!o || !o->who.pid)
-		o = owner_entry(sk);
+		o = own;
 #ifdef OWNER_LISTENERS
 	/* not accepted yet: so far it is its listener's */
 	if (!o || !o->who.pid) {
@@ -143,8 +153,18 @@ static __always_inline bool owner_get(struct who *w, const struct sock *sk)
 #endif
 	if (!o || !o->who.pid) {
 		lose(LOSS_OWNER);
-		return false;
+		return NULL;
 	}
+	return o;
+}
+
+/* Fill w with the owner of sk; count it when there is none. */
+static __always_inline bool owner_get(struct who *w, const struct sock *sk)
+{
+	struct owner *o = owner_known(sk, owner_entry(sk));
+
+	if (!o)
+		return false;
 	*w = o->who;
 	return true;
 }
@@ -152,7 +172,7 @@ static __always_inline bool owner_get(struct who *w, const struct sock *sk)
 #ifndef OWNER_STATE_IN_TOOL
 KTRACE_SK(owner_state, inet_sock_set_state, const struct sock *sk, int old, int new)
 {
-	if (is_tcp(sock_proto(sk)))
+	if (owner_state(new) && is_tcp(sock_proto(sk)))
 		owner_on_state(sk, old, new);
 	return 0;
 }

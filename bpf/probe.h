@@ -40,8 +40,11 @@
 	static __always_inline int ____##point(unsigned long long *ctx, ##args); \
 	SEC("tp_btf/" #name) int point##__btf(unsigned long long *ctx)         \
 	{                                                                      \
-		if (make_cookies)                                              \
-			bpf_get_socket_cookie((void *)ctx[0]);                 \
+		struct sock *sk0 = (void *)ctx[0];                             \
+									       \
+		/* The plain load is cheaper than the call, and tp_btf's alone. */ \
+		if (make_cookies && !sk0->__sk_common.skc_cookie.counter)      \
+			bpf_get_socket_cookie(sk0);                            \
 		CAST(return ____##point(___bpf_ctx_cast(args)))                \
 	}                                                                      \
 	SEC("raw_tp/" #name) int point##__raw(unsigned long long *ctx)         \

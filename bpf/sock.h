@@ -42,11 +42,14 @@ static __always_inline __u16 sock_proto(const struct sock *sk)
  * Go: kern.Proto.
  */
 #define PROTO_FAMILY 0x8000
+static __always_inline __u16 proto_of(const struct sock *sk, __u16 family)
+{
+	return is_inet(family) ? sock_proto(sk) : PROTO_FAMILY | family;
+}
+
 static __always_inline __u16 proto_key(const struct sock *sk)
 {
-	__u16 family = sock_family(sk);
-
-	return is_inet(family) ? sock_proto(sk) : PROTO_FAMILY | family;
+	return proto_of(sk, sock_family(sk));
 }
 
 static __always_inline __u8 sock_state(const struct sock *sk)
@@ -87,7 +90,7 @@ static __always_inline bool tuple_addrs(struct tuple *t, const struct sock *sk)
 static __always_inline bool tuple_fill(struct tuple *t, const struct sock *sk)
 {
 	t->family = sock_family(sk);
-	t->proto = proto_key(sk);
+	t->proto = proto_of(sk, t->family);
 	t->sock = sock_cookie(sk);
 	if (!tuple_addrs(t, sk)) {
 		__builtin_memset(t->laddr, 0xff, sizeof(t->laddr)); /* no address: kern.Addr */

@@ -40,24 +40,26 @@ static __always_inline __u8 reset_by(const struct owner *o, int old, int error)
 KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 {
 	const struct tcp_sock *tp = (void *)sk;
+	const struct who nobody = {}, *who;
 	struct tuple tuple = {};
-	struct who who = {};
-	struct owner *o;
+	struct owner *o, *known;
 	struct life_event *e;
 	__u64 now;
+	__u16 proto;
 
-	if (sock_proto(sk) != IPPROTO_TCP)
+	if (!owner_state(new))
 		return 0;
-	if (new != TCP_CLOSE) {
+	proto = sock_proto(sk);
+	if (is_tcp(proto))
 		owner_on_state(sk, old, new);
-		return 0;
-	}
-	if (old == TCP_LISTEN || old == TCP_CLOSE)
+	if (proto != IPPROTO_TCP || new != TCP_CLOSE || old == TCP_LISTEN || old == TCP_CLOSE)
 		return 0;
 	if (!sock_wanted(sk) || !tuple_fill(&tuple, sk) || !tuple_wanted(&tuple))
 		return 0;
-	owner_get(&who, sk);
-	if (!who_wanted(&who))
+	o = owner_entry(sk);
+	known = owner_known(sk, o);
+	who = known ? &known->who : &nobody;
+	if (!who_wanted(who))
 		return 0;
 	e = EVENT_NEW(struct life_event);
 	if (!e)
@@ -65,14 +67,14 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 	now = bpf_ktime_get_ns();
 	e->head.ts = now;
 	e->head.netns = sock_netns(sk);
-	e->head.who = who;
+	if (known)
+		e->head.who = *who;
 	e->tuple = tuple;
 	e->tx = tcp_tx_bytes(tp);
 	e->rx = tcp_rx_bytes(tp);
 	e->duration = NONE;
 	e->established = NONE;
 	e->seen = NONE;
-	o = owner_entry(sk);
 	if (o) {
 		e->seen = now - o->seen;
 		if (o->flags & OWNER_BORN)
