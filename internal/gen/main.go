@@ -7,6 +7,7 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"fmt"
 	"go/format"
 	"os"
@@ -81,7 +82,7 @@ func compile(sources []string) error {
 			return err
 		}
 		for _, src := range sources {
-			out := filepath.Join(dir, strings.TrimSuffix(filepath.Base(src), ".bpf.c")+".o")
+			out := filepath.Join(dir, strings.TrimSuffix(filepath.Base(src), ".bpf.c")+".o.gz")
 			keep[out] = true
 			wg.Go(func() {
 				slots <- true
@@ -103,21 +104,44 @@ func compile(sources []string) error {
 	return sweep(keep)
 }
 
+// one compiles src, and keeps the object compressed: most of it is BTF, which
+// shrinks to a fifth.
 func one(src, out, arch string) error {
+	tmp, err := os.MkdirTemp("", "seine-gen-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	object := filepath.Join(tmp, "o")
 	for _, c := range [][]string{
-		{clang, "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-D__TARGET_ARCH_" + arch, "-Wall", "-Werror", "-Ibpf", "-c", src, "-o", out},
-		{strip, "-g", out},
+		{clang, "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-D__TARGET_ARCH_" + arch, "-Wall", "-Werror", "-Ibpf", "-c", src, "-o", object},
+		{strip, "-g", object},
 	} {
 		if b, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w\n%s", strings.Join(c, " "), err, b)
 		}
 	}
-	return nil
+	b, err := os.ReadFile(object)
+	if err != nil {
+		return err
+	}
+	var z bytes.Buffer
+	w, err := gzip.NewWriterLevel(&z, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(b); err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	return os.WriteFile(out, z.Bytes(), 0o644)
 }
 
 // sweep removes objects whose source is gone.
 func sweep(keep map[string]bool) error {
-	old, err := filepath.Glob("internal/object/*/*.o")
+	old, err := filepath.Glob("internal/object/*/*.o*")
 	if err != nil {
 		return err
 	}

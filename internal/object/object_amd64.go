@@ -6,5 +6,5 @@ import "embed"
 
 const arch = "amd64"
 
-//go:embed amd64/*.o
+//go:embed amd64/*.o.gz
 var files embed.FS

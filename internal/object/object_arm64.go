@@ -6,5 +6,5 @@ import "embed"
 
 const arch = "arm64"
 
-//go:embed arm64/*.o
+//go:embed arm64/*.o.gz
 var files embed.FS

@@ -16,9 +16,9 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
+	"seine/internal/object"
 	"seine/test/vm/kernel"
 )
 
@@ -64,14 +64,14 @@ func run() error {
 // wantedStructs is the names of all types that programs relocate against.
 func wantedStructs() (map[string]bool, error) {
 	out := map[string]bool{}
-	objects, err := filepath.Glob("internal/object/amd64/*.o")
+	objects, err := filepath.Glob("internal/object/amd64/*.o.gz")
 	if err != nil {
 		return nil, err
 	}
 	for _, file := range objects {
-		spec, err := ebpf.LoadCollectionSpec(file)
+		spec, err := object.Spec(strings.TrimSuffix(filepath.Base(file), ".o.gz"))
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
+			return nil, err
 		}
 		for typ, err := range spec.Types.All() {
 			if err != nil {
