@@ -3,7 +3,7 @@
 // Command bench says how fast and how large ./seine is: beside the goals that
 // it has, beside libbpf-tools' tcplife and beside a program that does nothing.
 //
-//	bench [-seine ./seine] [-rounds 3] [-o FILE.md] [-vm VM]
+//	bench [-seine ./seine] [-rounds 3] [-only PART] [-o FILE.md] [-vm VM]
 //
 // Every measure is taken once a round, and the rounds go over all subjects in
 // turn, so that what else the machine does falls on each alike. Costs are the
@@ -157,8 +157,11 @@ func (o *options) inGuest() (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"run", "-kernels", o.kernel, "-root", "-tracefs", "-file", o.seine, "--", self,
-		"-json", "-rounds", fmt.Sprint(o.rounds), "-only", o.only}
+	args := []string{"run", "-kernels", o.kernel, "-timeout", "2h", "-root", "-tracefs", "-file", o.seine + ":/vm/seine",
+		"--", self, "-json", "-seine", "/vm/seine", "-rounds", fmt.Sprint(o.rounds)}
+	if o.only != "" {
+		args = append(args, "-only", o.only)
+	}
 	cmd := exec.Command(o.vm, args...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
