@@ -66,6 +66,42 @@ KEXIT(io, page, sock_sendpage, 6, 3)
 	return sk ? sock_io(ctx, sk, IO_SEND, ret, 0) : 0;
 }
 
+/* UDP alone, by its own functions, where no other socket is asked for: others
+ * then pay nothing. udpv6_sendmsg hands messages to IPv4 on to udp_sendmsg.
+ */
+SEC("fexit/udp_sendmsg") int udp__fexit__send4(unsigned long long *ctx)
+{
+	const struct sock *sk = (void *)ctx[0];
+
+	return sock_family(sk) == AF_INET ? sock_io(ctx, sk, IO_SEND, (int)ctx[3], 0) : 0;
+}
+
+SEC("fexit/udpv6_sendmsg") int udp__fexit__send6(unsigned long long *ctx)
+{
+	return sock_io(ctx, (void *)ctx[0], IO_SEND, (int)ctx[3], 0);
+}
+
+SEC("fexit/udp_recvmsg") int udp__fexit__recv4(unsigned long long *ctx)
+{
+	return sock_io(ctx, (void *)ctx[0], IO_RECV, (int)ctx[5], ctx[3]);
+}
+
+SEC("fexit/udpv6_recvmsg") int udp__fexit__recv6(unsigned long long *ctx)
+{
+	return sock_io(ctx, (void *)ctx[0], IO_RECV, (int)ctx[5], ctx[3]);
+}
+
+/* Until 5.18 the receiving ones have one more argument, before flags. */
+SEC("fexit/udp_recvmsg") int udp__fexit__old4(unsigned long long *ctx)
+{
+	return sock_io(ctx, (void *)ctx[0], IO_RECV, (int)ctx[6], ctx[4]);
+}
+
+SEC("fexit/udpv6_recvmsg") int udp__fexit__old6(unsigned long long *ctx)
+{
+	return sock_io(ctx, (void *)ctx[0], IO_RECV, (int)ctx[6], ctx[4]);
+}
+
 /* System calls: what was asked for, until the answer is there. */
 struct io_call {
 	struct sock *sk;

@@ -34,6 +34,22 @@ func HasFunctions(names ...string) func(*Kernel) error {
 	}
 }
 
+// HasArgs fits kernels that have all of these functions with n arguments.
+func HasArgs(n int, names ...string) func(*Kernel) error {
+	return func(k *Kernel) error {
+		for _, name := range names {
+			var fn *btf.Func
+			if k.Types.TypeByName(name, &fn) != nil {
+				return fmt.Errorf("%w: no function %s (inlined or gone)", ErrNotSupported, name)
+			}
+			if p, ok := fn.Type.(*btf.FuncProto); !ok || len(p.Params) != n {
+				return fmt.Errorf("%w: %s has not %d arguments", ErrNotSupported, name, n)
+			}
+		}
+		return nil
+	}
+}
+
 // Uring is the point for the programs that URING_COMPLETE(name, …) makes.
 func Uring(name, misses string) Point {
 	return Point{

@@ -102,6 +102,9 @@ func Prepare(t *Tool, cfg any, o Options) (*Prepared, error) {
 		return nil, err
 	}
 	p.Points = t.AllPoints(p.spec, cfg)
+	if t.Narrow != nil {
+		p.Points = t.Narrow(p.Points, &o.Filter)
+	}
 	if err := probe.CheckForce(p.spec, p.Points, o.Force); err != nil {
 		return nil, Usagef("--way: %v", err)
 	}

@@ -3,7 +3,10 @@
 package tool
 
 import (
+	"fmt"
 	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"seine/internal/probe"
 )
@@ -13,6 +16,9 @@ import (
 // functions miss the later messages of a sendmmsg or recvmmsg.
 var SockIO = []probe.Point{
 	{Name: "io", Ways: slices.Concat(
+		udpOnly(func(k *probe.Kernel) error {
+			return fmt.Errorf("%w: functions of UDP, for --proto udp alone", probe.ErrNotSupported)
+		}),
 		[]probe.Way{
 			{Name: "btf", Programs: []string{"io__btf__*"}, Fits: probe.HasTracepoint("sock_send_length", 3)},
 			{Name: "raw", Programs: []string{"io__raw__*"}, Fits: probe.HasTracepoint("sock_send_length", 3)},
@@ -25,6 +31,40 @@ var SockIO = []probe.Point{
 		ioCalls("sys", "iocall__btf__*", "every system call of the machine pays for it"),
 	)},
 	{Name: "splice", Optional: true, Misses: "splice from a socket"},
+}
+
+// udpOnly are the ways that see UDP alone, if alone lets them.
+func udpOnly(alone func(*probe.Kernel) error) []probe.Way {
+	way := func(args int, programs ...string) probe.Way {
+		fits := probe.HasArgs(args, "udp_recvmsg", "udpv6_recvmsg")
+		return probe.Way{
+			Name: "fexit", Programs: append(programs, "udp__fexit__send*"), Misses: "sendfile and splice to UDP before 6.5",
+			Fits: func(k *probe.Kernel) error {
+				if err := alone(k); err != nil {
+					return err
+				}
+				return fits(k)
+			},
+		}
+	}
+	return []probe.Way{way(5, "udp__fexit__recv*"), way(6, "udp__fexit__old*")}
+}
+
+// NarrowIO has SockIO look at UDP's own functions if only UDP is asked for, so
+// that other sockets do not pay for being sorted out.
+func NarrowIO(points []probe.Point, w *Wanted) []probe.Point {
+	if w.On&FilterProto == 0 || slices.ContainsFunc(w.Protos, func(p uint16) bool { return p != unix.IPPROTO_UDP }) {
+		return points
+	}
+	points = slices.Clone(points)
+	for i, p := range points {
+		if p.Name == "io" {
+			alone := udpOnly(func(*probe.Kernel) error { return nil })
+			points[i].Ways = append(alone, p.Ways[len(alone):]...)
+		}
+	}
+	// What cannot be spliced from needs no look at splice.
+	return slices.DeleteFunc(points, func(p probe.Point) bool { return p.Name == "splice" })
 }
 
 const laterMessages = "messages after the first of a sendmmsg or recvmmsg"

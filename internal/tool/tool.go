@@ -33,7 +33,9 @@ type Tool struct {
 	Graph    *Graph               // for -o dot
 	Hint     func(*Report) string // what to tell the user at the end; nil: nothing
 
-	Needs func(*probe.Kernel) error // what the tool cannot do without; nil: nothing
+	// Narrow gives cheaper points for filters that leave little; nil: it does
+	// not matter what is filtered.
+	Narrow func([]probe.Point, *Wanted) []probe.Point
 
 	Demo Workload // known traffic, for seine demo
 	Live []Case   // known traffic and the rows that must come of it

@@ -5,8 +5,10 @@ package socketio
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"seine/internal/lab"
+	"seine/internal/probe"
 	"seine/internal/row"
 	"seine/internal/tool"
 )
@@ -273,14 +275,24 @@ func lport(x *tool.Trial) error {
 	return nil
 }
 
-// proto: --proto udp counts nothing else.
+// proto: --proto udp counts nothing else, and by UDP's own functions if it can.
 func proto(x *tool.Trial) error {
-	rows, _, err := run(x, mixed, "--proto=udp", "--by=dir,proto")
+	loads := append(slices.Clone(mixed),
+		lab.Load{Network: lab.UDP6, Count: 21, Size: 70, Write: lab.Sendmmsg, Read: lab.Recvmmsg, Batch: 7},
+		lab.Load{Network: lab.UDP4, Count: 5, Size: 11, Write: lab.Sendto, Read: lab.Recvfrom, Peek: 2, Again: 3})
+	rows, _, err := run(x, loads, "--proto=udp", "--by=dir,proto")
 	if err != nil {
 		return err
 	}
-	udp := count{count: 19, bytes: 570}
-	want{"write udp ": udp, "read udp ": udp}.check(x, rows, "dir", "proto")
+	bytes := uint64(19*30 + 21*70 + 5*11)
+	want{"write udp ": {count: 45, bytes: bytes}, "read udp ": {count: 55, bytes: bytes}}.check(x, rows, "dir", "proto")
+	k, err := probe.Running()
+	if err != nil {
+		return err
+	}
+	if x.Way == "" && k.Offers()["fentry"] == nil && !slices.Contains(x.Choices, tool.Choice{Point: "io", Way: "fexit"}) {
+		x.Errorf("UDP alone was seen by %v, want fexit", x.Choices)
+	}
 	return nil
 }
 

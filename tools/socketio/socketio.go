@@ -26,6 +26,7 @@ var Tool = &tool.Tool{
 	Doc:     readme,
 	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
 	Points:  tool.SockIO,
+	Narrow:  tool.NarrowIO,
 	Views: tool.One(tool.View{
 		Output: tool.Snapshot[kern.IOKey, value]{Map: "counts"},
 		Show:   "comm:PROCESS pid dir proto port count bytes",

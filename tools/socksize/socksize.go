@@ -81,6 +81,7 @@ var Tool = &tool.Tool{
 	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
 	Config:  func() any { return &config{} },
 	Points:  tool.SockIO,
+	Narrow:  tool.NarrowIO,
 	Views:   views,
 	Formats: []string{"folded"},
 	Demo:    demo,
