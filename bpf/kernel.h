@@ -78,6 +78,7 @@ struct pt_regs {
 #define IPPROTO_MPTCP 262
 
 #define MSG_PEEK 2
+#define SOCK_STREAM 1
 #define SOCKFS_MAGIC 0x534F434B
 #define SOCK_DONE 1 /* bit of skc_flags */
 #define PF_KTHREAD 0x00200000

@@ -59,11 +59,25 @@ KEXIT(io, recv, sock_recvmsg, 3, 2)
 	return sock_io(ctx, BPF_CORE_READ((struct socket *)a0, sk), IO_RECV, (int)ret, a2);
 }
 
+/* Protocols without a sendpage of their own come back through __sock_sendmsg. */
+static __always_inline bool has_sendpage(const struct sock *sk)
+{
+	switch (proto_key(sk)) {
+	case IPPROTO_TCP:
+		return true;
+	case IPPROTO_UDP:
+		return sock_family(sk) == AF_INET;
+	case PROTO_FAMILY | AF_UNIX:
+		return BPF_CORE_READ(sk, sk_type) == SOCK_STREAM;
+	}
+	return false;
+}
+
 KEXIT(io, page, sock_sendpage, 6, 3)
 {
 	struct sock *sk = file_sock((struct file *)a0);
 
-	return sk ? sock_io(ctx, sk, IO_SEND, ret, 0) : 0;
+	return sk && has_sendpage(sk) ? sock_io(ctx, sk, IO_SEND, ret, 0) : 0;
 }
 
 /* UDP alone, by its own functions, where no other socket is asked for: others
