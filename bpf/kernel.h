@@ -131,8 +131,12 @@ struct in6_addr {
 struct ns_common {
 	unsigned int inum;
 };
+struct netns_ipv4 {
+	__u8 sysctl_tcp_syncookies; /* an int until 5.12; its first byte will do */
+};
 struct net {
 	struct ns_common ns;
+	struct netns_ipv4 ipv4;
 };
 typedef struct {
 	struct net *net;
@@ -191,8 +195,12 @@ struct tcp_congestion_ops {
 	char name[16];
 };
 
+struct request_sock_queue {
+	atomic_t qlen;
+};
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
+	struct request_sock_queue icsk_accept_queue;
 	__u8 icsk_ca_state : 5;
 	__u8 icsk_retransmits;
 	__u8 icsk_pending;
@@ -241,6 +249,7 @@ struct skb_shared_info {
 /* What TCP keeps in cb of its packets. */
 struct tcp_skb_cb {
 	__u32 seq;
+	__u32 end_seq;
 	union {
 		struct {
 			__u16 tcp_gso_segs;

@@ -259,6 +259,9 @@ func (r *run) showKeys(schemas []*row.Schema) {
 	}
 	by := r.prepared.By()
 	for _, s := range schemas {
+		if s != r.prepared.Schemas[0] {
+			continue // keys are those of the first view
+		}
 		var show []int
 		for _, id := range by {
 			if i := s.Index(id); i >= 0 {

@@ -85,7 +85,11 @@ func makeBinds(c *Child) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", b.Name, err)
 		}
-		o := Bound{Errno: errnoOf(b.bind(fd))}
+		err = b.bind(fd)
+		if errors.Is(err, ErrNotSupported) {
+			return err
+		}
+		o := Bound{Errno: errnoOf(err)}
 		o.Port, _ = LocalPort(fd)
 		out = append(out, o)
 	}

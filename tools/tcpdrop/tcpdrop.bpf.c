@@ -33,7 +33,7 @@ struct receiving {
 	__u8 flags;
 	__u16 pad;
 	__u32 seq;
-	__u32 pad2;
+	__u32 len; /* SYN and FIN count */
 };
 SPAN(inside, struct sk_buff *, struct receiving);
 
@@ -127,6 +127,7 @@ static __always_inline int receive(struct sock *sk, struct sk_buff *skb)
 
 	r.flags = BPF_CORE_READ(cb, tcp_flags);
 	r.seq = BPF_CORE_READ(cb, seq);
+	r.len = BPF_CORE_READ(cb, end_seq) - r.seq;
 	span_begin(&inside, &skb, &r);
 	return 0;
 }
@@ -141,7 +142,8 @@ static __always_inline int received(void *ctx, struct sk_buff *skb)
 		return 0;
 	r = *found;
 	bpf_map_delete_elem(&inside, &skb);
-	if (args_kfree_skb > 2 || r.told || socket_drops(r.sk) == r.drops || !tuple_fill(&t, r.sk))
+	/* A bare ACK that has done its work counts as dropped too. */
+	if (args_kfree_skb > 2 || r.told || !r.len || socket_drops(r.sk) == r.drops || !tuple_fill(&t, r.sk))
 		return 0;
 	__builtin_memcpy(p.saddr, t.raddr, 16);
 	__builtin_memcpy(p.daddr, t.laddr, 16);
@@ -150,6 +152,7 @@ static __always_inline int received(void *ctx, struct sk_buff *skb)
 	p.family = t.family;
 	p.flags = r.flags;
 	p.seq = r.seq;
+	p.len = r.len - !!(r.flags & 3);
 	return dropped(ctx, &p, r.sk, false, 0, ~0u, 0);
 }
 

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tcpsynbl shows how full the queues of listeners are, and what is
+// dropped for want of room.
+package tcpsynbl
+
+import (
+	_ "embed"
+	"fmt"
+
+	"seine/internal/host"
+	"seine/internal/kern"
+	"seine/internal/probe"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+//go:embed README.md
+var readme string
+
+type config struct {
+	More bool `bpf:"syn_more"`
+}
+
+// newConfig knows since when the SYN queue holds one more than its limit. No
+// type tells, so the kernel's release has to.
+func newConfig() any {
+	var major, minor int
+	fmt.Sscanf(host.KernelVersion(), "%d.%d", &major, &minor)
+	return &config{More: major > 6 || major == 6 && minor >= 17}
+}
+
+// queue is enum queue of tcpsynbl.bpf.c.
+type queue uint32
+
+func (queue) Kind() row.Kind { return row.Text }
+
+func (q *queue) Cell(c *row.Cell) { c.SetText([...]string{"syn", "accept"}[*q&1]) }
+
+// moment is enum moment of tcpsynbl.bpf.c.
+type moment uint32
+
+func (moment) Kind() row.Kind { return row.Text }
+
+func (m *moment) Cell(c *row.Cell) { c.SetText([...]string{"SYN", "ACK"}[*m&1]) }
+
+// key is struct synbl_key of tcpsynbl.bpf.c.
+type key struct {
+	Laddr kern.Addr `col:"laddr,width=15,key" help:"address of the listener; all zeros: any"`
+	Queue queue     `col:"metric,head=QUEUE,width=6,key" help:"the queue: syn, of requests that are not complete, or accept, of connections that wait for a process"`
+	Limit uint32    `col:"limit,width=6,key" help:"how many the queue may hold: of listen(2), cut by net.core.somaxconn"`
+	PID   kern.ID32 `col:"pid,width=7,key" help:"process of the listener"`
+	UID   uint32    `col:"uid,width=5,key" help:"user"`
+	Comm  kern.Comm `col:"comm,width=16,key" help:"process name"`
+	Netns kern.ID32 `col:"netns,width=10,key" help:"network namespace, by inode"`
+	Lport uint16    `col:"lport,width=5,key" help:"port of the listener"`
+	Pad   uint16    `col:"-"`
+}
+
+// value is struct synbl_value of tcpsynbl.bpf.c.
+type value struct {
+	Used kern.Hist `col:"used,unit=entries" help:"length of the queue when a SYN came, as a histogram"`
+}
+
+// event is struct synbl_event of tcpsynbl.bpf.c.
+type event struct {
+	kern.Head
+	kern.Tuple
+	At    moment `col:"at,width=3,key" help:"what was dropped: a SYN, or the ACK that completes a handshake"`
+	Queue queue  `col:"queue,width=6,key" help:"the queue that was full: syn or accept"`
+	Used  uint32 `col:"used,width=6" help:"its length"`
+	Limit uint32 `col:"limit,width=6" help:"how many it may hold"`
+}
+
+var views = []tool.View{
+	{
+		Name:   "backlog",
+		Output: tool.Snapshot[key, value]{Map: "lengths"},
+		Show:   "comm laddr lport metric limit used",
+		By:     []string{"comm", "laddr", "lport", "metric", "limit"},
+	},
+	{
+		Name:   "drops",
+		Output: tool.Stream[event]{Type: "synbl_event"},
+		Show:   "time pid comm laddr+lport::21 raddr+rport::21 at:DROPPED queue used limit",
+	},
+}
+
+const before = "nothing but SYNs that netfilter rewrites or drops, and repeated SYNs, are misjudged"
+
+// Tool is tcpsynbl.
+var Tool = &tool.Tool{
+	Name: "tcpsynbl", Layer: tool.TCP, Short: "SYN and accept queues of listeners, and what they drop",
+	Banner:  "Tracing the queues of listeners.",
+	Doc:     readme,
+	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
+	Config:  newConfig,
+	Points: []probe.Point{
+		{Name: "syn", Ways: []probe.Way{
+			{Name: "fentry", Programs: []string{"asked__fentry"}},
+			{Name: "kprobe", Programs: []string{"asked__kprobe"}},
+			{Name: "btf", Programs: []string{"packet__btf"}, Misses: before},
+			{Name: "raw", Programs: []string{"packet__raw"}, Misses: before},
+		}},
+		{Name: "ack", Optional: true, Misses: "drops of the ACK that completes a handshake"},
+	},
+	Views: func(any) []tool.View { return views },
+	Demo:  demo,
+	Live:  live,
+}
