@@ -79,6 +79,7 @@ struct pt_regs {
 
 #define MSG_PEEK 2
 #define SOCK_STREAM 1
+#define MSG_MORE 0x8000
 #define SOCKFS_MAGIC 0x534F434B
 #define SOCK_DONE 1 /* bit of skc_flags */
 #define PF_KTHREAD 0x00200000
@@ -218,6 +219,16 @@ struct tcp_sock {
 	__u32 copied_seq;
 	__u32 rcv_nxt;
 	void *fastopen_req;
+	__u32 rcv_wnd;
+	__u32 write_seq;
+	__u32 snd_nxt;
+	__u32 snd_una;
+	__u32 snd_wnd;
+	__u32 snd_cwnd;
+	__u32 snd_ssthresh;
+	__u32 packets_out;
+	__u32 mss_cache;
+	__u8 nonagle : 4;
 };
 
 struct request_sock {

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Writes is small writes on a connection whose both ends are in one process.
+type Writes struct {
+	NoDelay bool          `json:"nodelay"`
+	Cork    bool          `json:"cork"`
+	Count   int           `json:"count"`
+	Size    int           `json:"size"`
+	Hold    time.Duration `json:"hold"` // before the cork is taken out, or anything is read
+	Each    bool          `json:"each"` // each is read before the next is written
+	Fill    bool          `json:"fill"` // write until the kernel takes no more; Count is what was done
+}
+
+// Written is what became of Writes, by the process's own stopwatch.
+type Written struct {
+	Count int   `json:"count"`
+	Held  int64 `json:"held"` // from the first write's end to the hold's
+	NS    int64 `json:"ns"`   // until all was read
+}
+
+// Writer is a process with an open connection.
+type Writer struct {
+	*Proc
+	Port int // of the end that is read
+	Own  int // of the end that is written
+}
+
+const bodyWriter = "writer"
+
+func init() { Register(bodyWriter, writer) }
+
+// StartWriter opens the connection.
+func StartWriter(w *World, comm string, network Network, list ...Writes) (*Writer, error) {
+	arg := writerArg{Network: network, Addr: network.At(w.Addr("", network), 0), List: list}
+	p, err := w.Start("", comm, bodyWriter, arg)
+	if err != nil {
+		return nil, err
+	}
+	x := &Writer{Proc: p}
+	var e Ends
+	err = p.Expect(&e)
+	x.Port, x.Own = e.ReaderPort, e.WriterPort
+	return x, err
+}
+
+// Run makes the writes and waits for the process to end.
+func (x *Writer) Run() ([]Written, error) {
+	var out []Written
+	if err := x.Call("go", &out); err != nil {
+		return nil, err
+	}
+	return out, x.Wait()
+}
+
+type writerArg struct {
+	Network Network
+	Addr    string
+	List    []Writes
+}
+
+// writer is the body.
+func writer(c *Child) error {
+	var arg writerArg
+	if err := c.Arg(&arg); err != nil {
+		return err
+	}
+	l, _, err := Listen(arg.Network, arg.Addr, 1)
+	if err != nil {
+		return err
+	}
+	to, err := unix.Getsockname(l)
+	if err != nil {
+		return err
+	}
+	w, err := Socket(arg.Network)
+	if err != nil {
+		return err
+	}
+	if err := connect(w, to); err != nil {
+		return err
+	}
+	r, err := Accept(l)
+	if err != nil {
+		return err
+	}
+	var e Ends
+	e.WriterPort, _ = LocalPort(w)
+	e.ReaderPort, _ = LocalPort(r)
+	if err := c.Report(e); err != nil {
+		return err
+	}
+	if err := c.Await("go"); err != nil {
+		return err
+	}
+	var out []Written
+	for _, s := range arg.List {
+		o, err := s.do(w, r)
+		if err != nil {
+			return err
+		}
+		out = append(out, o)
+	}
+	return c.Report(out)
+}
+
+func (s Writes) do(w, r int) (o Written, err error) {
+	set := func(name int, on bool) {
+		v := 0
+		if on {
+			v = 1
+		}
+		err = errors.Join(err, unix.SetsockoptInt(w, unix.IPPROTO_TCP, name, v))
+	}
+	set(unix.TCP_NODELAY, s.NoDelay)
+	set(unix.TCP_CORK, s.Cork)
+	if err != nil {
+		return o, err
+	}
+	buf := make([]byte, s.Size)
+	start := time.Now()
+	var first time.Time
+	total := 0
+	for s.Fill || o.Count < s.Count {
+		n, err := unix.SendmsgN(w, buf, nil, nil, unix.MSG_DONTWAIT)
+		if s.Fill && errors.Is(err, unix.EAGAIN) {
+			break
+		}
+		if err != nil {
+			return o, fmt.Errorf("write: %w", err)
+		}
+		total += n
+		if o.Count++; o.Count == 1 {
+			first = time.Now()
+		}
+		if s.Each {
+			if err := RecvAll(r, buf); err != nil {
+				return o, err
+			}
+		}
+	}
+	if s.Hold > 0 {
+		time.Sleep(s.Hold)
+	}
+	o.Held = int64(time.Since(first))
+	if s.Cork {
+		if set(unix.TCP_CORK, false); err != nil {
+			return o, err
+		}
+	}
+	if !s.Each {
+		if err := RecvAll(r, make([]byte, total)); err != nil {
+			return o, err
+		}
+	}
+	o.NS = int64(time.Since(start))
+	return o, nil
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tcpnagle
+
+import (
+	"fmt"
+	"time"
+
+	"seine/internal/kern"
+	"seine/internal/lab"
+	"seine/internal/probe"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+const hold = 30 * time.Millisecond
+
+// mix is writes in every state, and what holds some of them.
+var mix = []lab.Writes{
+	{Count: 23, Size: 100, Each: true},
+	{Count: 17, Size: 100, Each: true, NoDelay: true},
+	{Count: 7, Size: 11, Cork: true, Hold: hold},
+	{Count: 5, Size: 11, Cork: true, NoDelay: true, Hold: hold},
+}
+
+var demo = tool.Workload{Run: func(w *lab.World) error {
+	p, err := lab.StartWriter(w, "writer", lab.TCP4, mix...)
+	if err != nil {
+		return err
+	}
+	_, err = p.Run()
+	return err
+}}
+
+var live = []tool.Case{
+	{Name: "ipv4", Run: states(lab.TCP4)},
+	{Name: "ipv6", Run: states(lab.TCP6)},
+	{Name: "nagle", Run: nagle},
+	{Name: "window", Run: window},
+	{Name: "xmit", Run: xmit},
+}
+
+// parts sorts the rows of both views: sends by state, histograms by state and
+// what held the data.
+func parts(rows []*row.Row) (sends map[string]*row.Row, held map[string]*kern.Hist) {
+	sends, held = map[string]*row.Row{}, map[string]*kern.Hist{}
+	for _, r := range rows {
+		state := r.Get("state").S
+		if r.Schema.View == "held" {
+			held[state+" "+r.Get("metric").S] = r.Get("held_us").Ref.(*kern.Hist)
+		} else {
+			sends[state] = r
+		}
+	}
+	return sends, held
+}
+
+// states: writes in each state are counted exactly, and what a cork holds is
+// held as long as the process says.
+func states(network lab.Network) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		p, err := lab.StartWriter(x.World, "writer", network, mix...)
+		if err != nil {
+			return err
+		}
+		var out []lab.Written
+		rows, err := x.Rows(func() (err error) { out, err = p.Run(); return err }, "--lport", fmt.Sprint(p.Own))
+		if err != nil {
+			return err
+		}
+		sends, held := parts(rows)
+		for i, state := range []string{"ON", "OFF", "CORK", "OFF|CORK"} {
+			r := sends[state]
+			if r == nil {
+				x.Errorf("no sends in state %s", state)
+				continue
+			}
+			x.Want(r, "comm", "writer")
+			x.Want(r, "count", mix[i].Count)
+			x.Want(r, "bytes", mix[i].Count*mix[i].Size)
+		}
+		for i := 2; i < 4; i++ {
+			state := []string{"CORK", "OFF|CORK"}[i-2]
+			h := held[state+" cork"]
+			if h == nil || h.Count != 1 {
+				x.Errorf("%s: held %v, want one", state, h)
+				continue
+			}
+			if ns := int64(h.Sum) * 1000; ns < out[i].Held-int64(time.Millisecond) || ns > out[i].NS {
+				x.Errorf("%s: held for %d ns, the process says %d to %d", state, ns, out[i].Held, out[i].NS)
+			}
+		}
+		for k := range held {
+			if k != "CORK cork" && k != "OFF|CORK cork" {
+				x.Errorf("held by %s", k)
+			}
+		}
+		return nil
+	}
+}
+
+// nagle: the acknowledgement of a write is lost, so that the next one, a small
+// one, has to wait for it. With TCP_NODELAY it does not.
+func nagle(x *tool.Trial) error {
+	for _, off := range []bool{false, true} {
+		p, err := lab.StartWriter(x.World, "writer", lab.TCP4, lab.Writes{Count: 2, Size: 100, NoDelay: off})
+		if err != nil {
+			return err
+		}
+		loss, err := lab.StartLoss(lab.Loss{From: p.Port, Flags: lab.ACK, Count: 1})
+		if err != nil {
+			return err
+		}
+		defer loss.Close()
+		var out []lab.Written
+		rows, err := x.Rows(func() (err error) { out, err = p.Run(); return err }, "--lport", fmt.Sprint(p.Own))
+		if err != nil {
+			return err
+		}
+		sends, held := parts(rows)
+		if off {
+			x.Want(sends["OFF"], "count", 2)
+			if len(held) != 0 {
+				x.Errorf("held with TCP_NODELAY: %v", held)
+			}
+			continue
+		}
+		x.Want(sends["ON"], "count", 2)
+		h := held["ON nagle"]
+		if h == nil || h.Count != 1 || len(held) != 1 {
+			return fmt.Errorf("held %v, want one by nagle", held)
+		}
+		// Until the probe for the lost acknowledgement was answered: nearly all of it.
+		if ns := int64(h.Sum) * 1000; ns > out[0].NS || ns < out[0].NS/2 {
+			x.Errorf("held for %d ns, the process waited for %d", ns, out[0].NS)
+		}
+	}
+	return nil
+}
+
+// window: what does not fit the receiver's or the congestion window is not
+// Nagle's doing.
+func window(x *tool.Trial) error {
+	p, err := lab.StartWriter(x.World, "writer", lab.TCP4, lab.Writes{Size: 50000, Fill: true, NoDelay: true})
+	if err != nil {
+		return err
+	}
+	var out []lab.Written
+	rows, err := x.Rows(func() (err error) { out, err = p.Run(); return err }, "--lport", fmt.Sprint(p.Own))
+	if err != nil {
+		return err
+	}
+	sends, held := parts(rows)
+	if r := sends["OFF"]; r == nil || len(sends) != 1 {
+		return fmt.Errorf("sends %v, want those in state OFF", sends)
+	}
+	x.Want(sends["OFF"], "count", out[0].Count)
+	if held["OFF rwnd"] == nil && held["OFF cwnd"] == nil {
+		x.Errorf("nothing was held by a window: %v", held)
+	}
+	for k := range held {
+		if k == "OFF nagle" || k == "OFF cork" {
+			x.Errorf("%d held by %s", held[k].Count, k)
+		}
+	}
+	return nil
+}
+
+// xmit: calls by their flags, where functions can be traced.
+func xmit(x *tool.Trial) error {
+	k, err := probe.Running()
+	if err != nil {
+		return err
+	}
+	if o := k.Offers(); o["fentry"] != nil && o["kprobe"] != nil {
+		return tool.Skip("no function tracing: %v", o["kprobe"])
+	}
+	if x.Way != "" && x.Way != "fexit" && x.Way != "kprobe" {
+		return tool.Skip("tcp_write_xmit has no way %s", x.Way)
+	}
+	p, err := lab.StartWriter(x.World, "writer", lab.TCP4, mix[:2]...)
+	if err != nil {
+		return err
+	}
+	rows, err := x.Rows(func() error { _, err := p.Run(); return err }, "--xmit", "--lport", fmt.Sprint(p.Own))
+	if err != nil {
+		return err
+	}
+	calls := map[string]uint64{}
+	for _, r := range rows {
+		if r.Schema.View == "xmit" {
+			calls[r.Get("state").S] += r.Get("count").N
+		}
+	}
+	// Each write is pushed, in the state of its socket.
+	if calls["ON"]+calls["PUSH"] < 23 || calls["OFF"]+calls["OFF|PUSH"] < 17 {
+		x.Errorf("calls %v, want 23 with Nagle and 17 without at least", calls)
+	}
+	return nil
+}

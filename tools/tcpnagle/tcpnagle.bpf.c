@@ -1,0 +1,211 @@
+//go:build ignore
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+
+/* tcpnagle - is Nagle on, and how long were writes held for it?
+ *
+ * What a send leaves unsent is held by something. The kernel asks in this order:
+ * the congestion window, the receiver's window, Nagle and cork. It is let go
+ * when a packet with its first byte goes out.
+ */
+#include "count.h"
+#include "hist.h"
+#include "packet.h"
+#include "span.h"
+#include "who.h"
+
+/* Bits of tcp_sock.nonagle. PUSH is an argument of the moment. */
+#define NAGLE_OFF 1
+#define NAGLE_CORK 2
+
+enum metric { HELD_NAGLE, HELD_CORK, HELD_CWND, HELD_RWND, HELD_OTHER };
+
+struct send_key {
+	__u8 laddr[16], raddr[16];
+	char comm[16];
+	__u32 pid, uid;
+	__u16 lport, rport;
+	__u32 state; /* NAGLE_*; of tcp_write_xmit also PUSH, 4 */
+	__u32 netns;
+	__u32 pad;
+};
+enum key_bits { KEY_laddr, KEY_raddr, KEY_comm, KEY_pid, KEY_uid, KEY_lport, KEY_rport, KEY_state, KEY_netns };
+KEEP_ENUM(enum key_bits);
+COUNT_MAP(sends, struct send_key, struct count);
+
+struct held_key {
+	struct send_key send;
+	__u32 metric;
+	__u32 pad;
+};
+struct held_value {
+	struct hist held;
+};
+COUNT_MAP(helds, struct held_key, struct held_value);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct held_value);
+} empty SEC(".maps");
+
+/* The oldest unsent byte of a socket. */
+struct hold {
+	__u64 since;
+	__u32 seq;
+	__u32 pad;
+	struct held_key key;
+};
+SPAN(holds, struct sock *, struct hold);
+
+static __always_inline bool key_fill(struct send_key *k, const struct sock *sk, __u32 state)
+{
+	struct tuple t = {};
+	struct who w = {};
+
+	if (is_self() || sock_proto(sk) != IPPROTO_TCP || !sock_wanted(sk) || !tuple_fill(&t, sk) || !tuple_wanted(&t))
+		return false;
+	who_current(&w);
+	if (!who_wanted(&w))
+		return false;
+	if (KEY_WANTS(laddr))
+		__builtin_memcpy(k->laddr, t.laddr, sizeof(k->laddr));
+	if (KEY_WANTS(raddr))
+		__builtin_memcpy(k->raddr, t.raddr, sizeof(k->raddr));
+	if (KEY_WANTS(comm))
+		__builtin_memcpy(k->comm, w.comm, sizeof(k->comm));
+	if (KEY_WANTS(pid))
+		k->pid = w.pid;
+	if (KEY_WANTS(uid))
+		k->uid = w.uid;
+	if (KEY_WANTS(lport))
+		k->lport = t.lport;
+	if (KEY_WANTS(rport))
+		k->rport = t.rport;
+	if (KEY_WANTS(state))
+		k->state = state;
+	if (KEY_WANTS(netns))
+		k->netns = sock_netns(sk);
+	return true;
+}
+
+static __always_inline enum metric held_by(const struct tcp_sock *tp, __u32 unsent, __u32 state)
+{
+	__u32 mss = BPF_CORE_READ(tp, mss_cache);
+	__u32 next = BPF_CORE_READ(tp, snd_nxt) + (unsent < mss ? unsent : mss);
+	__u32 out = BPF_CORE_READ(tp, packets_out);
+
+	if (out >= BPF_CORE_READ(tp, snd_cwnd))
+		return HELD_CWND;
+	if ((__s32)(next - BPF_CORE_READ(tp, snd_una) - BPF_CORE_READ(tp, snd_wnd)) > 0)
+		return HELD_RWND;
+	if (state & NAGLE_CORK)
+		return HELD_CORK;
+	if (!state && out && unsent < mss)
+		return HELD_NAGLE;
+	return HELD_OTHER;
+}
+
+static __always_inline int sent(struct sock *sk, int ret, __u32 flags)
+{
+	const struct tcp_sock *tp = (void *)sk;
+	struct count zero = {}, *c;
+	struct hold h = {};
+	__u32 unsent, state;
+
+	if (ret <= 0 || !is_inet(sock_family(sk)))
+		return 0;
+	state = BPF_CORE_READ_BITFIELD_PROBED(tp, nonagle) & (NAGLE_OFF | NAGLE_CORK);
+	if (!key_fill(&h.key.send, sk, state))
+		return 0;
+	c = count_at(&sends, &h.key.send, &zero);
+	if (c) {
+		__sync_fetch_and_add(&c->count, 1);
+		__sync_fetch_and_add(&c->bytes, ret);
+	}
+	h.seq = BPF_CORE_READ(tp, snd_nxt);
+	unsent = BPF_CORE_READ(tp, write_seq) - h.seq;
+	if (!unsent || bpf_map_lookup_elem(&holds, &sk))
+		return 0;
+	if (flags & MSG_MORE)
+		state |= NAGLE_CORK;
+	h.key.metric = held_by(tp, unsent, state);
+	h.since = bpf_ktime_get_ns();
+	span_begin(&holds, &sk, &h);
+	return 0;
+}
+
+KTRACE(sent, sock_send_length, struct sock *sk, int ret, int flags)
+{
+	return sent(sk, ret, flags);
+}
+
+KEXIT(call, tcp, tcp_sendmsg, 3, 1)
+{
+	return sent((struct sock *)a0, ret, BPF_CORE_READ((struct msghdr *)a1, msg_flags));
+}
+
+/* The packet that takes the first held byte along. */
+KTRACE(out, net_dev_queue, struct sk_buff *skb)
+{
+	struct sock *sk = BPF_CORE_READ(skb, sk);
+	struct held_value *zero, *v;
+	struct packet p = {};
+	__u32 first = 0;
+	struct hold *h;
+
+	if (!sk)
+		return 0;
+	h = bpf_map_lookup_elem(&holds, &sk);
+	if (!h || !packet_read(&p, skb, packet_ip(skb)) || (__s32)(p.seq + p.len - h->seq) <= 0)
+		return 0;
+	zero = bpf_map_lookup_elem(&empty, &first);
+	v = zero ? count_at(&helds, &h->key, zero) : NULL;
+	if (v)
+		hist_put(&v->held, (bpf_ktime_get_ns() - h->since) / 1000);
+	bpf_map_delete_elem(&holds, &sk);
+	return 0;
+}
+
+KTRACE(gone, tcp_destroy_sock, const struct sock *sk)
+{
+	struct sock *key = (struct sock *)sk;
+
+	bpf_map_delete_elem(&holds, &key);
+	return 0;
+}
+
+/* --xmit: the book's form. When a socket's write last said that it could not. */
+SPAN(blocked, struct sock *, __u64);
+COUNT_MAP(xmits, struct send_key, struct count);
+COUNT_MAP(blocks, struct send_key, struct held_value);
+
+KEXIT(xmit, write, tcp_write_xmit, 5, 2)
+{
+	struct sock *sk = (struct sock *)a0;
+	__u64 now = bpf_ktime_get_ns(), *since;
+	struct held_value *empty_hist, *v;
+	struct count zero = {}, *c;
+	struct send_key k = {};
+	__u32 first = 0;
+
+	if (!key_fill(&k, sk, a2 & 7))
+		return 0;
+	c = count_at(&xmits, &k, &zero);
+	if (c)
+		__sync_fetch_and_add(&c->count, 1);
+	since = bpf_map_lookup_elem(&blocked, &sk);
+	if (ret & 1) {
+		if (!since)
+			span_begin(&blocked, &sk, &now);
+		return 0;
+	}
+	if (!since)
+		return 0;
+	empty_hist = bpf_map_lookup_elem(&empty, &first);
+	v = empty_hist ? count_at(&blocks, &k, empty_hist) : NULL;
+	if (v)
+		hist_put(&v->held, (now - *since) / 1000);
+	bpf_map_delete_elem(&blocked, &sk);
+	return 0;
+}
