@@ -174,6 +174,8 @@ struct sock {
 	__u16 sk_type;
 	__u16 sk_protocol;
 	int sk_err;
+	int sk_sndbuf;
+	int sk_wmem_queued;
 	struct socket *sk_socket;
 	__u32 sk_ack_backlog;
 	__u32 sk_max_ack_backlog;
@@ -227,6 +229,9 @@ struct tcp_sock {
 	__u32 snd_cwnd;
 	__u32 snd_ssthresh;
 	__u32 packets_out;
+	__u32 retrans_out;
+	__u32 sacked_out;
+	__u32 lost_out;
 	__u32 mss_cache;
 	__u8 nonagle : 4;
 };

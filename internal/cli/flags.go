@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -40,7 +41,7 @@ func declare(fs *pflag.FlagSet, t *tool.Tool, cfg any) *common {
 	}
 	fs.SortFlags = false
 	tool.Flags(fs, cfg)
-	fs.StringVarP(&c.output, "output", "o", "table", "format: "+strings.Join(formats(t), ", "))
+	fs.StringVarP(&c.output, "output", "o", cmp.Or(t.Format, "table"), "format: "+strings.Join(formats(t), ", "))
 	fs.StringVar(&c.columns, "columns", "", "columns to show: a,b,c or +a,-b; help lists them")
 	fs.VarP(&durationFlag{&c.duration}, "duration", "d", "stop after this long (10s)")
 	fs.Uint64VarP(&c.count, "count", "n", 0, "stop after so many rows or outputs")

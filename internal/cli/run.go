@@ -280,7 +280,7 @@ func (r *run) showKeys(schemas []*row.Schema) {
 func (r *run) sinkOptions(schemas []*row.Schema, columns map[*row.Schema][]int, kind tool.Kind) sink.Options {
 	o := sink.Options{
 		Schemas: schemas, Columns: columns, Time: r.flags.timeFormat, Start: time.Now(),
-		Interval: r.flags.interval > 0, Above: r.prepared.Views[0].Above,
+		Interval: r.flags.interval > 0, Above: r.prepared.Views[0].Above, Book: r.prepared.Views[0].Book,
 	}
 	if o.Time == "" {
 		o.Time = r.prepared.Views[0].Time

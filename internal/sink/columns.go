@@ -23,7 +23,7 @@ func ParseColumns(s *row.Schema, spec string) ([]int, error) {
 // have. These are the columns that need their names.
 func Columns(format string, s *row.Schema, spec string) ([]int, error) {
 	base := s.Show
-	if format != "table" {
+	if format != "table" && format != "book" {
 		base = every(s)
 	}
 	if spec == "" {

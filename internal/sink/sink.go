@@ -27,6 +27,9 @@ type Options struct {
 	// Graph is what the format dot draws.
 	Graph Graph
 
+	// Book may change a row before the format book writes it; nil: as it is.
+	Book func(*row.Row)
+
 	// The rest is for tables.
 
 	Time       string    // clock (default), iso, rel, unix, none
@@ -52,10 +55,11 @@ var makers = map[string]maker{
 	"csv":    newCSV,
 	"folded": newFolded,
 	"dot":    newDot,
+	"book":   newBook,
 }
 
 // Formats lists the formats that New knows.
-func Formats() []string { return []string{"table", "json", "csv", "folded", "dot"} }
+func Formats() []string { return []string{"table", "json", "csv", "folded", "dot", "book"} }
 
 // New returns the sink that writes rows to w in the named format. Called with
 // an End that closes nothing, as soon as the tool is ready, it writes its head.

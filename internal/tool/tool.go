@@ -30,6 +30,7 @@ type Tool struct {
 	Points   []probe.Point        // moments that every view needs
 	Views    func(cfg any) []View // what a run shows; flags choose
 	Formats  []string             // output formats besides table, json and csv
+	Format   string               // the one that is written unless -o says otherwise; empty: table
 	Graph    *Graph               // for -o dot
 	Hint     func(*Report) string // what to tell the user at the end; nil: nothing
 
@@ -77,6 +78,7 @@ type View struct {
 	Always []string               // key fields that are filled whatever --by says
 	Sort   string                 // of an output: the column it is sorted by, largest first
 	Above  func(time.Time) string // a line above each output: a load average
+	Book   func(*row.Row)         // for -o book: what the book's form has otherwise; nil: nothing
 }
 
 // Kind says when a view prints.

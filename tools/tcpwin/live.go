@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tcpwin
+
+import (
+	"fmt"
+
+	"seine/internal/lab"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+var twoHosts = []string{"client", "server"}
+
+// lossy makes the sessions of t while the segments of l are lost.
+func lossy(l lab.Loss, t *lab.TCP) error {
+	x, err := lab.StartLoss(l)
+	if err != nil {
+		return err
+	}
+	defer x.Close()
+	_, err = t.Run()
+	return err
+}
+
+var demo = tool.Workload{
+	Hosts: twoHosts,
+	Run: func(w *lab.World) error {
+		t, err := lab.StartTCP(w, lab.Sessions{Send: 1 << 20, Recv: 1, ClientComm: "backup", ServerComm: "store"})
+		if err != nil {
+			return err
+		}
+		return lossy(lab.Loss{To: t.Port, Data: 1, Skip: 9, Count: 1}, t)
+	},
+}
+
+var live = []tool.Case{
+	{Name: "ipv4", Hosts: twoHosts, Run: sessions(lab.TCP4)},
+	{Name: "ipv6", Hosts: twoHosts, Run: sessions(lab.TCP6)},
+	{Name: "retrans", Hosts: twoHosts, Run: retrans},
+	{Name: "summary", Hosts: twoHosts, Run: summary},
+	{Name: "one-socket", Hosts: twoHosts, Run: oneSocket},
+}
+
+// segments is how many a host received while sessions that end by a reset were
+// established: all but those of the handshake.
+func segments(x *tool.Trial, before lab.Counters, host string, sessions int) (int64, error) {
+	after, err := x.World.Counters(host)
+	if err != nil {
+		return 0, err
+	}
+	counted := after.Since(before)
+	n := counted["TcpInSegs"] - counted["TcpExtTCPBacklogCoalesce"] // those are one for their socket
+	if host == "client" {
+		return n - int64(sessions), nil // the answer to the SYN
+	}
+	return n - 2*int64(sessions), nil // the SYN and the first ACK
+}
+
+// sessions: one row for each segment that comes in, and for each end that is
+// established.
+func sessions(network lab.Network) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		t, err := lab.StartTCP(x.World, lab.Sessions{Count: 7, Send: 20001, Recv: 50003, Close: lab.ByReset, Network: network})
+		if err != nil {
+			return err
+		}
+		if err := x.Attach(); err != nil {
+			return err
+		}
+		before := map[string]lab.Counters{}
+		for _, h := range twoHosts {
+			if before[h], err = x.World.Counters(h); err != nil {
+				return err
+			}
+		}
+		if _, err := t.Run(); err != nil {
+			return err
+		}
+		rows, err := x.Detach()
+		if err != nil {
+			return err
+		}
+		count := map[string]int64{}
+		for _, r := range rows {
+			host, p := "server", t.Server
+			if r.Get("rport").N == uint64(t.Port) {
+				host, p = "client", t.Client
+			}
+			x.Want(r, "pid", p.PID)
+			count[host+" "+r.Get("event").S]++
+			if n := r.Get("snd_cwnd").N; n < 1 || n > 1000 {
+				x.Errorf("snd_cwnd is %d", n)
+			}
+			if r.Get("sk_sndbuf").N == 0 || r.Get("cong").S == "" {
+				x.Errorf("no sk_sndbuf or no cong in %s", tool.Dump(r))
+			}
+		}
+		for _, h := range twoHosts {
+			want, err := segments(x, before[h], h, 7)
+			if err != nil {
+				return err
+			}
+			if count[h+" rcv"] != want || count[h+" new"] != 7 || count[h+" retrans"] != 0 {
+				x.Errorf("%s: %v; want %d rcv, 7 new, no retrans", h, count, want)
+			}
+		}
+		if n := x.Report.Lost() + x.Report.Losses[tool.LossOwner]; n != 0 {
+			x.Errorf("%d lost or without owner", n)
+		}
+		return nil
+	}
+}
+
+// lost runs the tool over a session whose only segment is lost once.
+func lost(x *tool.Trial, flags ...string) (*lab.TCP, []*row.Row, error) {
+	t, err := lab.StartTCP(x.World, lab.Sessions{Send: 333, Recv: 1})
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, err := x.Rows(func() error { return lossy(lab.Loss{To: t.Port, Data: 1, Count: 1}, t) }, flags...)
+	return t, rows, err
+}
+
+// retrans: one segment is sent again, by the client.
+func retrans(x *tool.Trial) error {
+	t, rows, err := lost(x)
+	if err != nil {
+		return err
+	}
+	n := 0
+	for _, r := range rows {
+		if r.Get("event").S == "retrans" {
+			n++
+			x.Want(r, "pid", t.Client.PID)
+			x.Want(r, "rport", t.Port)
+			x.Want(r, "inflight", 1)
+		}
+	}
+	if n != 1 {
+		x.Errorf("%d retransmissions, want 1", n)
+	}
+	return nil
+}
+
+// summary: events by socket.
+func summary(x *tool.Trial) error {
+	t, rows, err := lost(x, "--summary")
+	if err != nil {
+		return err
+	}
+	if len(rows) != 2 {
+		return fmt.Errorf("%d sockets, want 2", len(rows))
+	}
+	for _, r := range rows {
+		again := 0
+		if r.Get("rport").N == uint64(t.Port) {
+			again = 1
+		}
+		x.Want(r, "retrans", again)
+		x.Want(r, "new", 1)
+		x.Want(r, "count", r.Get("rcv").N+r.Get("retrans").N+1)
+	}
+	return nil
+}
+
+// oneSocket: --sock keeps one, by the address that a run before has shown.
+func oneSocket(x *tool.Trial) error {
+	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 2, Send: 100, Recv: 100, Hold: true})
+	if err != nil {
+		return err
+	}
+	var rows []*row.Row
+	if rows, err = x.Rows(func() error { return t.Open() }); err != nil {
+		return err
+	}
+	var sock, port string
+	for _, r := range rows {
+		if r.Get("event").S == "new" && r.Get("rport").N == uint64(t.Port) {
+			sock, port = r.Get("skaddr").S, tool.Value(r.Get("lport"))
+		}
+	}
+	if rows, err = x.Rows(func() error { _, err := t.Run(); return err }, "--sock=0x"+sock); err != nil {
+		return err
+	}
+	if len(rows) == 0 {
+		x.Errorf("no rows of socket %s", sock)
+	}
+	for _, r := range rows {
+		x.Want(r, "skaddr", sock)
+		x.Want(r, "lport", port)
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tcpwin shows the congestion window and the send buffer of TCP
+// sockets over time.
+package tcpwin
+
+import (
+	_ "embed"
+
+	"golang.org/x/sys/unix"
+
+	"seine/internal/kern"
+	"seine/internal/probe"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+//go:embed README.md
+var readme string
+
+type config struct {
+	Summary bool   `flag:"summary" bpf:"counting" help:"count events by socket in place of rows"`
+	Sock    uint64 `flag:"sock" bpf:"only_sock" help:"only the socket at this address in the kernel, as the column sock has it: 0xffff…"`
+	Start   uint64 `bpf:"start_ns"`
+}
+
+// newConfig takes the time, which time_us counts from.
+func newConfig() any {
+	var now unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) != nil {
+		return &config{}
+	}
+	return &config{Start: uint64(now.Nano())}
+}
+
+// what is enum win of tcpwin.bpf.c.
+type what uint32
+
+func (what) Kind() row.Kind { return row.Text }
+
+func (w *what) Cell(c *row.Cell) { c.SetText([...]string{"rcv", "retrans", "new", "?"}[*w&3]) }
+
+// event is struct win_event of tcpwin.bpf.c.
+type event struct {
+	kern.Head
+	kern.Tuple
+	Sk         kern.Ptr  `col:"skaddr,before=0x,width=18" help:"the socket's address in the kernel, used again when it is gone; sock is a stable id"`
+	Since      uint64    `col:"time_us,div=1000,width=10" help:"since the start"`
+	Event      what      `col:"event,width=7,key" help:"rcv: a segment came in; retrans: one was sent again; new: the connection is established"`
+	Cwnd       uint32    `col:"snd_cwnd,width=8" help:"congestion window, in segments"`
+	Ssthresh   uint32    `col:"snd_ssthresh,width=12" help:"slow start threshold, in segments"`
+	Sndbuf     int32     `col:"sk_sndbuf,width=9" help:"size of the send buffer"`
+	WmemQueued int32     `col:"sk_wmem_queued,width=14" help:"bytes in it, with the kernel's own"`
+	SRTT_us    uint32    `col:"srtt_us,width=8" help:"smoothed round-trip time"`
+	RcvWnd     uint32    `col:"rcv_wnd,width=8" help:"window that is offered to the peer, in bytes"`
+	Inflight   uint32    `col:"inflight,width=8" help:"segments under way"`
+	Cong       kern.Comm `col:"cong,width=6" help:"congestion control"`
+}
+
+// key is struct win_key of tcpwin.bpf.c.
+type key struct {
+	Sk    kern.Ptr  `col:"skaddr,before=0x,width=18,key" help:"the socket's address in the kernel"`
+	Laddr kern.Addr `col:"laddr,width=15,key" help:"local address"`
+	Raddr kern.Addr `col:"raddr,width=15,key" help:"remote address"`
+	Lport uint16    `col:"lport,width=5,key" help:"local port"`
+	Rport uint16    `col:"rport,width=5,key" help:"remote port"`
+	PID   kern.ID32 `col:"pid,width=7,key" help:"process"`
+	Comm  kern.Comm `col:"comm,width=16,key" help:"process name"`
+}
+
+// value is struct win_count of tcpwin.bpf.c.
+type value struct {
+	Count   uint64 `col:"count,width=8,sum" help:"events"`
+	Rcv     uint64 `col:"rcv,width=8,sum" help:"segments that came in"`
+	Retrans uint64 `col:"retrans,width=7,sum" help:"packets that were sent again"`
+	Fresh   uint64 `col:"new,width=3,sum" help:"connections established"`
+}
+
+// ends leaves the addresses out of all rows but those of new connections.
+func ends(r *row.Row) {
+	if r.Get("event").S == "new" {
+		return
+	}
+	for _, id := range []string{"laddr", "lport", "raddr", "rport"} {
+		*r.Get(id) = row.Cell{}
+	}
+}
+
+func views(cfg any) []tool.View {
+	if cfg.(*config).Summary {
+		return []tool.View{{
+			Output: tool.Snapshot[key, value]{Map: "counts"},
+			Show:   "skaddr:sock laddr:laddr lport:lport raddr:raddr rport:rport count:count rcv:rcv retrans:retrans new:new",
+			By:     []string{"skaddr", "laddr", "lport", "raddr", "rport"},
+			Sort:   "count",
+		}}
+	}
+	return []tool.View{{
+		Output: tool.Stream[event]{Type: "win_event"},
+		Show: "event:event skaddr:sock time_us:time_us snd_cwnd:snd_cwnd snd_ssthresh:snd_ssthresh sk_sndbuf:sk_sndbuf " +
+			"sk_wmem_queued:sk_wmem_queued laddr:laddr lport:lport raddr:raddr rport:rport",
+		Book: ends,
+	}}
+}
+
+// Tool is tcpwin.
+var Tool = &tool.Tool{
+	Name: "tcpwin", Layer: tool.TCP, Short: "congestion window and send buffer over time",
+	Banner:  "Tracing TCP windows.",
+	Doc:     readme,
+	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
+	Config:  newConfig,
+	Points:  []probe.Point{{Name: "state"}, {Name: "rcv"}, {Name: "retrans"}},
+	Views:   views,
+	Formats: []string{"book"},
+	Format:  "book",
+	Demo:    demo,
+	Live:    live,
+}
