@@ -81,6 +81,7 @@ struct pt_regs {
 #define SOCK_STREAM 1
 #define MSG_MORE 0x8000
 #define SOCKFS_MAGIC 0x534F434B
+#define ANON_INODE_FS_MAGIC 0x09041934
 #define SOCK_DONE 1 /* bit of skc_flags */
 #define PF_KTHREAD 0x00200000
 #define PF_IO_WORKER 0x00000010
@@ -143,6 +144,10 @@ typedef struct {
 	struct net *net;
 } possible_net_t;
 
+struct proto {
+	char name[32];
+};
+
 struct sock_common {
 	union {
 		struct {
@@ -164,6 +169,7 @@ struct sock_common {
 	int skc_bound_dev_if;
 	unsigned long skc_flags;
 	possible_net_t skc_net;
+	struct proto *skc_prot;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
 	atomic64_t skc_cookie;
@@ -179,6 +185,12 @@ struct sock {
 	struct socket *sk_socket;
 	__u32 sk_ack_backlog;
 	__u32 sk_max_ack_backlog;
+	struct {
+		atomic_t rmem_alloc;
+	} sk_backlog;
+	int sk_rcvbuf;
+	int sk_sndbuf;
+	int sk_wmem_queued;
 };
 
 struct inet_sock {
@@ -220,6 +232,7 @@ struct tcp_sock {
 	__u32 total_retrans;
 	__u32 copied_seq;
 	__u32 rcv_nxt;
+	__u32 rcv_wnd;
 	void *fastopen_req;
 	__u32 rcv_wnd;
 	__u32 write_seq;
@@ -289,12 +302,12 @@ struct mptcp_sock___mptcp {
 };
 
 struct unix_address {
-	int len;
-	char name[];
+	int len; /* of the struct sockaddr_un that follows */
 };
 struct unix_sock {
 	struct sock sk;
 	struct unix_address *addr;
+	struct sock *peer;
 };
 
 typedef enum { SS_FREE, SS_UNCONNECTED, SS_CONNECTING } socket_state;
@@ -313,8 +326,18 @@ struct inode {
 	unsigned long i_ino;
 	struct super_block *i_sb;
 };
+struct qstr {
+	const unsigned char *name;
+};
+struct dentry {
+	struct qstr d_name;
+};
+struct path {
+	struct dentry *dentry;
+};
 struct file {
 	struct inode *f_inode;
+	struct path f_path;
 	void *private_data;
 };
 struct fdtable {

@@ -12,6 +12,10 @@
  * owner_on_state() there. One that defines OWNER_LISTENERS also knows the
  * process of connections that have not been accepted yet: their listener's.
  *
+ * A tool that defines OWNER_ALL first gets the owners of all IP sockets. Those
+ * of sockets that are not TCP's are found when they are bound, send or receive,
+ * and stay until another socket lives at their address.
+ *
  * Keyed by the address of the socket: MPTCP sockets share cookies.
  */
 #pragma once
@@ -76,6 +80,9 @@ static __noinline void owner_take(const struct sock *sk, __u32 flags)
 
 static __always_inline bool is_tcp(__u16 proto)
 {
+#ifdef OWNER_ALL
+	return true;
+#endif
 	return proto == IPPROTO_TCP || proto == IPPROTO_MPTCP;
 }
 
@@ -174,6 +181,14 @@ KTRACE_SK(owner_state, inet_sock_set_state, const struct sock *sk, int old, int 
 {
 	if (owner_state(new) && is_tcp(sock_proto(sk)))
 		owner_on_state(sk, old, new);
+	return 0;
+}
+#endif
+
+#ifdef OWNER_ALL
+SYS_ENTER(owner_bind, bind)
+{
+	owner_accepted(fd_sock(a0));
 	return 0;
 }
 #endif

@@ -22,9 +22,12 @@ struct sys_exit {
 #if defined(__TARGET_ARCH_x86)
 #define SYS_read 0
 #define SYS_write 1
+#define SYS_pread64 17
+#define SYS_pwrite64 18
 #define SYS_readv 19
 #define SYS_writev 20
 #define SYS_sendfile64 40
+#define SYS_socket 41
 #define SYS_connect 42
 #define SYS_accept 43
 #define SYS_sendto 44
@@ -32,18 +35,31 @@ struct sys_exit {
 #define SYS_sendmsg 46
 #define SYS_recvmsg 47
 #define SYS_bind 49
+#define SYS_listen 50
+#define SYS_socketpair 53
 #define SYS_splice 275
 #define SYS_accept4 288
+#define SYS_preadv 295
+#define SYS_pwritev 296
 #define SYS_recvmmsg 299
 #define SYS_sendmmsg 307
+#define SYS_preadv2 327
+#define SYS_pwritev2 328
 #elif defined(__TARGET_ARCH_arm64)
 #define SYS_read 63
 #define SYS_write 64
 #define SYS_readv 65
 #define SYS_writev 66
+#define SYS_pread64 67
+#define SYS_pwrite64 68
+#define SYS_preadv 69
+#define SYS_pwritev 70
 #define SYS_sendfile64 71
 #define SYS_splice 76
+#define SYS_socket 198
+#define SYS_socketpair 199
 #define SYS_bind 200
+#define SYS_listen 201
 #define SYS_accept 202
 #define SYS_connect 203
 #define SYS_sendto 206
@@ -53,6 +69,8 @@ struct sys_exit {
 #define SYS_accept4 242
 #define SYS_recvmmsg 243
 #define SYS_sendmmsg 269
+#define SYS_preadv2 286
+#define SYS_pwritev2 287
 #endif
 
 /* A signal came: the call is made again, or fails with EINTR. The program never

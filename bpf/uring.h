@@ -25,9 +25,11 @@ enum uring_op {
 	URING_WRITE = 23,
 	URING_SEND = 26,
 	URING_RECV = 27,
+	URING_SOCKET = 45,
 	URING_SEND_ZC = 47,
 	URING_SENDMSG_ZC = 48,
 	URING_BIND = 56, /* since 6.11 */
+	URING_LISTEN = 57,
 };
 
 /* Requests under way, for kernels whose completion does not name them. */
@@ -45,12 +47,11 @@ struct {
 	__type(value, struct uring_req);
 } urings SEC(".maps");
 
-/* URING_COMPLETE(point, test) { body of (ctx, op, sk, res) }: requests whose
- * opcode, op, passes the test. sk is the socket that the request was for, NULL
- * where it was for something else.
+/* URING_FILE(point, test) { body of (ctx, op, file, res) }: requests whose
+ * opcode, op, passes the test, and the file that they were for.
  */
-#define URING_COMPLETE(point, test)                                            \
-	static __always_inline int ____##point(void *ctx, __u8 op, struct sock *sk, int res); \
+#define URING_FILE(point, test)                                                \
+	static __always_inline int ____##point(void *ctx, __u8 op, struct file *file, int res); \
 	SEC("tp_btf/io_uring_complete") int point##__btf__cqe(unsigned long long *ctx) \
 	{                                                                      \
 		struct io_kiocb *req = (void *)ctx[1];                         \
@@ -59,7 +60,7 @@ struct {
 									       \
 		if (!(test))                                                   \
 			return 0;                                              \
-		return ____##point(ctx, op, file_sock(BPF_CORE_READ(req, file)), BPF_CORE_READ(cqe, res)); \
+		return ____##point(ctx, op, BPF_CORE_READ(req, file), BPF_CORE_READ(cqe, res)); \
 	}                                                                      \
 	SEC("tp_btf/io_uring_complete") int point##__btf__res(unsigned long long *ctx) \
 	{                                                                      \
@@ -68,7 +69,7 @@ struct {
 									       \
 		if (!(test))                                                   \
 			return 0;                                              \
-		return ____##point(ctx, op, file_sock(BPF_CORE_READ(req, file)), ctx[3]); \
+		return ____##point(ctx, op, BPF_CORE_READ(req, file), ctx[3]); \
 	}                                                                      \
 	SEC("tp_btf/io_uring_submit_sqe") int point##__btf__old_submit(unsigned long long *ctx) \
 	{                                                                      \
@@ -86,16 +87,27 @@ struct {
 	{                                                                      \
 		struct uring_key k = { ctx[0], ctx[1] };                       \
 		struct uring_req *r = bpf_map_lookup_elem(&urings, &k);        \
-		struct sock *sk;                                               \
+		struct file *file;                                             \
 		__u8 op;                                                       \
 									       \
 		if (!r)                                                        \
 			return 0;                                              \
-		sk = file_sock(r->file);                                       \
+		file = r->file;                                                \
 		op = r->op;                                                    \
 		if (!(test)) /* another point's request */                     \
 			return 0;                                              \
 		bpf_map_delete_elem(&urings, &k);                              \
-		return ____##point(ctx, op, sk, ctx[2]);                       \
+		return ____##point(ctx, op, file, ctx[2]);                     \
 	}                                                                      \
-	static __always_inline int ____##point(void *ctx, __u8 op, struct sock *sk, int res)
+	static __always_inline int ____##point(void *ctx, __u8 op, struct file *file, int res)
+
+/* URING_COMPLETE(point, test) { body of (ctx, op, sk, res) }: the same with the
+ * socket that the request was for, NULL where it was for something else.
+ */
+#define URING_COMPLETE(point, test)                                            \
+	static __always_inline int ____##point##_sk(void *ctx, __u8 op, struct sock *sk, int res); \
+	URING_FILE(point, test)                                                \
+	{                                                                      \
+		return ____##point##_sk(ctx, op, file_sock(file), res);        \
+	}                                                                      \
+	static __always_inline int ____##point##_sk(void *ctx, __u8 op, struct sock *sk, int res)

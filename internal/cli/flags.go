@@ -85,7 +85,7 @@ func (c *common) options(t *tool.Tool, cfg any, args []string) (o tool.Options, 
 	if c.verbose > 1 {
 		o.Log = ebpf.LogLevelBranch
 	}
-	if kind == tool.Counting {
+	if kind == tool.Counting || len(t.Views(cfg)[0].By) > 0 {
 		o.By = c.groups(t, cfg)
 	}
 	if o.Force, err = parseWays(c.ways); err != nil {

@@ -183,6 +183,9 @@ func (e *Errno16) Cell(c *row.Cell) {
 
 // ErrnoName is ECONNREFUSED for 111.
 func ErrnoName(e int) string {
+	if e == int(unix.EOPNOTSUPP) { // ENOTSUP is the same number; of sockets it is this one
+		return "EOPNOTSUPP"
+	}
 	if s := unix.ErrnoName(unix.Errno(e)); s != "" {
 		return s
 	}

@@ -23,6 +23,7 @@ var owners = []probe.Point{
 		{Name: "tp", Programs: []string{"owner_accept__tp__*"}},
 		{Name: "sys", Programs: []string{"owner_accept__btf__*"}, Misses: "nothing, but every system call of the machine pays for it"},
 	}},
+	{Name: "owner_bind"},
 	probe.Uring("owner_uring", "the process of sockets accepted by io_uring, until it sends or receives"),
 	{Name: "owner_send", Optional: true, Misses: before63},
 	{Name: "owner_recv", Optional: true, Misses: before63},

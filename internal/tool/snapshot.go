@@ -26,6 +26,8 @@ import (
 // --by: the engine sets the bits of the C enum key_bits in key_mask.
 type Snapshot[K comparable, V any] struct {
 	Map string
+	// Interval makes it an output at each tick, where others print one at the end.
+	Interval bool
 	// Shown drops entries that are not worth a row, such as those that did not
 	// move; nil: entries whose V is all zero.
 	Shown func(*V) bool
@@ -47,8 +49,13 @@ type wall int64
 func (wall) Kind() row.Kind      { return row.Time }
 func (w *wall) Cell(c *row.Cell) { *c = row.Cell{Kind: row.Time, N: uint64(*w)} }
 
-// Kind is Counting.
-func (Snapshot[K, V]) Kind() Kind { return Counting }
+// Kind is Counting, or Interval if that was asked for.
+func (s Snapshot[K, V]) Kind() Kind {
+	if s.Interval {
+		return Interval
+	}
+	return Counting
+}
 
 // Schema is made of the tags of K and V.
 func (Snapshot[K, V]) Schema() (*row.Schema, error) {

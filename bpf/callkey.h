@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* callkey.h - what socket calls can be counted by. Go: kern.CallKey. */
+#pragma once
+#include "count.h"
+#include "sockcall.h"
+
+struct call_count_key {
+	__u64 cgroup;
+	__u32 pid, tid, uid;
+	__u32 op; /* enum call_op */
+	char comm[16];
+	char prot[32]; /* the kernel's name of the protocol */
+	__u16 family, family_name;
+	__u16 proto, pad;
+	__u32 proto_name; /* the family in the high half: numbers differ by it */
+	__u32 netns;
+};
+
+enum key_bits {
+	KEY_cgroup, KEY_pid, KEY_tid, KEY_uid, KEY_op, KEY_comm, KEY_prot, KEY_family, KEY_family_name,
+	KEY_proto, KEY_proto_name, KEY_netns,
+};
+KEEP_ENUM(enum key_bits);
+
+/* Fill the fields of k that key_mask names from a call on sk, NULL if it failed
+ * without one; w is the caller.
+ */
+static __always_inline void call_key_fill(struct call_count_key *k, enum call_op op, const struct who *w,
+					  const struct sock *sk, __u16 family)
+{
+	__u32 proto = sk ? sock_proto(sk) : 0;
+
+	if (KEY_WANTS(cgroup))
+		k->cgroup = w->cgroup;
+	if (KEY_WANTS(pid))
+		k->pid = w->pid;
+	if (KEY_WANTS(tid))
+		k->tid = w->tid;
+	if (KEY_WANTS(uid))
+		k->uid = w->uid;
+	if (KEY_WANTS(op))
+		k->op = op;
+	if (KEY_WANTS(comm))
+		__builtin_memcpy(k->comm, w->comm, sizeof(k->comm));
+	if (KEY_WANTS(prot) && sk)
+		BPF_CORE_READ_STR_INTO(&k->prot, sk, __sk_common.skc_prot, name);
+	if (KEY_WANTS(family))
+		k->family = family;
+	if (KEY_WANTS(family_name))
+		k->family_name = family;
+	if (KEY_WANTS(proto))
+		k->proto = proto;
+	if (KEY_WANTS(proto_name))
+		k->proto_name = (__u32)family << 16 | proto;
+	if (KEY_WANTS(netns))
+		k->netns = sk ? sock_netns(sk) : task_netns();
+}
+
+/* Did the call fail? A connection under way has not. */
+static __always_inline bool call_failed(long ret)
+{
+	return ret < 0 && ret != -EINPROGRESS;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* sockcall.h - calls that make, name and join sockets: socket, bind, listen,
+ * connect, accept, socketpair, by system call or through io_uring.
+ *
+ * The tool that includes this header defines sock_call(), and names the calls
+ * that it wants: SOCK_CALL(accept, CALL_ACCEPT). Go: tool.SockCalls.
+ *
+ * What the programs share is called, but not sock_call(): 5.10's verifier loses
+ * what it learned of a number in the caller, and takes branches on it for dead.
+ */
+#pragma once
+#include "fd.h"
+#include "span.h"
+#include "syscall.h"
+#include "uring.h"
+#include "who.h"
+
+/* Go: kern.CallOp. Sends and receives come from sockio.h. */
+enum call_op {
+	CALL_CONNECT, CALL_ACCEPT, CALL_BIND, CALL_SOCKET, CALL_LISTEN, CALL_SEND, CALL_RECEIVE, CALL_SOCKETPAIR,
+};
+
+struct sock_call {
+	struct sock *sk; /* of accept the listener; NULL: there is none, or not yet */
+	struct sock *made; /* by accept, socket, socketpair */
+	__u64 arg[2];	 /* of the system call: the family and the type, or what follows the descriptor */
+	__u64 fds;	 /* of socketpair: user memory */
+	__u32 op;
+	bool uring;	 /* arg is not known */
+};
+
+static __always_inline int sock_call(void *ctx, const struct sock_call *c, long ret);
+
+/* The socket that a call is about, NULL for those that failed without one. */
+static __always_inline struct sock *call_sock(const struct sock_call *c)
+{
+	return c->made ? c->made : c->sk;
+}
+
+static __always_inline __u16 call_family(const struct sock_call *c)
+{
+	struct sock *sk = call_sock(c);
+
+	if (sk)
+		return sock_family(sk);
+	/* what was asked for */
+	return (c->op == CALL_SOCKET || c->op == CALL_SOCKETPAIR) && !c->uring ? c->arg[0] : 0;
+}
+
+/* Was the call asked for? A call without a socket is its caller's namespace's. */
+static __always_inline bool call_wanted(const struct sock_call *c, struct who *w)
+{
+	struct sock *sk = call_sock(c);
+
+	if (is_self())
+		return false;
+	if (sk ? !sock_wanted(sk) :
+		 filter_on & FILTER_PROTO || !family_wanted(call_family(c)) ||
+		 (filter_on & FILTER_NETNS && !netns_wanted(task_netns())))
+		return false;
+	return who_current(w) && who_wanted(w);
+}
+
+SPAN(sock_calls, __u64, struct sock_call);
+
+static __noinline int sock_call_enter(enum call_op op, __u64 a0, __u64 a1, __u64 fds)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct sock_call c = { .op = op };
+
+	if (op == CALL_SOCKET || op == CALL_SOCKETPAIR) {
+		c.arg[0] = a0;
+		c.arg[1] = a1;
+		c.fds = fds;
+	} else {
+		c.sk = fd_sock(a0);
+		c.arg[0] = a1;
+	}
+	span_begin(&sock_calls, &thread, &c);
+	return 0;
+}
+
+static __noinline int sock_call_exit(void *ctx, enum call_op op, long ret)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct sock_call *found = bpf_map_lookup_elem(&sock_calls, &thread), c = {};
+
+	if (found) {
+		c = *found;
+		bpf_map_delete_elem(&sock_calls, &thread);
+	} else if (op != CALL_ACCEPT) {
+		return 0;
+	} /* a server waits in accept before we come; what it gets says enough */
+	c.op = op;
+	if (ret >= 0 && (op == CALL_ACCEPT || op == CALL_SOCKET))
+		c.made = fd_sock(ret);
+	if (!ret && op == CALL_SOCKETPAIR) {
+		int fd = -1;
+
+		if (bpf_probe_read_user(&fd, sizeof(fd), (void *)c.fds))
+			lose(LOSS_READ);
+		c.made = fd_sock(fd);
+	}
+	return sock_call(ctx, &c, ret);
+}
+
+#define SOCK_CALL(name, op)                                                    \
+	SYS_ENTER(call, name)                                                  \
+	{                                                                      \
+		/* what a call does not have must not be read */               \
+		return sock_call_enter(op, a0, a1, op == CALL_SOCKETPAIR ? a3 : 0); \
+	}                                                                      \
+	SYS_EXIT(call, name)                                                   \
+	{                                                                      \
+		return sock_call_exit(ctx, op, ret);                           \
+	}
+
+static __noinline int sock_call_uring(void *ctx, __u8 op, struct sock *sk, int res)
+{
+	struct sock_call c = { .sk = sk, .uring = true };
+
+	c.op = op == URING_CONNECT ? CALL_CONNECT : op == URING_ACCEPT ? CALL_ACCEPT :
+	       op == URING_BIND ? CALL_BIND : op == URING_LISTEN ? CALL_LISTEN : CALL_SOCKET;
+	if (res >= 0 && (c.op == CALL_ACCEPT || c.op == CALL_SOCKET))
+		c.made = fd_sock(res);
+	if (c.op == CALL_SOCKET)
+		c.sk = NULL;
+	return sock_call(ctx, &c, res);
+}
+
+/* The same calls through io_uring: SOCK_CALL_URING(op == URING_ACCEPT). */
+#define SOCK_CALL_URING(test)                                                  \
+	URING_COMPLETE(callring, test)                                         \
+	{                                                                      \
+		return sock_call_uring(ctx, op, sk, res);                      \
+	}

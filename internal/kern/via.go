@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kern
+
+import "seine/internal/row"
+
+// Via says how a program asked for something: by a system call, or through
+// io_uring.
+type Via uint32
+
+// Kind says that a Via is shown by name.
+func (Via) Kind() row.Kind { return row.Text }
+
+// Cell gives the name.
+func (v *Via) Cell(c *row.Cell) { c.SetText([...]string{"syscall", "uring"}[*v&1]) }
