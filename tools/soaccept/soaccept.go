@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package soaccept shows each accept: who, from whom, how it ended.
+package soaccept
+
+import (
+	_ "embed"
+
+	"golang.org/x/sys/unix"
+
+	"seine/internal/kern"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+//go:embed README.md
+var readme string
+
+type config struct {
+	Failed bool `flag:"failed" bpf:"only_failed" help:"show failures only, and among them those that found nothing to accept"`
+}
+
+// event is struct accept_event of soaccept.bpf.c.
+type event struct {
+	kern.Head
+	kern.Tuple
+	Result result    `col:"result,width=12;errno,as=errno" help:"how it ended, in the words of accept(2); errno by name, absent on success"`
+	By     kern.Via  `col:"via,width=7" help:"syscall or uring"`
+	Path   kern.Path `col:"-"`
+	Peer   kern.Path `col:"-"`
+}
+
+// result is what accept returned: 0 or a negative errno.
+type result int32
+
+// words are what accept(2) says of its errors, shortened.
+var words = map[unix.Errno]string{
+	unix.EAGAIN: "Nothing to accept", unix.EBADF: "Invalid sockfd", unix.ECONNABORTED: "Conn aborted",
+	unix.EFAULT: "Sock struct addr invalid", unix.EINTR: "Interrupted", unix.EINVAL: "Not listening",
+	unix.EMFILE: "Process FD limit", unix.ENFILE: "System FD limit", unix.ENOBUFS: "Out of memory",
+	unix.ENOMEM: "Out of memory", unix.ENOTSOCK: "Not a socket", unix.EOPNOTSUPP: "Not SOCK_STREAM",
+	unix.EPERM: "Firewall forbids", unix.EPROTO: "Protocol error",
+}
+
+func (result) Kind() row.Kind { return row.Text }
+
+// Cell has the text for result and, in N, the number for errno.
+func (r *result) Cell(c *row.Cell) {
+	e := unix.Errno(-*r)
+	if e >= 512 { // the call was interrupted and is made again
+		e = unix.EINTR
+	}
+	s, ok := words[e]
+	switch {
+	case *r >= 0:
+		s = "Success"
+	case !ok:
+		s = kern.ErrnoText(int(e))
+	}
+	*c = row.Cell{Kind: row.Text, S: s, N: uint64(-int64(e))}
+}
+
+// tidy shows names of UNIX sockets, and no ends that a row does not have.
+func tidy(e *event, r *row.Row) {
+	if e.Family == unix.AF_UNIX {
+		e.Path.Cell(r.Get("laddr"))
+		e.Peer.Cell(r.Get("raddr"))
+	}
+	inet := e.Family == unix.AF_INET || e.Family == unix.AF_INET6
+	if !inet {
+		*r.Get("lport"), *r.Get("rport") = row.Cell{}, row.Cell{}
+	}
+	if inet && e.Result < 0 {
+		*r.Get("raddr"), *r.Get("rport") = row.Cell{}, row.Cell{}
+	}
+	if e.Family == unix.AF_UNSPEC { // the descriptor was no socket
+		for _, id := range []string{"laddr", "raddr", "family", "proto"} {
+			*r.Get(id) = row.Cell{}
+		}
+	}
+}
+
+// Tool is soaccept.
+var Tool = &tool.Tool{
+	Name: "soaccept", Layer: tool.Socket, Short: "accepts with peer address and result",
+	Banner:   "Tracing accepts.",
+	Doc:      readme,
+	Filters:  tool.ByWho | tool.BySock | tool.ByTuple,
+	Families: []uint16{unix.AF_UNSPEC, unix.AF_INET, unix.AF_INET6},
+	Config:   func() any { return &config{} },
+	Points:   tool.SockCalls,
+	Views: tool.One(tool.View{
+		Output: tool.Stream[event]{Type: "accept_event", Each: tidy},
+		Show:   "pid comm:PROCESS family:FAM:5 raddr:ADDRESS rport:PORT result",
+	}),
+	Demo: demo,
+	Live: live,
+}
