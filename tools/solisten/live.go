@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package solisten
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"seine/internal/lab"
+	"seine/internal/tool"
+)
+
+const somaxconn = 211 // in the worlds below
+
+var demo = tool.Workload{
+	Run: func(w *lab.World) error {
+		t, err := lab.StartTargets(w, "", "web", lab.Target{Network: lab.TCP4, Backlog: 511},
+			lab.Target{Network: lab.TCP6, Backlog: 100000}, lab.Target{Network: lab.Unix, Addr: "@control", Backlog: 5})
+		if err != nil {
+			return err
+		}
+		return t.End()
+	},
+}
+
+var live = []tool.Case{
+	{Name: "listens", Run: listens},
+	{Name: "netns", Hosts: []string{"client", "server"}, Run: netns},
+	{Name: "failures", Run: failures},
+	{Name: "uring", Run: uring},
+}
+
+// listens: every kind of listener once, MPTCP too.
+func listens(x *tool.Trial) error {
+	if err := x.World.Sysctl("", "net.core.somaxconn", fmt.Sprint(somaxconn)); err != nil {
+		return err
+	}
+	targets := []lab.Target{
+		{Network: lab.TCP4, Backlog: 7}, {Network: lab.TCP6, Backlog: 100000}, {Network: lab.Unix, Addr: "@lab-listen", Backlog: 13},
+		{Network: lab.UnixPacket, Addr: "@lab-packet", Backlog: 100000},
+	}
+	if lab.MPTCPSupported() == nil {
+		targets = append(targets, lab.Target{Network: lab.MPTCP4, Backlog: 17}, lab.Target{Network: lab.MPTCP6, Backlog: 100000})
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	t, err := lab.StartTargets(x.World, "", "listener", targets...)
+	if err != nil {
+		return err
+	}
+	if err := t.End(); err != nil {
+		return err
+	}
+	x.Await(len(targets))
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	if len(rows) != len(targets) {
+		x.Errorf("%d rows, want %d", len(rows), len(targets))
+		return nil
+	}
+	for i, r := range rows {
+		n := targets[i].Network
+		proto := map[lab.Network]string{lab.MPTCP4: "mptcp", lab.MPTCP6: "mptcp", lab.Unix: "unix", lab.UnixPacket: "unix"}[n]
+		if proto == "" {
+			proto = "tcp"
+		}
+		x.Want(r, "pid", t.PID)
+		x.Want(r, "comm", "listener")
+		x.Want(r, "ret", 0)
+		x.Want(r, "backlog", targets[i].Backlog)
+		x.Want(r, "limit", min(targets[i].Backlog, somaxconn))
+		x.Want(r, "proto", proto)
+		if n.Family() == unix.AF_UNIX {
+			x.Want(r, "laddr", targets[i].Addr)
+			x.Want(r, "lport", "-")
+		} else {
+			x.Want(r, "laddr", x.World.Addr("", n))
+			x.Want(r, "lport", t.Port(i))
+		}
+		x.Want(r, "netns", x.World.Netns(""))
+	}
+	return nil
+}
+
+// netns: of two namespaces only the one that was asked for.
+func netns(x *tool.Trial) error {
+	if err := x.AttachAll(fmt.Sprintf("--netns=%d", x.World.Netns("server"))); err != nil {
+		return err
+	}
+	var server *lab.Targets
+	for _, host := range x.World.Hosts() {
+		t, err := lab.StartTargets(x.World, host, host, lab.Target{Network: lab.TCP4}, lab.Target{Network: lab.TCP6}, lab.Target{Network: lab.Unix})
+		if err != nil {
+			return err
+		}
+		if err := t.End(); err != nil {
+			return err
+		}
+		server = t
+	}
+	x.Await(3)
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	if len(rows) != 3 {
+		x.Errorf("%d rows, want 3", len(rows))
+	}
+	for _, r := range rows {
+		x.Want(r, "pid", server.PID)
+		x.Want(r, "netns", x.World.Netns("server"))
+	}
+	return nil
+}
+
+const (
+	bodyFailures = "solisten-failures"
+	bodyUring    = "solisten-uring"
+)
+
+func init() {
+	lab.Register(bodyFailures, func(c *lab.Child) error {
+		udp, _, err := lab.Bind(lab.UDP4, "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		if unix.Listen(udp, 5) == nil || unix.Listen(1<<20, 6) == nil || unix.Listen(0, 7) == nil {
+			return errors.New("a listen succeeded that cannot")
+		}
+		return c.Report(true)
+	})
+	lab.Register(bodyUring, func(c *lab.Child) error {
+		ring, err := lab.NewRing(2)
+		if err != nil {
+			return err
+		}
+		fd, port, err := lab.Bind(lab.TCP4, "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		if err := ring.Listen(fd, 19); err != nil {
+			return err
+		}
+		return c.Report(port)
+	})
+}
+
+func failures(x *tool.Trial) error {
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	p, err := x.World.Start("", "clumsy", bodyFailures, nil)
+	if err != nil {
+		return err
+	}
+	if err := p.Wait(); err != nil {
+		return err
+	}
+	want := []struct{ errno, family, proto string }{{"EOPNOTSUPP", "inet", "udp"}, {"EBADF", "-", "-"}, {"ENOTSOCK", "-", "-"}}
+	x.Await(len(want))
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	if len(rows) != len(want) {
+		x.Errorf("%d rows, want %d", len(rows), len(want))
+		return nil
+	}
+	for i, w := range want {
+		x.Want(rows[i], "errno", w.errno)
+		x.Want(rows[i], "family", w.family)
+		x.Want(rows[i], "proto", w.proto)
+		x.Want(rows[i], "backlog", 5+i)
+		x.Want(rows[i], "limit", "-")
+	}
+	return nil
+}
+
+// uring: kernels from 6.11 listen through a ring.
+func uring(x *tool.Trial) error {
+	if err := lab.UringSupported(); err != nil {
+		return tool.Skip("%v", err)
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	p, err := x.World.Start("", "ring", bodyUring, nil)
+	if err != nil {
+		return err
+	}
+	var port int
+	if err := p.Expect(&port); errors.Is(err, lab.ErrNotSupported) {
+		return tool.Skip("%v", err)
+	} else if err != nil {
+		return err
+	}
+	if err := p.Wait(); err != nil {
+		return err
+	}
+	x.Await(1)
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	if len(rows) != 1 {
+		x.Errorf("%d rows, want 1", len(rows))
+		return nil
+	}
+	x.Want(rows[0], "pid", p.PID)
+	x.Want(rows[0], "lport", port)
+	x.Want(rows[0], "backlog", "-")
+	x.Want(rows[0], "limit", 19)
+	x.Want(rows[0], "via", "uring")
+	return nil
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package solisten shows each listen: who, where, with what backlog.
+package solisten
+
+import (
+	_ "embed"
+
+	"golang.org/x/sys/unix"
+
+	"seine/internal/kern"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+//go:embed README.md
+var readme string
+
+// event is struct listen_event of solisten.bpf.c.
+type event struct {
+	kern.Head
+	kern.Tuple
+	Backlog kern.Opt    `col:"backlog,width=7" help:"how many connections may wait, as asked for; absent through io_uring"`
+	Limit   kern.Opt    `col:"limit,width=6" help:"how many may wait in truth: no more than net.core.somaxconn; absent if the call failed"`
+	Ret     kern.Result `col:"ret,width=4;errno,as=errno;result,as=result" help:"what listen returned: 0, or an error, as errno by name"`
+	By      kern.Via    `col:"via,width=7" help:"syscall or uring"`
+	Path    kern.Path   `col:"-"`
+	Pad     uint32      `col:"-"`
+}
+
+// tidy shows names of UNIX sockets, and of a listener no remote end.
+func tidy(e *event, r *row.Row) {
+	*r.Get("raddr"), *r.Get("rport") = row.Cell{}, row.Cell{}
+	switch e.Family {
+	case unix.AF_INET, unix.AF_INET6:
+		return
+	case unix.AF_UNIX:
+		e.Path.Cell(r.Get("laddr"))
+	case unix.AF_UNSPEC: // the descriptor was no socket
+		for _, id := range []string{"laddr", "family", "proto"} {
+			*r.Get(id) = row.Cell{}
+		}
+	}
+	*r.Get("lport") = row.Cell{}
+}
+
+// Tool is solisten.
+var Tool = &tool.Tool{
+	Name: "solisten", Layer: tool.Socket, Short: "listens with address and backlog",
+	Banner:  "Tracing listens.",
+	Doc:     readme,
+	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
+	Points:  tool.SockCalls,
+	Views: tool.One(tool.View{
+		Output: tool.Stream[event]{Type: "listen_event", Each: tidy},
+		Show:   "time pid comm ret backlog limit proto lport:PORT laddr:ADDR",
+	}),
+	Demo: demo,
+	Live: live,
+}
