@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sockstat counts socket calls of every kind, each second.
+package sockstat
+
+import (
+	_ "embed"
+	"slices"
+
+	"seine/internal/kern"
+	"seine/internal/tool"
+)
+
+//go:embed README.md
+var readme string
+
+// value is struct stat_count of sockstat.bpf.c.
+type value struct {
+	kern.Count
+	Errors uint64 `col:"errors,width=6,sum" help:"of them, calls that failed; EAGAIN is not counted at all, a connect in progress has not failed"`
+}
+
+// Tool is sockstat.
+var Tool = &tool.Tool{
+	Name: "sockstat", Layer: tool.Socket, Short: "socket calls of every kind, each second",
+	Banner:  "Counting socket calls.",
+	Doc:     readme,
+	Filters: tool.ByWho | tool.BySock,
+	Points:  slices.Concat(tool.SockCalls, tool.SockIO),
+	Views: tool.One(tool.View{
+		Output: tool.Snapshot[kern.CallKey, value]{Map: "counts", Interval: true},
+		Show:   "time op count bytes errors",
+		By:     []string{"op"},
+		Always: []string{"op"},
+		Sort:   "count",
+	}),
+	Demo: demo,
+	Live: live,
+}
