@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package so1stbyte
+
+import (
+	"time"
+
+	"seine/internal/kern"
+	"seine/internal/lab"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+const think = 50 * time.Millisecond
+
+var demo = tool.Workload{
+	Hosts: []string{"client", "server"},
+	Run: func(w *lab.World) error {
+		for _, s := range []lab.Sessions{
+			{Count: 41, Send: 100, Recv: 1000, ClientComm: "browser"},
+			{Count: 7, Send: 100, Recv: 1000, Think: think, ClientComm: "report"},
+		} {
+			t, err := lab.StartTCP(w, s)
+			if err != nil {
+				return err
+			}
+			if _, err := t.Run(); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+}
+
+var live = []tool.Case{
+	{Name: "think", Run: histogram},
+	{Name: "events", Hosts: []string{"client", "server"}, Run: sessions(lab.Sessions{Count: 7, Send: 100, Recv: 1000, Think: think})},
+	{Name: "ipv6", Hosts: []string{"client", "server"}, Run: sessions(lab.Sessions{Count: 23, Send: 100, Recv: 1000, Network: lab.TCP6})},
+	{Name: "reads", Run: reads},
+	{Name: "uring", Run: uring},
+	{Name: "mptcp", Run: mptcp},
+	{Name: "failed", Run: failed},
+}
+
+// histogram: a server that waits puts all connections into the right buckets.
+func histogram(x *tool.Trial) error {
+	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 7, Send: 100, Recv: 1000, Think: think})
+	if err != nil {
+		return err
+	}
+	if err := x.Attach("--by=comm,rport"); err != nil {
+		return err
+	}
+	res, err := t.Run()
+	if err != nil {
+		return err
+	}
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	if len(rows) != 1 {
+		x.Errorf("%d rows, want 1", len(rows))
+		return nil
+	}
+	x.Want(rows[0], "comm", t.Client.Comm)
+	x.Want(rows[0], "rport", t.Port)
+	h := rows[0].Get("latency_us").Ref.(*kern.Hist)
+	if h.Count != 7 || h.Min < 50000 {
+		x.Errorf("%d connections, the least of %d us, want 7 of 50000 or more", h.Count, h.Min)
+	}
+	quick := uint64(0) // by the client's own stopwatch, which starts before and ends after
+	for _, s := range res.Client.Sessions {
+		if s.FirstNS < 65536*1000 {
+			quick++
+		}
+	}
+	if b := h.Buckets()[0]; b.Lo != 32768 || b.Count < quick {
+		x.Errorf("%d in [%d, %d), want %d or more in [32768, 65536)", b.Count, b.Lo, b.Hi, quick)
+	}
+	return nil
+}
+
+// sessions makes a case of sessions by --events, compared with the client's own
+// stopwatch.
+func sessions(s lab.Sessions) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		t, err := lab.StartTCP(x.World, s)
+		if err != nil {
+			return err
+		}
+		if err := x.Attach("--events"); err != nil {
+			return err
+		}
+		res, err := t.Run()
+		if err != nil {
+			return err
+		}
+		x.Await(s.Count)
+		rows, err := x.Detach()
+		if err != nil {
+			return err
+		}
+		byPort := map[int]lab.Session{}
+		for _, c := range res.Client.Sessions {
+			byPort[c.ClientPort] = c
+		}
+		for _, r := range rows {
+			x.Want(r, "pid", t.Client.PID)
+			x.Want(r, "comm", t.Client.Comm)
+			x.Want(r, "raddr", x.World.Addr(t.Server.Host, t.Sessions.Network))
+			x.Want(r, "rport", t.Port)
+			c := byPort[int(r.Get("lport").N)]
+			connect, wait, total := r.Get("connect_us").N, r.Get("wait_us").N, r.Get("latency_us").N
+			if connect+wait != total || total == 0 || total > uint64(c.FirstNS) || connect > uint64(c.ConnectNS) {
+				x.Errorf("connect %d and wait %d are %d ns; by the client's own stopwatch %d and %d", connect, wait, total, c.ConnectNS, c.FirstNS)
+			}
+			if wait < uint64(s.Think) {
+				x.Errorf("wait %d ns, want %v or more", wait, s.Think)
+			}
+			delete(byPort, int(r.Get("lport").N))
+		}
+		if len(byPort) > 0 || len(rows) != s.Count {
+			x.Errorf("%d rows, want %d; %d connections have none", len(rows), s.Count, len(byPort))
+		}
+		return nil
+	}
+}
+
+// reads: every way to read, after the end too, and connections without a read.
+func reads(x *tool.Trial) error {
+	calls := []lab.Call{lab.Read, lab.Readv, lab.Recv, lab.Recvfrom, lab.Recvmsg, lab.Recvmmsg, lab.Splice}
+	if lab.UringSupported() == nil {
+		calls = append(calls, lab.UringRecv, lab.UringRead)
+	}
+	var all []lab.FirstByte
+	for _, c := range calls {
+		for _, n := range []lab.Network{lab.TCP4, lab.TCP6} {
+			all = append(all, lab.FirstByte{Network: n, Read: c}, lab.FirstByte{Network: n, Read: c, Late: true}, lab.FirstByte{Network: n})
+		}
+		if c != lab.Splice {
+			all = append(all, lab.FirstByte{Network: lab.UDP4, Read: c}, lab.FirstByte{Network: lab.UDP4}, lab.FirstByte{Network: lab.UDP6, Read: c})
+		}
+	}
+	f, err := lab.StartFirstBytes(x.World, "", "reader", all...)
+	if err != nil {
+		return err
+	}
+	if err := x.Attach("--events"); err != nil {
+		return err
+	}
+	out, err := f.Run()
+	if err != nil {
+		return err
+	}
+	var want []lab.FirstByte
+	for _, o := range out {
+		if o.Read != "" {
+			want = append(want, o)
+		}
+	}
+	x.Await(len(want))
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	if len(rows) != len(want) {
+		x.Errorf("%d rows, want %d", len(rows), len(want))
+		return nil
+	}
+	for i, o := range want {
+		x.Want(rows[i], "pid", f.PID)
+		if o.Port != 0 {
+			x.Want(rows[i], "lport", o.Port)
+		}
+		for _, id := range []string{"connect_us", "wait_us"} {
+			if rows[i].Get(id).Kind == row.Null {
+				x.Errorf("%s %s: no %s", o.Network, o.Read, id)
+			}
+		}
+	}
+	return nil
+}
+
+func uring(x *tool.Trial) error {
+	if err := lab.UringSupported(); err != nil {
+		return tool.Skip("%v", err)
+	}
+	return sessions(lab.Sessions{Count: 13, Send: 100, Recv: 1000, Uring: true})(x)
+}
+
+func mptcp(x *tool.Trial) error {
+	if err := lab.MPTCPSupported(); err != nil {
+		return tool.Skip("%v", err)
+	}
+	return sessions(lab.Sessions{Count: 13, Send: 100, Recv: 1000, Network: lab.MPTCP4})(x)
+}
+
+// failed: connects that fail read nothing, and those that succeed neither.
+func failed(x *tool.Trial) error {
+	targets, err := lab.StartTargets(x.World, "", "targets", lab.Target{Network: lab.TCP4}, lab.Target{Network: lab.TCP4, Kind: lab.BoundOnly})
+	if err != nil {
+		return err
+	}
+	c, err := lab.StartConnects(x.World, "", "lab-client",
+		lab.Attempt{Name: "success", Network: lab.TCP4, Addr: targets.Addrs[0]},
+		lab.Attempt{Name: "refused", Network: lab.TCP4, Addr: targets.Addrs[1], Want: 111},
+		lab.Attempt{Name: "refused later", Network: lab.TCP4, Addr: targets.Addrs[1], Mode: lab.Nonblocking, Want: 111})
+	if err != nil {
+		return err
+	}
+	rows, err := x.Rows(func() error { _, err := c.Run(); return err }, "--events")
+	if len(rows) != 0 {
+		x.Errorf("%d rows of connections that read nothing, want 0", len(rows))
+	}
+	return err
+}

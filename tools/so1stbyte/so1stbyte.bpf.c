@@ -1,0 +1,219 @@
+//go:build ignore
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+
+/* so1stbyte - from a connect to the first byte that is read of the connection.
+ *
+ * Kept by the socket, so descriptors may be used again and reads may be of any
+ * kind. Not dropped when TCP closes: what has arrived can still be read then.
+ */
+#include "hist.h"
+#include "sockio.h"
+#include "who.h"
+
+const volatile __u64 min_ns = 0, max_ns = 0;
+const volatile bool show_events = false;
+
+struct byte_key {
+	__u32 pid, tid, uid;
+	__u16 rport, proto;
+	char comm[16];
+	__u8 raddr[16];
+};
+enum key_bits { KEY_pid, KEY_tid, KEY_uid, KEY_rport, KEY_proto, KEY_comm, KEY_raddr };
+KEEP_ENUM(enum key_bits);
+
+struct byte_value {
+	struct hist hist;
+};
+static const struct byte_value byte_zero = {};
+
+COUNT_MAP(waits, struct byte_key, struct byte_value);
+
+struct byte_event {
+	struct head head;
+	struct tuple tuple;
+	__u64 connect, wait; /* NONE: not told apart */
+	__u64 total;
+};
+EVENT(struct byte_event);
+
+struct waiting {
+	__u64 start, established;
+	__u64 inode; /* of the socket: addresses are used again */
+	struct who who;
+};
+SPAN(tcp_waiting, __u64, struct waiting);
+/* Nothing tells when these sockets end; the oldest give way. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 10240);
+	__type(key, __u64);
+	__type(value, struct waiting);
+} other_waiting SEC(".maps");
+
+static __always_inline bool is_plain_tcp(const struct sock *sk)
+{
+	return sock_proto(sk) == IPPROTO_TCP;
+}
+
+static __always_inline __u64 sock_inode(const struct sock *sk)
+{
+	return BPF_CORE_READ(sk, sk_socket, file, f_inode, i_ino);
+}
+
+static __always_inline struct waiting *waiting_of(const struct sock *sk)
+{
+	__u64 key = (__u64)sk;
+
+	return is_plain_tcp(sk) ? bpf_map_lookup_elem(&tcp_waiting, &key) : bpf_map_lookup_elem(&other_waiting, &key);
+}
+
+static __always_inline void waiting_end(const struct sock *sk)
+{
+	__u64 key = (__u64)sk;
+
+	if (is_plain_tcp(sk))
+		bpf_map_delete_elem(&tcp_waiting, &key);
+	else
+		bpf_map_delete_elem(&other_waiting, &key);
+}
+
+static __noinline int begin(const struct sock *sk)
+{
+	struct waiting w = { .start = bpf_ktime_get_ns() };
+	__u64 key = (__u64)sk;
+
+	if (is_self() || !is_inet(sock_family(sk)) || !sock_wanted(sk))
+		return 0;
+	if (!who_current(&w.who) || !who_wanted(&w.who))
+		return 0;
+	w.inode = sock_inode(sk);
+	if (is_plain_tcp(sk))
+		span_begin(&tcp_waiting, &key, &w);
+	else
+		bpf_map_update_elem(&other_waiting, &key, &w, BPF_ANY);
+	return 0;
+}
+
+static __noinline int record(const struct sock *sk, const struct waiting *w, __u64 now)
+{
+	__u64 total = now - w->start;
+	struct byte_event *e;
+	struct byte_key k = {};
+	struct byte_value *v;
+	struct tuple t = {};
+
+	if ((min_ns && total < min_ns) || (max_ns && total > max_ns))
+		return 0;
+	tuple_fill(&t, sk);
+	if (!tuple_wanted(&t))
+		return 0;
+	if (show_events) {
+		e = EVENT_NEW(struct byte_event);
+		if (!e)
+			return 0;
+		e->head.ts = now;
+		e->head.netns = sock_netns(sk);
+		e->head.who = w->who;
+		e->tuple = t;
+		e->connect = w->established ? w->established - w->start : NONE;
+		e->wait = w->established ? now - w->established : NONE;
+		e->total = total;
+		return event_send(e);
+	}
+	if (KEY_WANTS(pid))
+		k.pid = w->who.pid;
+	if (KEY_WANTS(tid))
+		k.tid = w->who.tid;
+	if (KEY_WANTS(uid))
+		k.uid = w->who.uid;
+	if (KEY_WANTS(rport))
+		k.rport = t.rport;
+	if (KEY_WANTS(proto))
+		k.proto = t.proto;
+	if (KEY_WANTS(comm))
+		__builtin_memcpy(k.comm, w->who.comm, sizeof(k.comm));
+	if (KEY_WANTS(raddr))
+		__builtin_memcpy(k.raddr, t.raddr, sizeof(k.raddr));
+	v = count_at(&waits, &k, &byte_zero);
+	if (v)
+		hist_put(&v->hist, total / 1000);
+	return 0;
+}
+
+/* A read that brought something, or only looked at it. */
+static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir, long ret, int flags)
+{
+	struct waiting *found, w;
+
+	if (dir != IO_RECV || ret <= 0)
+		return 0;
+	found = waiting_of(sk);
+	if (!found)
+		return 0;
+	w = *found;
+	waiting_end(sk);
+	if (w.inode && w.inode != sock_inode(sk))
+		return 0; /* another socket lived here */
+	return record(sk, &w, bpf_ktime_get_ns());
+}
+
+SPAN(connecting, __u64, struct sock *);
+
+SYS_ENTER(connect, connect)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct sock *sk = fd_sock(a0);
+
+	/* A second call on a TCP connection under way begins nothing. */
+	if (!sk || !is_inet(sock_family(sk)) ||
+	    (sock_proto(sk) != IPPROTO_UDP && sock_state(sk) != TCP_CLOSE))
+		return 0;
+	span_begin(&connecting, &thread, &sk);
+	return begin(sk);
+}
+
+SYS_EXIT(connect, connect)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct sock **found = bpf_map_lookup_elem(&connecting, &thread), *sk;
+	struct waiting *w;
+
+	if (!found)
+		return 0;
+	sk = *found;
+	bpf_map_delete_elem(&connecting, &thread);
+	w = waiting_of(sk);
+	if (!w)
+		return 0;
+	if (!ret && !w->established)
+		w->established = bpf_ktime_get_ns();
+	if (ret < 0 && ret != -EINPROGRESS && sock_state(sk) != TCP_SYN_SENT && sock_state(sk) != TCP_ESTABLISHED)
+		waiting_end(sk); /* it failed; an interrupted one goes on */
+	return 0;
+}
+
+/* When the handshake was done; and connects through io_uring begin here. */
+KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
+{
+	struct waiting *w;
+
+	if (new != TCP_SYN_SENT && old != TCP_SYN_SENT)
+		return 0;
+	w = waiting_of(sk);
+	if (new == TCP_SYN_SENT)
+		return w ? 0 : begin(sk);
+	if (!w)
+		return 0;
+	if (new == TCP_CLOSE)
+		waiting_end(sk);
+	else if (!w->established)
+		w->established = bpf_ktime_get_ns();
+	return 0;
+}
+
+KTRACE(gone, tcp_destroy_sock, const struct sock *sk)
+{
+	waiting_end(sk);
+	return 0;
+}

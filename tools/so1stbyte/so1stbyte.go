@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package so1stbyte shows how long it takes from a connect to the first byte
+// that is read.
+package so1stbyte
+
+import (
+	_ "embed"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"seine/internal/kern"
+	"seine/internal/probe"
+	"seine/internal/tool"
+)
+
+//go:embed README.md
+var readme string
+
+type config struct {
+	tool.Latency
+	Events bool `flag:"events" bpf:"show_events" help:"a row for each connection, with the connect and the wait after it apart"`
+}
+
+// key is struct byte_key of so1stbyte.bpf.c.
+type key struct {
+	PID   kern.ID32  `col:"pid,width=7,key" help:"process that connected"`
+	TID   kern.ID32  `col:"tid,width=7,key" help:"thread"`
+	UID   uint32     `col:"uid,width=5,key" help:"user"`
+	Rport uint16     `col:"rport,width=5,key" help:"remote port"`
+	Proto kern.Proto `col:"proto,width=5,key" help:"protocol"`
+	Comm  kern.Comm  `col:"comm,width=16,key" help:"process name"`
+	Raddr kern.Addr  `col:"raddr,width=15,key" help:"remote address"`
+}
+
+// value is struct byte_value of so1stbyte.bpf.c.
+type value struct {
+	Hist kern.Hist `col:"latency_us,unit=us" help:"from the connect to the first byte read, as a histogram"`
+}
+
+// event is struct byte_event of so1stbyte.bpf.c.
+type event struct {
+	kern.Head
+	kern.Tuple
+	Connect kern.Nanos `col:"connect_us,head=CONNECT(us),div=1000,width=11" help:"from the connect until the connection was there"`
+	Wait    kern.Nanos `col:"wait_us,head=WAIT(us),div=1000,width=8" help:"from then until the first byte was read"`
+	Total   kern.Nanos `col:"latency_us,head=TOTAL(us),div=1000,width=9" help:"both"`
+}
+
+func views(cfg any) []tool.View {
+	if cfg.(*config).Events {
+		return []tool.View{{
+			Output: tool.Stream[event]{Type: "byte_event"},
+			Show:   "pid comm:PROCESS raddr:ADDRESS rport:PORT connect_us wait_us latency_us",
+		}}
+	}
+	return []tool.View{{
+		Output: tool.Snapshot[key, value]{Map: "waits"},
+		Show:   "comm:PROCESS latency_us",
+		By:     []string{"comm"},
+		Sort:   "latency_us",
+	}}
+}
+
+// Tool is so1stbyte.
+var Tool = &tool.Tool{
+	Name: "so1stbyte", Layer: tool.Socket, Short: "time from a connect to the first byte read",
+	Banner:   "Tracing connects until the first byte is read.",
+	Doc:      readme,
+	Filters:  tool.ByWho | tool.BySock | tool.ByTuple,
+	Families: []uint16{unix.AF_INET, unix.AF_INET6},
+	Config:   func() any { return &config{} },
+	Points:   slices.Concat([]probe.Point{{Name: "connect"}, {Name: "state"}, {Name: "gone"}}, tool.SockIO),
+	Views:    views,
+	Demo:     demo,
+	Live:     live,
+}
