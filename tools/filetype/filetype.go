@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package filetype counts reads and writes by the kind of file.
+package filetype
+
+import (
+	_ "embed"
+
+	"seine/internal/kern"
+	"seine/internal/probe"
+	"seine/internal/tool"
+)
+
+//go:embed README.md
+var readme string
+
+// key is struct file_key of filetype.bpf.c.
+type key struct {
+	Cgroup uint64        `col:"cgroup,as=cgroup,key;container,as=container,key" help:"control group of the process; container name where known"`
+	PID    kern.ID32     `col:"pid,width=7,key" help:"process"`
+	TID    kern.ID32     `col:"tid,width=7,key" help:"thread"`
+	UID    uint32        `col:"uid,width=5,key" help:"user"`
+	Op     kern.Dir      `col:"op,width=5,key" help:"read or write"`
+	Comm   kern.Comm     `col:"comm,width=16,key" help:"process name"`
+	Type   kern.FileType `col:"type,width=16,key" help:"regular, directory, pipe, char, block; socket: and its family; anon: and its name (eventfd, eventpoll)"`
+}
+
+// value is struct file_count of filetype.bpf.c.
+type value struct {
+	kern.Count
+	Errors uint64 `col:"errors,width=6,sum" help:"of them, calls that failed; EAGAIN is not counted at all"`
+}
+
+// Tool is filetype.
+var Tool = &tool.Tool{
+	Name: "filetype", Layer: tool.Socket, Short: "reads and writes by kind of file",
+	Banner:  "Counting reads and writes by kind of file.",
+	Doc:     readme,
+	Filters: tool.ByWho | tool.FilterNetns,
+	Points:  []probe.Point{{Name: "move"}, probe.Uring("ring", "reads and writes through io_uring")},
+	Views: tool.One(tool.View{
+		Output: tool.Snapshot[key, value]{Map: "counts"},
+		Show:   "comm op type count bytes errors",
+		By:     []string{"comm", "op", "type"},
+		Sort:   "count",
+	}),
+	Demo: demo,
+	Live: live,
+}
