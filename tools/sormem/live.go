@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sormem
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"seine/internal/kern"
+	"seine/internal/lab"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+var demo = tool.Workload{
+	Run: func(w *lab.World) error {
+		f, err := lab.StartFlood(w, lab.Flood{Count: 23, Size: 500, RcvBuf: 4096, Idle: true, ServerComm: "sleepy"})
+		if err != nil {
+			return err
+		}
+		if _, err := f.Run(); err != nil {
+			return err
+		}
+		t, err := lab.StartTCP(w, lab.Sessions{Count: 3, Send: 100, Recv: 1 << 20})
+		if err != nil {
+			return err
+		}
+		_, err = t.Run()
+		return err
+	},
+}
+
+var live = []tool.Case{
+	{Name: "udp", Run: udp(lab.UDP4)},
+	{Name: "udp6", Run: udp(lab.UDP6)},
+	{Name: "fill", Run: fills},
+	{Name: "zero-window", Run: zeroWindow},
+	{Name: "ping", Run: ping},
+	{Name: "tcp-rmem", Run: tcpRmem, Slow: true},
+}
+
+// split parts the rows by view.
+func split(rows []*row.Row) (fills, overflows []*row.Row) {
+	for _, r := range rows {
+		if r.Schema.View == "overflow" {
+			overflows = append(overflows, r)
+		} else {
+			fills = append(fills, r)
+		}
+	}
+	return fills, overflows
+}
+
+// hist is the histogram of a metric, empty if there is none.
+func hist(rows []*row.Row, metric string) *kern.Hist {
+	for _, r := range rows {
+		for _, id := range []string{"bytes", "percent"} {
+			if c := r.Get(id); c != nil && tool.Value(r.Get("metric")) == metric {
+				return c.Ref.(*kern.Hist)
+			}
+		}
+	}
+	return &kern.Hist{}
+}
+
+// udp makes a case of a receiver with a small buffer that does not read: one
+// row for each datagram that the socket counts as dropped.
+func udp(n lab.Network) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		f, err := lab.StartFlood(x.World, lab.Flood{Network: n, Count: 101, Size: 100, RcvBuf: 4096, Idle: true})
+		if err != nil {
+			return err
+		}
+		if err := x.Attach("--by=comm"); err != nil {
+			return err
+		}
+		res, err := f.Run()
+		if err != nil {
+			return err
+		}
+		rows, err := x.Detach()
+		if err != nil {
+			return err
+		}
+		_, overflows := split(rows)
+		if res.Dropped == 0 || len(overflows) != res.Dropped {
+			x.Errorf("%d overflows, want %d", len(overflows), res.Dropped)
+		}
+		for _, r := range overflows {
+			x.Want(r, "pid", f.Server.PID)
+			x.Want(r, "comm", f.Server.Comm)
+			x.Want(r, "proto", "udp")
+			x.Want(r, "lport", f.Port)
+			x.Want(r, "reason", "buffer full")
+			x.Want(r, "kind", "receive")
+			x.Want(r, "limit_bytes", res.RcvBuf)
+		}
+		return nil
+	}
+}
+
+// fills: the buffer is seen as it fills, not as it is after the copy.
+func fills(x *tool.Trial) error {
+	o, err := lab.StartIO(x.World, "", "filler", lab.Load{Network: lab.TCP4, Count: 23, Size: 1000}, lab.Load{Network: lab.UDP6, Count: 23, Size: 1000})
+	if err != nil {
+		return err
+	}
+	if err := x.Attach("--by=comm,proto"); err != nil {
+		return err
+	}
+	if _, err := o.Run(); err != nil {
+		return err
+	}
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	all, _ := split(rows)
+	if len(all) != 6 {
+		x.Errorf("%d histograms, want 3 of each of TCP and UDP", len(all))
+	}
+	for _, proto := range []string{"tcp", "udp"} {
+		var own []*row.Row
+		for _, r := range all {
+			if tool.Value(r.Get("proto")) == proto {
+				x.Want(r, "comm", "filler")
+				own = append(own, r)
+			}
+		}
+		alloc, limit, ratio := hist(own, "rmem_alloc"), hist(own, "rmem_limit"), hist(own, "rmem_ratio")
+		if alloc.Count < 23 || alloc.Count != limit.Count || ratio.Count != limit.Count {
+			x.Errorf("%s: looked %d, %d and %d times, want at least 23", proto, alloc.Count, limit.Count, ratio.Count)
+		}
+		// A message of 1000 bytes takes more than that, and was there each time; the
+		// end of a connection is an arrival too, of next to nothing.
+		full := uint64(0)
+		for _, b := range alloc.Buckets() {
+			if b.Lo >= 1024 {
+				full += b.Count
+			}
+		}
+		if full < 23 || alloc.Max > 1<<16 || limit.Min < alloc.Max || ratio.Max > 100 {
+			x.Errorf("%s: %d times full, with %d to %d bytes of %d, %d %%", proto, full, alloc.Min, alloc.Max, limit.Min, ratio.Max)
+		}
+	}
+	return nil
+}
+
+const (
+	bodyStalled = "sormem-stalled"
+	bodyPing    = "sormem-ping"
+)
+
+func init() {
+	lab.Register(bodyStalled, stalled)
+	lab.Register(bodyPing, deafPing)
+}
+
+// stalled connects to itself, and writes until nothing more is taken.
+func stalled(c *lab.Child) error {
+	l, port, err := lab.Listen(lab.TCP4, "127.0.0.1:0", 1)
+	if err != nil {
+		return err
+	}
+	if err := c.Report(port); err != nil {
+		return err
+	}
+	if err := c.Await("go"); err != nil {
+		return err
+	}
+	w, err := lab.Connect(lab.TCP4, lab.TCP4.At(addr4, port))
+	if err != nil {
+		return err
+	}
+	if _, err := lab.Accept(l); err != nil {
+		return err
+	}
+	if err := unix.SetNonblock(w, true); err != nil {
+		return err
+	}
+	for err == nil {
+		_, err = unix.Write(w, make([]byte, 1<<16))
+	}
+	if !errors.Is(err, unix.EAGAIN) {
+		return err
+	}
+	return c.Await("end")
+}
+
+// zeroWindow: a TCP receiver that does not read overflows nothing, and is told once.
+func zeroWindow(x *tool.Trial) error {
+	p, err := x.World.Start("", "stalled", bodyStalled, nil)
+	if err != nil {
+		return err
+	}
+	var port int
+	if err := p.Expect(&port); err != nil {
+		return err
+	}
+	if err := x.Attach("--by=comm"); err != nil {
+		return err
+	}
+	if err := p.Tell("go"); err != nil {
+		return err
+	}
+	x.Await(1)
+	if err := p.Tell("end"); err != nil {
+		return err
+	}
+	if err := p.Wait(); err != nil {
+		return err
+	}
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	_, overflows := split(rows)
+	n := 0
+	for _, r := range overflows {
+		if tool.Value(r.Get("reason")) == "zero window" {
+			n++
+			x.Want(r, "pid", p.PID)
+			x.Want(r, "proto", "tcp")
+			x.Want(r, "lport", port)
+		}
+	}
+	if n != 1 {
+		x.Errorf("%d rows of a zero window, want 1", n)
+	}
+	return nil
+}
+
+// deafPing pings itself by a datagram socket with a small buffer, and reads no answer.
+func deafPing(c *lab.Child) error {
+	fd, err := lab.Socket(lab.Ping4)
+	if err != nil {
+		return err
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 4096); err != nil {
+		return err
+	}
+	to := &unix.SockaddrInet4{Addr: addr4.As4()}
+	if err := unix.Bind(fd, to); err != nil {
+		return err
+	}
+	if err := c.Report(true); err != nil {
+		return err
+	}
+	if err := c.Await("go"); err != nil {
+		return err
+	}
+	echo := append([]byte{8, 0, 0, 0, 0, 0, 0, 1}, make([]byte, 56)...)
+	for range 101 {
+		if err := unix.Sendto(fd, echo, 0, to); err != nil {
+			return err
+		}
+	}
+	drops, err := socketDrops(fd)
+	if err != nil {
+		return err
+	}
+	return c.Report(drops)
+}
+
+// ping: one row for each packet that the socket counts as dropped.
+func ping(x *tool.Trial) error {
+	if err := x.World.Sysctl("", "net.ipv4.ping_group_range", "0 2147483647"); err != nil {
+		return err
+	}
+	p, err := x.World.Start("", "deaf", bodyPing, nil)
+	if err != nil {
+		return err
+	}
+	var ready bool
+	if err := p.Expect(&ready); err != nil {
+		return err
+	}
+	if err := x.Attach("--by=comm"); err != nil {
+		return err
+	}
+	var drops int
+	if err := p.Call("go", &drops); err != nil {
+		return err
+	}
+	if err := p.Wait(); err != nil {
+		return err
+	}
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	_, overflows := split(rows)
+	if drops == 0 || len(overflows) != drops {
+		x.Errorf("%d overflows, want %d", len(overflows), drops)
+	}
+	for _, r := range overflows {
+		x.Want(r, "pid", p.PID)
+		x.Want(r, "reason", "queue full")
+		x.Want(r, "proto", "icmp")
+	}
+	return nil
+}
+
+// tcpRmem is the book's experiment: the largest size of a buffer that the
+// system allows moves the histogram of limits.
+func tcpRmem(x *tool.Trial) error {
+	for _, largest := range []uint64{10485760, 100000} {
+		if err := x.World.Sysctl("", "net.ipv4.tcp_rmem", fmt.Sprint("4096 32768 ", largest)); err != nil {
+			return err
+		}
+		t, err := lab.StartTCP(x.World, lab.Sessions{Count: 1, Send: 10, Recv: 64 << 20})
+		if err != nil {
+			return err
+		}
+		if err := x.Attach("--by=comm"); err != nil {
+			return err
+		}
+		if _, err := t.Run(); err != nil {
+			return err
+		}
+		rows, err := x.Detach()
+		if err != nil {
+			return err
+		}
+		all, _ := split(rows)
+		var client []*row.Row
+		for _, r := range all {
+			if tool.Value(r.Get("comm")) == t.Client.Comm {
+				client = append(client, r)
+			}
+		}
+		limit := hist(client, "rmem_limit")
+		if limit.Max > largest {
+			x.Errorf("a limit of %d, want no more than %d", limit.Max, largest)
+		}
+		if largest > 1<<20 && limit.Max < 1<<20 {
+			x.Errorf("limits up to %d, want more than a mebibyte of the ten that are allowed", limit.Max)
+		}
+		if largest == 100000 && limit.Quantile(0.5) < 65536 {
+			x.Errorf("half of the limits are below %.0f, want them in [64K, 128K)", limit.Quantile(0.5))
+		}
+	}
+	return nil
+}

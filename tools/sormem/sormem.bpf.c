@@ -1,0 +1,224 @@
+//go:build ignore
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+
+/* sormem - how full receive buffers are, and what overflows.
+ *
+ * The fill is read when data arrive, or before they are copied to the program;
+ * after that there is nothing left to see. A TCP receiver that does not read
+ * overflows nothing: its window goes to zero.
+ */
+#define OWNER_ALL
+#include "count.h"
+#include "hist.h"
+#include "owner.h"
+
+const volatile bool show_send = false;
+
+enum mem_metric { MEM_ALLOC, MEM_LIMIT, MEM_RATIO }; /* Go: metric */
+enum mem_reason { MEM_UDP, MEM_QUEUE, MEM_PROTO, MEM_ZERO, MEM_PRUNE, MEM_DROP }; /* Go: reason */
+enum { KIND_SEND, KIND_RECV }; /* as the kernel has them */
+
+struct mem_key {
+	__u32 pid, uid;
+	__u32 metric;
+	__u16 lport, proto;
+	char comm[16];
+};
+enum key_bits { KEY_pid, KEY_uid, KEY_metric, KEY_lport, KEY_proto, KEY_comm };
+KEEP_ENUM(enum key_bits);
+#define KEY_WHO (1ULL << KEY_pid | 1ULL << KEY_uid | 1ULL << KEY_comm)
+
+struct mem_value {
+	struct hist hist;
+};
+static const struct mem_value mem_zero = {};
+
+COUNT_MAP(fills, struct mem_key, struct mem_value);
+COUNT_MAP(ratios, struct mem_key, struct mem_value);
+
+struct mem_event {
+	struct head head;
+	struct tuple tuple;
+	__u64 used, limit, ratio; /* bytes, bytes, per cent */
+	__u32 reason;
+	__u32 dir; /* KIND_* */
+};
+EVENT(struct mem_event);
+#define VIEW_OVERFLOW 1
+
+static __always_inline void put(void *map, struct mem_key *k, enum mem_metric m, __u64 n)
+{
+	struct mem_value *v;
+
+	k->metric = m;
+	v = count_at(map, k, &mem_zero);
+	if (v)
+		hist_put(&v->hist, n);
+}
+
+static __noinline int filled(const struct sock *sk)
+{
+	struct mem_key k = {};
+	struct tuple t = {};
+	struct who who = {};
+	__u64 used, limit;
+
+	/* What arrives at a listener is connections, at a subflow the connection's. */
+	if (!sock_wanted(sk) || sock_state(sk) == TCP_LISTEN)
+		return 0;
+	tuple_fill(&t, sk);
+	if (!tuple_wanted(&t) || (t.proto == IPPROTO_TCP && mptcp_parent(sk)))
+		return 0;
+	if (key_mask & KEY_WHO || filter_on & FILTER_WHO) {
+		owner_get(&who, sk);
+		if (!who_wanted(&who))
+			return 0;
+	}
+	if (KEY_WANTS(pid))
+		k.pid = who.pid;
+	if (KEY_WANTS(uid))
+		k.uid = who.uid;
+	if (KEY_WANTS(comm))
+		__builtin_memcpy(k.comm, who.comm, sizeof(k.comm));
+	if (KEY_WANTS(lport))
+		k.lport = t.lport;
+	if (KEY_WANTS(proto))
+		k.proto = t.proto;
+	used = (__u32)BPF_CORE_READ(sk, sk_backlog.rmem_alloc.counter);
+	limit = (__u32)BPF_CORE_READ(sk, sk_rcvbuf);
+	put(&fills, &k, MEM_ALLOC, used);
+	put(&fills, &k, MEM_LIMIT, limit);
+	if (limit)
+		put(&ratios, &k, MEM_RATIO, used * 100 / limit);
+	return 0;
+}
+
+KTRACE(arrival, sk_data_ready, const struct sock *sk)
+{
+	return filled(sk);
+}
+
+KFUNC(receive, sock_recvmsg, struct socket *sock)
+{
+	return filled(BPF_CORE_READ(sock, sk));
+}
+
+static __noinline int reading(int fd)
+{
+	struct sock *sk = fd_sock(fd);
+
+	return sk ? filled(sk) : 0;
+}
+
+#define READING(call)                                                          \
+	SYS_ENTER(reading, call)                                               \
+	{                                                                      \
+		return reading(a0);                                            \
+	}
+READING(read)
+READING(readv)
+READING(recvfrom)
+READING(recvmsg)
+READING(recvmmsg)
+
+static __noinline int overflow(const struct sock *sk, enum mem_reason reason, int kind)
+{
+	struct mem_event *e;
+	struct tuple t = {};
+	struct who who = {};
+
+	if (!sk || !sock_wanted(sk))
+		return 0;
+	tuple_fill(&t, sk);
+	if (!tuple_wanted(&t))
+		return 0;
+	owner_get(&who, sk);
+	if (!who_wanted(&who))
+		return 0;
+	e = EVENT_NEW(struct mem_event);
+	if (!e)
+		return 0;
+	e->head.ts = bpf_ktime_get_ns();
+	e->head.view = VIEW_OVERFLOW;
+	e->head.netns = sock_netns(sk);
+	e->head.who = who;
+	e->tuple = t;
+	if (kind == KIND_SEND) {
+		e->used = (__u32)BPF_CORE_READ(sk, sk_wmem_queued);
+		e->limit = (__u32)BPF_CORE_READ(sk, sk_sndbuf);
+	} else {
+		e->used = (__u32)BPF_CORE_READ(sk, sk_backlog.rmem_alloc.counter);
+		e->limit = (__u32)BPF_CORE_READ(sk, sk_rcvbuf);
+	}
+	e->ratio = e->limit ? e->used * 100 / e->limit : NONE;
+	e->reason = reason;
+	e->dir = kind;
+	return event_send(e);
+}
+
+KTRACE(udp, udp_fail_queue_rcv_skb, int rc, const struct sock *sk)
+{
+	return overflow(sk, MEM_UDP, KIND_RECV);
+}
+
+KTRACE(queue, sock_rcvqueue_full, const struct sock *sk)
+{
+	return overflow(sk, MEM_QUEUE, KIND_RECV);
+}
+
+KTRACE(memory, sock_exceed_buf_limit, const struct sock *sk, void *prot, long allocated, int kind)
+{
+	return kind == KIND_RECV || show_send ? overflow(sk, MEM_PROTO, kind) : 0;
+}
+
+/* Receivers whose window is shut: told once, until it opens. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u64);
+	__type(value, __u8);
+} shut SEC(".maps");
+
+/* Each segment that comes, before it is looked at: a sender that sees a window
+ * of zero asks again and again whether it has opened.
+ */
+KTRACE(window, tcp_probe, const struct sock *sk)
+{
+	bool zero = !BPF_CORE_READ((struct tcp_sock *)sk, rcv_wnd);
+	__u64 key = (__u64)sk;
+	__u8 one = 1;
+
+	if (!bpf_map_lookup_elem(&shut, &key)) {
+		if (!zero)
+			return 0;
+		bpf_map_update_elem(&shut, &key, &one, BPF_ANY);
+		return overflow(sk, MEM_ZERO, KIND_RECV);
+	}
+	if (!zero)
+		bpf_map_delete_elem(&shut, &key);
+	return 0;
+}
+
+KFUNC(prune, tcp_prune_queue, const struct sock *sk)
+{
+	return overflow(sk, MEM_PRUNE, KIND_RECV);
+}
+
+enum skb_drop_reason___mem {
+	SKB_DROP_REASON_PROTO_MEM___mem,
+	SKB_DROP_REASON_TCP_OFO_QUEUE_PRUNE___mem,
+};
+
+/* Segments thrown away for want of room: before 6.11 the socket is not told. */
+KTRACE(drop, kfree_skb, void *skb, void *location, int why, const struct sock *sk)
+{
+	bool mem, prune;
+
+	if (!sk || sock_proto(sk) != IPPROTO_TCP || !is_inet(sock_family(sk)))
+		return 0;
+	mem = bpf_core_enum_value_exists(enum skb_drop_reason___mem, SKB_DROP_REASON_PROTO_MEM___mem) &&
+	      why == bpf_core_enum_value(enum skb_drop_reason___mem, SKB_DROP_REASON_PROTO_MEM___mem);
+	prune = bpf_core_enum_value_exists(enum skb_drop_reason___mem, SKB_DROP_REASON_TCP_OFO_QUEUE_PRUNE___mem) &&
+		why == bpf_core_enum_value(enum skb_drop_reason___mem, SKB_DROP_REASON_TCP_OFO_QUEUE_PRUNE___mem);
+	return mem || prune ? overflow(sk, MEM_DROP, KIND_RECV) : 0;
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sormem shows how full receive buffers are against their limit, and
+// what overflows.
+package sormem
+
+import (
+	_ "embed"
+
+	"golang.org/x/sys/unix"
+
+	"seine/internal/kern"
+	"seine/internal/probe"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+//go:embed README.md
+var readme string
+
+type config struct {
+	Send bool `flag:"send" bpf:"show_send" help:"show overflows of send buffers too"`
+}
+
+// metric is enum mem_metric of sormem.bpf.c.
+type metric uint32
+
+func (metric) Kind() row.Kind { return row.Text }
+
+func (m *metric) Cell(c *row.Cell) {
+	c.SetText([...]string{"rmem_alloc", "rmem_limit", "rmem_ratio", "?"}[*m&3])
+}
+
+// reason is enum mem_reason of sormem.bpf.c.
+type reason uint32
+
+func (reason) Kind() row.Kind { return row.Text }
+
+func (r *reason) Cell(c *row.Cell) {
+	c.SetText([...]string{"buffer full", "queue full", "protocol memory", "zero window", "prune", "drop", "?", "?"}[*r&7])
+}
+
+// kind is KIND_* of sormem.bpf.c.
+type kind uint32
+
+func (kind) Kind() row.Kind { return row.Text }
+
+func (k *kind) Cell(c *row.Cell) { c.SetText([...]string{"send", "receive"}[*k&1]) }
+
+// key is struct mem_key of sormem.bpf.c.
+type key struct {
+	PID    kern.ID32  `col:"pid,width=7,key" help:"process"`
+	UID    uint32     `col:"uid,width=5,key" help:"user"`
+	Metric metric     `col:"metric,width=10,key" help:"rmem_alloc: bytes in the buffer; rmem_limit: its size; rmem_ratio: the one in per cent of the other"`
+	Lport  uint16     `col:"lport,width=5,key" help:"local port"`
+	Proto  kern.Proto `col:"proto,width=5,key" help:"protocol"`
+	Comm   kern.Comm  `col:"comm,width=16,key" help:"process name"`
+}
+
+// value is struct mem_value of sormem.bpf.c.
+type value struct {
+	Hist kern.Hist `col:"bytes,unit=bytes" help:"bytes, as a histogram"`
+}
+
+// percent is the same struct, of the map ratios.
+type percent struct {
+	Hist kern.Hist `col:"percent,unit=percent" help:"per cent, as a histogram"`
+}
+
+// event is struct mem_event of sormem.bpf.c.
+type event struct {
+	kern.Head
+	kern.Tuple
+	Used   uint64   `col:"used_bytes,head=USED,width=9" help:"bytes in the buffer"`
+	Limit  uint64   `col:"limit_bytes,head=LIMIT,width=9" help:"its size"`
+	Ratio  kern.Opt `col:"ratio,head=%,width=4" help:"the one in per cent of the other"`
+	Reason reason   `col:"reason,width=15" help:"buffer full (UDP), queue full (raw, netlink, ping), protocol memory, zero window, prune or drop (TCP)"`
+	Dir    kind     `col:"kind,width=7" help:"receive or send"`
+}
+
+func views(any) []tool.View {
+	return []tool.View{
+		{
+			Name:   "fill",
+			Points: []probe.Point{fill},
+			Output: tool.Snapshot[key, value]{Map: "fills"},
+			Show:   "metric bytes",
+			Always: []string{"metric"},
+			Sort:   "bytes",
+		},
+		{
+			Name: "overflow",
+			Points: []probe.Point{
+				{Name: "udp"}, {Name: "queue"}, {Name: "memory"}, {Name: "window"},
+				{Name: "prune", Optional: true, Misses: "that TCP prunes its queues, except by the packets it drops then"},
+				{Name: "drop", Optional: true, Misses: "TCP segments dropped for want of room", Ways: []probe.Way{
+					{Name: "btf", Programs: []string{"drop__btf"}, Fits: probe.HasTracepoint("kfree_skb", 4)},
+					{Name: "raw", Programs: []string{"drop__raw"}, Fits: probe.HasTracepoint("kfree_skb", 4)},
+				}},
+			},
+			Output: tool.Stream[event]{Type: "mem_event"},
+			Show:   "time pid comm proto laddr lport used_bytes limit_bytes ratio reason",
+		},
+		{
+			Name:   "ratio",
+			Output: tool.Snapshot[key, percent]{Map: "ratios"},
+			Show:   "metric percent",
+			Sort:   "percent",
+		},
+	}
+}
+
+const early = "how full buffers are when data arrive: it is read when the program asks for them, before they are copied"
+
+// fill is when to look: when data arrive, else before they are copied.
+var fill = probe.Point{Name: "fill", Ways: []probe.Way{
+	{Name: "btf", Programs: []string{"arrival__btf"}},
+	{Name: "raw", Programs: []string{"arrival__raw"}},
+	{Name: "fentry", Programs: []string{"receive__fentry"}, Misses: early},
+	{Name: "tp", Programs: []string{"reading__tp__*"}, Misses: "io_uring; " + early},
+	{Name: "kprobe", Programs: []string{"receive__kprobe"}, Misses: early},
+	{Name: "sys", Programs: []string{"reading__btf__*"}, Misses: "io_uring; " + early},
+}}
+
+// Tool is sormem.
+var Tool = &tool.Tool{
+	Name: "sormem", Layer: tool.Socket, Short: "receive buffers: how full, and what overflows",
+	Banner:   "Tracing receive buffers.",
+	Doc:      readme,
+	Filters:  tool.ByWho | tool.BySock | tool.ByTuple,
+	Families: []uint16{unix.AF_INET, unix.AF_INET6},
+	Config:   func() any { return &config{} },
+	Views:    views,
+	Demo:     demo,
+	Live:     live,
+}
