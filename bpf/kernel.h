@@ -73,10 +73,18 @@ struct pt_regs {
 #define AF_INET 2
 #define AF_INET6 10
 
+#define IPPROTO_ICMP 1
 #define IPPROTO_TCP 6
 #define IPPROTO_UDP 17
+#define IPPROTO_ICMPV6 58
 #define IPPROTO_MPTCP 262
 
+#define ETH_P_IP 0x0800
+#define ETH_P_8021Q 0x8100
+#define ETH_P_IPV6 0x86DD
+#define ETH_P_8021AD 0x88A8
+
+#define SOCK_RAW 3
 #define MSG_PEEK 2
 #define SOCK_STREAM 1
 #define MSG_MORE 0x8000
@@ -388,6 +396,28 @@ struct task_struct {
 
 struct msghdr {
 	unsigned int msg_flags;
+};
+
+struct net_device {
+	char name[16];
+	int ifindex;
+	possible_net_t nd_net;
+};
+struct sk_buff {
+	struct sock *sk;
+	struct net_device *dev;
+	unsigned int len;
+	unsigned int data_len;
+	__be16 protocol;
+	__u16 network_header;
+	unsigned int tail; /* from head, as end is */
+	unsigned int end;
+	unsigned char *head;
+	unsigned char *data;
+};
+struct skb_shared_info {
+	unsigned short gso_size;
+	unsigned short gso_segs;
 };
 
 struct io_kiocb {

@@ -333,6 +333,13 @@ func (s *Session) loop(ctx context.Context) error {
 		if err := s.drainRing(ctx, ring, until, ended); err != nil {
 			return err
 		}
+		for _, r := range readers {
+			if t, ok := r.(interface{ tick() error }); ok {
+				if err := t.tick(); err != nil {
+					return err
+				}
+			}
+		}
 		if ended {
 			break
 		}

@@ -19,6 +19,8 @@ type Stream[T any] struct {
 	// Each may change the cells of a row where tags do not say enough; nil: as
 	// the tags say.
 	Each func(*T, *row.Row)
+	// Late finds what has no end, for a row too; nil: nothing is waited for.
+	Late Late[T]
 }
 
 // Kind is Events.
@@ -29,12 +31,17 @@ func (Stream[T]) Schema() (*row.Schema, error) { return row.SchemaOf(reflect.Typ
 
 // Check compares T with the C struct.
 func (s Stream[T]) Check(spec *ebpf.CollectionSpec) error {
+	if s.Late != nil {
+		if err := s.Late.check(spec); err != nil {
+			return err
+		}
+	}
 	return checkType(spec, reflect.TypeFor[T](), s.Type)
 }
 
 func (s Stream[T]) open(ses *Session, _ *View, i int) (reader, error) {
 	schema := ses.schemas[i]
-	r := &streamReader[T]{ses: ses, row: schema.New(), each: s.Each, pid: schema.Index("pid")}
+	r := &streamReader[T]{ses: ses, row: schema.New(), each: s.Each, late: s.Late, pid: schema.Index("pid")}
 	for _, id := range []string{"uid", "cgroup", "container"} {
 		if i := schema.Index(id); i >= 0 {
 			r.whose = append(r.whose, i)
@@ -47,6 +54,7 @@ type streamReader[T any] struct {
 	ses   *Session
 	row   *row.Row
 	each  func(*T, *row.Row)
+	late  Late[T]
 	pid   int   // column
 	whose []int // columns that say nothing when the process is unknown
 	value T     // the record, copied here so that it is aligned
@@ -59,14 +67,26 @@ func (r *streamReader[T]) event(raw []byte) error {
 		return nil
 	}
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&r.value)), size), raw)
-	r.row.Schema.Fill(r.row, unsafe.Pointer(&r.value))
+	return r.show(&r.value)
+}
+
+// tick shows what is overdue.
+func (r *streamReader[T]) tick() error {
+	if r.late == nil {
+		return nil
+	}
+	return r.late.due(r.ses, r.show)
+}
+
+func (r *streamReader[T]) show(t *T) error {
+	r.row.Schema.Fill(r.row, unsafe.Pointer(t))
 	if r.pid >= 0 && r.row.Cells[r.pid].Kind == row.Null {
 		for _, i := range r.whose {
 			r.row.Cells[i] = row.Cell{}
 		}
 	}
 	if r.each != nil {
-		r.each(&r.value, r.row)
+		r.each(t, r.row)
 	}
 	return r.ses.sink.Row(r.row)
 }

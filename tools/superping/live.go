@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package superping
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"time"
+
+	"seine/internal/lab"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+var twoHosts = []string{"client", "server"}
+
+var demo = tool.Workload{
+	Hosts: twoHosts,
+	Run: func(w *lab.World) error {
+		for _, n := range []lab.Network{lab.Raw4, lab.Ping6} {
+			x, err := lab.StartEcho(w, "client", "ping", lab.Echo{Network: n, Addr: w.Addr("server", n), Count: 5, Ident: 28121})
+			if err != nil {
+				return err
+			}
+			if _, err := x.Run(); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+}
+
+var live = []tool.Case{
+	{Name: "ping4", Hosts: twoHosts, Run: echoes("server", lab.Ping4)},
+	{Name: "ping6", Hosts: twoHosts, Run: echoes("server", lab.Ping6)},
+	{Name: "raw4", Hosts: twoHosts, Run: echoes("server", lab.Raw4)},
+	{Name: "raw6", Hosts: twoHosts, Run: echoes("server", lab.Raw6)},
+	{Name: "loopback", Run: echoes("host", lab.Ping4)},
+	{Name: "router", Hosts: []string{"client", "router", "server"}, Run: routed},
+	{Name: "two-at-once", Hosts: []string{"client", "near", "far"}, Run: twoAtOnce},
+	{Name: "lost", Hosts: twoHosts, Run: losses},
+	{Name: "beside-ping", Hosts: twoHosts, Run: besidePing},
+}
+
+// echoes makes a case in which every echo is seen, and is shorter than its
+// sender says.
+func echoes(to string, n lab.Network) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		return seen(x, lab.Echo{Network: n, Addr: x.World.Addr(to, n), Count: 23, Ident: 4711})
+	}
+}
+
+func seen(x *tool.Trial, e lab.Echo) error {
+	p, err := lab.StartEcho(x.World, x.World.Hosts()[0], "pinger", e)
+	if err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	r, err := p.Run()
+	if err != nil {
+		return err
+	}
+	x.Await(e.Count)
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	if len(rows) != e.Count {
+		x.Errorf("%d rows, want %d", len(rows), e.Count)
+	}
+	for i, got := range rows {
+		if i >= e.Count {
+			break
+		}
+		x.Want(got, "pid", p.PID)
+		x.Want(got, "comm", p.Comm)
+		x.Want(got, "netns", p.Netns)
+		x.Want(got, "raddr", e.Addr)
+		x.Want(got, "ident", r.Ident)
+		x.Want(got, "seq", i+1)
+		if rtt := int64(got.Get("rtt_us").N); rtt <= 0 || rtt >= r.NS[i] {
+			x.Errorf("echo %d took %d ns, its sender measured %d", i+1, rtt, r.NS[i])
+		}
+	}
+	if n := x.Report.Losses[tool.LossOwner]; n != 0 {
+		x.Errorf("%d unknown owners, want none", n)
+	}
+	return nil
+}
+
+// routed: what a router passes on is not its own, and is one row, not three.
+func routed(x *tool.Trial) error {
+	if err := x.World.Via("client", "router", "server"); err != nil {
+		return err
+	}
+	return seen(x, lab.Echo{Network: lab.Raw4, Addr: x.World.Addr4("server"), Count: 23, Ident: 4711})
+}
+
+// twoAtOnce: the same identifier and the same numbers, to different hosts.
+func twoAtOnce(x *tool.Trial) error {
+	var procs [2]*lab.Echoes
+	for i, to := range []string{"near", "far"} {
+		p, err := lab.StartEcho(x.World, "client", to, lab.Echo{Network: lab.Raw4, Addr: x.World.Addr4(to), Count: 97, Ident: 7})
+		if err != nil {
+			return err
+		}
+		procs[i] = p
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	results := make(chan error, 2)
+	for _, p := range procs {
+		go func() {
+			r, err := p.Run()
+			for i, ns := range r.NS {
+				if ns < 0 {
+					err = errors.Join(err, fmt.Errorf("%s: echo %d had no reply", p.Comm, i+1))
+				}
+			}
+			results <- err
+		}()
+	}
+	if err := errors.Join(<-results, <-results); err != nil {
+		return err
+	}
+	x.Await(2 * 97)
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	next := map[string]int{}
+	for _, r := range rows {
+		comm := r.Get("comm").S
+		next[comm]++
+		x.Want(r, "seq", next[comm])
+		x.Want(r, "raddr", x.World.Addr4(comm))
+	}
+	if next["near"] != 97 || next["far"] != 97 {
+		x.Errorf("%d and %d rows, want 97 of each", next["near"], next["far"])
+	}
+	return nil
+}
+
+// losses: a host that does not answer, by both protocols.
+func losses(x *tool.Trial) error {
+	for _, s := range []string{"net.ipv4.icmp_echo_ignore_all", "net.ipv6.icmp.echo_ignore_all"} {
+		if err := x.World.Sysctl("server", s, "1"); err != nil {
+			return err
+		}
+	}
+	if err := x.Attach("--lost=100ms"); err != nil {
+		return err
+	}
+	for _, n := range []lab.Network{lab.Raw4, lab.Ping6} {
+		p, err := lab.StartEcho(x.World, "client", "unheard", lab.Echo{
+			Network: n, Addr: x.World.Addr("server", n), Count: 7, Wait: time.Millisecond,
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := p.Run(); err != nil {
+			return err
+		}
+	}
+	x.Await(14)
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	count := map[netip.Addr]int{}
+	for _, r := range rows {
+		count[r.Get("raddr").IP()]++
+		x.Want(r, "rtt_us", "-")
+		x.Want(r, "outcome", "lost")
+		x.Want(r, "comm", "unheard")
+	}
+	if a, b := count[x.World.Addr4("server")], count[x.World.Addr6("server")]; a != 7 || b != 7 {
+		x.Errorf("%d and %d lost, want 7 of each", a, b)
+	}
+	return nil
+}
+
+var pingTime = regexp.MustCompile(`icmp_seq=(\d+) .*time=([\d.]+) ms`)
+
+// besidePing: ping and ping -U, which measure from further out.
+func besidePing(x *tool.Trial) error {
+	path, err := exec.LookPath("ping")
+	if err != nil {
+		return tool.Skip("no ping here")
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	theirs := map[netip.Addr][]float64{}
+	for _, addr := range []netip.Addr{x.World.Addr4("server"), x.World.Addr6("server")} {
+		for _, args := range [][]string{{"-U"}, nil} {
+			args = append(args, "-n", "-c", "11", "-i", "0.005", addr.String())
+			var out []byte
+			if err := x.World.Do("client", func() (err error) { out, err = exec.Command(path, args...).CombinedOutput(); return }); err != nil {
+				return fmt.Errorf("ping: %w: %s", err, out)
+			}
+			for line := range bytes.Lines(out) {
+				if m := pingTime.FindSubmatch(line); m != nil {
+					ms, _ := strconv.ParseFloat(string(m[2]), 64)
+					theirs[addr] = append(theirs[addr], ms*1000)
+				}
+			}
+		}
+	}
+	x.Await(44)
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	ours := map[netip.Addr][]*row.Row{}
+	for _, r := range rows {
+		a := r.Get("raddr").IP()
+		ours[a] = append(ours[a], r)
+	}
+	for addr, us := range theirs {
+		if len(us) != 22 || len(ours[addr]) != 22 {
+			x.Errorf("%s: ping printed %d times, we %d, want 22", addr, len(us), len(ours[addr]))
+			continue
+		}
+		for i, r := range ours[addr] {
+			x.Want(r, "comm", "ping")
+			if rtt := float64(r.Get("rtt_us").N) / 1000; rtt > us[i]+0.5 { // ping rounds to a microsecond
+				x.Errorf("%s: echo %d: ours is %.1f us, ping's %.0f", addr, i, rtt, us[i])
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+//go:build ignore
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+
+/* superping - from an ICMP echo request's handing to the device to its reply's
+ * arrival there. Requests that get none are found in the map, by Go.
+ */
+#include "opener.h"
+#include "skb.h"
+#include "span.h"
+
+#define ECHO4_REPLY 0
+#define ECHO4_REQUEST 8
+#define ECHO6_REQUEST 128
+#define ECHO6_REPLY 129
+
+struct ping_event {
+	struct head head;
+	__u8 laddr[16], raddr[16];
+	__u64 sock;
+	__u64 rtt; /* NONE: lost */
+	__u16 ident, seq;
+	__u16 family;
+	__u16 outcome; /* for Go to word */
+};
+EVENT(struct ping_event);
+
+/* Two pings may use the same number: the peer and the namespace tell them apart. */
+struct echo_key {
+	__u8 peer[16];
+	__u32 netns;
+	__u16 ident, seq;
+};
+struct echo {
+	__u64 start;
+	const struct sk_buff *skb;
+	__u64 sock;
+	struct who who;
+	__u8 laddr[16];
+};
+SPAN(echoes, struct echo_key, struct echo);
+
+static __always_inline bool opener_kept(const struct sock *sk)
+{
+	__u16 proto = sock_proto(sk);
+
+	return is_inet(sock_family(sk)) &&
+	       (BPF_CORE_READ(sk, sk_type) == SOCK_RAW || proto == IPPROTO_ICMP || proto == IPPROTO_ICMPV6);
+}
+
+/* Is p an ICMP message of these types? Then its identifier and number. */
+static __always_inline bool echo_parse(struct echo_key *k, const struct packet *p, __u8 type4, __u8 type6)
+{
+	__u8 h[8] = {}; /* type, code, checksum, identifier, sequence number */
+
+	if (p->proto != (p->version == 4 ? IPPROTO_ICMP : IPPROTO_ICMPV6) || !packet_read(p, 0, h, sizeof(h)))
+		return false;
+	if (h[0] != (p->version == 4 ? type4 : type6))
+		return false;
+	k->ident = h[4] << 8 | h[5];
+	k->seq = h[6] << 8 | h[7];
+	return true;
+}
+
+/* What is forwarded has no socket, and is not ours. */
+KTRACE(request, net_dev_queue, const struct sk_buff *skb)
+{
+	struct sock *sk = BPF_CORE_READ(skb, sk);
+	struct tuple t = { .family = AF_INET6 };
+	struct echo_key k = {};
+	struct packet p = {};
+	struct echo *old, e = {};
+
+	if (!sk || !packet_parse(&p, skb, PACKET_OUT) || !echo_parse(&k, &p, ECHO4_REQUEST, ECHO6_REQUEST))
+		return 0;
+	k.netns = skb_netns(skb);
+	__builtin_memcpy(k.peer, p.daddr, 16);
+	__builtin_memcpy(t.raddr, p.daddr, 16);
+	__builtin_memcpy(t.laddr, p.saddr, 16);
+	if (!netns_wanted(k.netns) || !tuple_wanted(&t))
+		return 0;
+	opener_get(&e.who, sk);
+	if (!who_wanted(&e.who))
+		return 0;
+	/* A packet goes to a bridge or a VLAN first, then to the device below. */
+	old = bpf_map_lookup_elem(&echoes, &k);
+	if (old && old->skb == skb)
+		return 0;
+	__builtin_memcpy(e.laddr, p.saddr, 16);
+	e.sock = sock_cookie(sk);
+	e.skb = skb;
+	e.start = bpf_ktime_get_ns();
+	span_begin(&echoes, &k, &e);
+	return 0;
+}
+
+static __always_inline int answered(const struct sk_buff *skb, enum packet_dir dir)
+{
+	__u64 now = bpf_ktime_get_ns();
+	struct echo_key k = {};
+	struct packet p = {};
+	struct ping_event *e;
+	struct echo *found, echo;
+
+	if (!packet_parse(&p, skb, dir) || !echo_parse(&k, &p, ECHO4_REPLY, ECHO6_REPLY))
+		return 0;
+	k.netns = skb_netns(skb);
+	__builtin_memcpy(k.peer, p.saddr, 16);
+	found = bpf_map_lookup_elem(&echoes, &k);
+	if (!found)
+		return 0;
+	echo = *found;
+	/* Whoever takes it out of the map tells of it: we, or Go, which finds it late. */
+	if (bpf_map_delete_elem(&echoes, &k))
+		return 0;
+	e = EVENT_NEW(struct ping_event);
+	if (!e)
+		return 0;
+	e->head.ts = now;
+	e->head.netns = k.netns;
+	e->head.who = echo.who;
+	__builtin_memcpy(e->laddr, echo.laddr, 16);
+	__builtin_memcpy(e->raddr, k.peer, 16);
+	e->sock = echo.sock;
+	e->rtt = now - echo.start;
+	e->ident = k.ident;
+	e->seq = k.seq;
+	e->family = p.version == 4 ? AF_INET : AF_INET6;
+	return event_send(e);
+}
+
+/* Devices without interrupts of their own (lo, veth) hand packets to netif_rx,
+ * where the kernel stamps them, and netif_receive_skb comes later, from a queue.
+ */
+SEC("tp_btf/netif_rx") int reply__btf__rx(unsigned long long *ctx)
+{
+	return answered((void *)ctx[0], PACKET_IN);
+}
+
+SEC("tp_btf/netif_receive_skb") int reply__btf__receive(unsigned long long *ctx)
+{
+	return answered((void *)ctx[0], PACKET_IN);
+}
+
+SEC("raw_tp/netif_rx") int reply__raw__rx(unsigned long long *ctx)
+{
+	return answered((void *)ctx[0], PACKET_IN);
+}
+
+SEC("raw_tp/netif_receive_skb") int reply__raw__receive(unsigned long long *ctx)
+{
+	return answered((void *)ctx[0], PACKET_IN);
+}
+
+/* Only ICMP pays for these, but the time in the queue and in the IP layer is
+ * counted in. The network header is set by now.
+ */
+SEC("fentry/icmp_rcv") int reply__fentry__icmp(unsigned long long *ctx)
+{
+	return answered((void *)ctx[0], PACKET_OUT);
+}
+
+SEC("fentry/icmpv6_rcv") int reply__fentry__icmpv6(unsigned long long *ctx)
+{
+	return answered((void *)ctx[0], PACKET_OUT);
+}
+
+SEC("kprobe/icmp_rcv") int reply__kprobe__icmp(struct pt_regs *ctx)
+{
+	return answered((void *)PT_REGS_PARM1(ctx), PACKET_OUT);
+}
+
+SEC("kprobe/icmpv6_rcv") int reply__kprobe__icmpv6(struct pt_regs *ctx)
+{
+	return answered((void *)PT_REGS_PARM1(ctx), PACKET_OUT);
+}

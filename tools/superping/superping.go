@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package superping shows the round-trip time of ICMP echoes as the kernel has
+// it: from the request's handing to the device to the reply's arrival there.
+package superping
+
+import (
+	_ "embed"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"seine/internal/kern"
+	"seine/internal/probe"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+//go:embed README.md
+var readme string
+
+type config struct {
+	Lost time.Duration `flag:"lost" help:"an echo without a reply for so long is lost (3s)"`
+}
+
+// event is struct ping_event of superping.bpf.c.
+type event struct {
+	kern.Head
+	Laddr   kern.Addr   `col:"laddr,width=15,key" help:"address that asked"`
+	Raddr   kern.Addr   `col:"raddr,width=15,key" help:"address that was asked"`
+	Sock    kern.ID     `col:"sock" help:"stable id of the socket (its cookie)"`
+	RTT     kern.Nanos  `col:"rtt_us,div=1000,width=8" help:"from the request's handing to the device to the reply's arrival; absent when it was lost"`
+	Ident   uint16      `col:"ident,width=5,key" help:"identifier of the ping"`
+	Seq     uint16      `col:"seq,width=5" help:"number of the echo"`
+	Family  kern.Family `col:"family,key;ip,as=ip,width=2,key" help:"address family; ip: 4 or 6"`
+	Outcome words       `col:"outcome" help:"the time in words, or lost"`
+}
+
+// words is text that is made of other columns.
+type words uint16
+
+func (words) Kind() row.Kind { return row.Text }
+
+func (*words) Cell(c *row.Cell) { *c = row.Cell{} }
+
+// key and echo are struct echo_key and struct echo.
+type key struct {
+	Peer       kern.Addr
+	Netns      uint32
+	Ident, Seq uint16
+}
+
+type echo struct {
+	Start kern.Mono
+	Skb   uint64
+	Sock  uint64
+	Who   kern.Who
+	Laddr kern.Addr
+}
+
+func lost(k *key, v *echo, e *event) {
+	e.TS, e.Netns, e.Who = kern.MonoNow(), kern.ID32(k.Netns), v.Who
+	e.Laddr, e.Raddr, e.Sock = v.Laddr, k.Peer, kern.ID(v.Sock)
+	e.RTT, e.Ident, e.Seq = kern.Nanos(kern.None), k.Ident, k.Seq
+	e.Family = unix.AF_INET6
+	if netip.AddrFrom16(k.Peer).Is4In6() {
+		e.Family = unix.AF_INET
+	}
+}
+
+func outcome(e *event, r *row.Row) {
+	if uint64(e.RTT) == kern.None {
+		r.Get("outcome").SetText("lost")
+		return
+	}
+	r.Get("outcome").SetText(fmt.Sprintf("%d us", uint64(e.RTT)/1000))
+}
+
+func views(cfg any) []tool.View {
+	return []tool.View{{
+		Output: tool.Stream[event]{Type: "ping_event", Each: outcome, Late: tool.Overdue[key, echo, event]{
+			Map: "echoes", After: cfg.(*config).Lost, Row: lost,
+			Since: func(e *echo) kern.Mono { return e.Start },
+		}},
+		Show: "time pid comm ip raddr ident seq rtt_us",
+		Line: "IPv{ip} ping, ID {ident} seq {seq}: {outcome}",
+	}}
+}
+
+const later = "nothing, but counts the way from the device to ICMP in"
+
+// Tool is superping.
+var Tool = &tool.Tool{
+	Name: "superping", Layer: tool.IP, Short: "ICMP echo round-trip times as the kernel has them",
+	Banner:  "Tracing ICMP echo request latency.",
+	Doc:     readme,
+	Filters: tool.ByWho | tool.FilterNetns | tool.FilterAddr | tool.FilterLaddr | tool.FilterRaddr | tool.FilterIP4 | tool.FilterIP6,
+	Config:  func() any { return &config{Lost: 3 * time.Second} },
+	Points: []probe.Point{
+		tool.Opener,
+		{Name: "request"},
+		{Name: "reply", Ways: []probe.Way{
+			{Name: "btf", Programs: []string{"reply__btf__*"}},
+			{Name: "raw", Programs: []string{"reply__raw__*"}},
+			{Name: "fentry", Programs: []string{"reply__fentry__*"}, Misses: later},
+			{Name: "kprobe", Programs: []string{"reply__kprobe__*"}, Misses: later},
+		}},
+	},
+	Views: views,
+	Demo:  demo,
+	Live:  live,
+}
