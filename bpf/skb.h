@@ -10,7 +10,7 @@
  * an aggregate of several (GSO, GRO): see skb_segs.
  */
 #pragma once
-#include "sock.h"
+#include "filter.h"
 
 enum packet_dir { PACKET_IN, PACKET_OUT };
 
@@ -114,4 +114,21 @@ static __always_inline __u32 skb_segs(const struct sk_buff *skb)
 	__u16 segs = BPF_CORE_READ(info, gso_segs);
 
 	return segs ? segs : 1;
+}
+
+/* --dev: by name, which may be there in several network namespaces. */
+const volatile char filter_dev[16] = {};
+
+static __always_inline bool dev_wanted(const char *name)
+{
+	if (!(filter_on & FILTER_DEV))
+		return true;
+#pragma unroll
+	for (int i = 0; i < 16; i++) {
+		if (name[i] != filter_dev[i])
+			return false;
+		if (!name[i])
+			break;
+	}
+	return true;
 }

@@ -92,7 +92,7 @@ func (f *filterFlags) wanted(t *tool.Tool) (w tool.Wanted, err error) {
 		{f.ip6, "ipv6", tool.FilterIP6, func() error { return nil }},
 		{f.family != "", "family", tool.FilterFamily, func() (err error) { w.Families, err = parseNames(f.family, kern.Families); return }},
 		{f.proto != "", "proto", tool.FilterProto, func() (err error) { w.Protos, err = parseNames(f.proto, kern.Protos); return }},
-		{f.dev != "", "dev", tool.FilterDev, func() error { return nil }},
+		{f.dev != "", "dev", tool.FilterDev, func() error { w.Dev = f.dev; return nil }},
 	} {
 		if !step.given {
 			continue

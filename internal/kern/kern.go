@@ -17,6 +17,7 @@ func init() {
 	row.Register[Opt]()
 	row.Register[ID]()
 	row.Register[ID32]()
+	row.Register[ID16]()
 	row.Register[Addr]()
 	row.Register[Comm]()
 	row.Register[Family]()
@@ -72,6 +73,15 @@ func (ID32) Kind() row.Kind { return row.Uint }
 
 // Cell gives the number, if there is one.
 func (i *ID32) Cell(c *row.Cell) { optional(uint64(*i), 0, c) }
+
+// ID16 is an ID of 16 bits.
+type ID16 uint16
+
+// Kind says that an ID16 is a number.
+func (ID16) Kind() row.Kind { return row.Uint }
+
+// Cell gives the number, if there is one.
+func (i *ID16) Cell(c *row.Cell) { optional(uint64(*i), 0, c) }
 
 func optional(n, absent uint64, c *row.Cell) {
 	if n == absent {

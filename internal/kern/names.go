@@ -113,6 +113,17 @@ func (Dir) Kind() row.Kind { return row.Text }
 // Cell gives the name.
 func (d *Dir) Cell(c *row.Cell) { enum(int(*d), dirs[:], c) }
 
+// Packet says whether a packet came or went: enum packet_dir of skb.h.
+type Packet uint32
+
+var packets = [...]string{"in", "out"}
+
+// Kind says that a Packet is shown by name.
+func (Packet) Kind() row.Kind { return row.Text }
+
+// Cell gives the name.
+func (p *Packet) Cell(c *row.Cell) { enum(int(*p), packets[:], c) }
+
 // enum gives the name of n; one that has none is absent if n is 0, else the number.
 func enum(n int, names []string, c *row.Cell) {
 	switch {
@@ -220,6 +231,9 @@ func nameEnd(addr, port string) row.Namer {
 // nameIP gives 4 or 6 by the addresses: an IPv6 socket may talk IPv4.
 func nameIP(r *row.Row, c *row.Cell) {
 	a := r.Get("raddr")
+	if a == nil {
+		a = r.Get("daddr") // of a packet that has no local side
+	}
 	if a == nil || a.Kind != row.Addr {
 		a = r.Get("laddr") // there is but one end
 	}

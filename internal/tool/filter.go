@@ -55,6 +55,7 @@ type Wanted struct {
 	Protos      []uint16
 	Ports       [3][]PortRange // either end, local, remote
 	Nets        []Net
+	Dev         string
 }
 
 // A PortRange is ports From to To, both included.
@@ -86,6 +87,11 @@ func (w *Wanted) constants(spec *ebpf.CollectionSpec) error {
 		families |= 1 << f
 	}
 	set["filter_families"] = families
+	if w.On&FilterDev != 0 {
+		var name [16]byte
+		copy(name[:15], w.Dev)
+		set["filter_dev"] = name
+	}
 	for name, val := range set {
 		if err := setConstant(spec, name, val); err != nil {
 			return err

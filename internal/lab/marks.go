@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// Marks is how many UDP datagrams to send with each ECN mark.
+type Marks struct {
+	Network              Network // UDP4 or UDP6
+	Addr                 string  // as Network.Sockaddr takes it
+	None, ECT1, ECT0, CE int
+	// Segments is how many datagrams each send stands for (UDP_SEGMENT), which
+	// the kernel keeps together as long as it can. Default 1.
+	Segments int
+}
+
+// Marking is a process that is ready to send.
+type Marking struct {
+	*Proc
+	Port int // its own
+}
+
+const bodyMarks = "marks"
+
+func init() { Register(bodyMarks, marksBody) }
+
+// StartMarks starts a process in a host that has its socket open.
+func StartMarks(w *World, host, comm string, m Marks) (*Marking, error) {
+	p, err := w.Start(host, comm, bodyMarks, m)
+	if err != nil {
+		return nil, err
+	}
+	x := &Marking{Proc: p}
+	return x, p.Expect(&x.Port)
+}
+
+// Run sends all of them and waits for the process to end.
+func (x *Marking) Run() error {
+	if err := x.Tell("go"); err != nil {
+		return err
+	}
+	return x.Wait()
+}
+
+func marksBody(c *Child) error {
+	var m Marks
+	if err := c.Arg(&m); err != nil {
+		return err
+	}
+	fd, err := Connect(m.Network, m.Addr)
+	if err != nil {
+		return err
+	}
+	defer Close(fd)
+	port, err := LocalPort(fd)
+	if err != nil {
+		return err
+	}
+	if err := c.Report(port); err != nil {
+		return err
+	}
+	if err := c.Await("go"); err != nil {
+		return err
+	}
+	level, option := unix.IPPROTO_IP, unix.IP_TOS
+	if m.Network.Family() == unix.AF_INET6 {
+		level, option = unix.IPPROTO_IPV6, unix.IPV6_TCLASS
+	}
+	const size = 100
+	if m.Segments > 1 {
+		if err := unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_SEGMENT, size); err != nil {
+			return unsupported("UDP_SEGMENT", err)
+		}
+	}
+	for mark, count := range []int{m.None, m.ECT1, m.ECT0, m.CE} {
+		if err := unix.SetsockoptInt(fd, level, option, mark); err != nil {
+			return fmt.Errorf("mark %d: %w", mark, err)
+		}
+		for range count {
+			if _, err := unix.Write(fd, make([]byte, size*max(m.Segments, 1))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Congest makes a device of a host mark every packet that is able to carry the
+// mark as having met congestion, by the queueing discipline netem.
+func (w *World) Congest(host, dev string) error {
+	return w.Do(host, func() error {
+		l, err := netlink.LinkByName(dev)
+		if err != nil {
+			return err
+		}
+		req := nl.NewNetlinkRequest(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE|unix.NLM_F_ACK)
+		req.AddData(&nl.TcMsg{Family: nl.FAMILY_ALL, Ifindex: int32(l.Attrs().Index), Parent: netlink.HANDLE_ROOT})
+		req.AddData(nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated("netem")))
+		const ecn = 7 // TCA_NETEM_ECN, which package netlink does not know
+		q := nl.TcNetemQopt{Limit: 1000, Loss: ^uint32(0)}
+		options := nl.NewRtAttr(nl.TCA_OPTIONS, q.Serialize())
+		options.AddRtAttr(ecn, binary.NativeEndian.AppendUint32(nil, 1))
+		req.AddData(options)
+		_, err = req.Execute(unix.NETLINK_ROUTE, 0)
+		if errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("lab: %w: no queueing discipline netem", ErrNotSupported)
+		}
+		return err
+	})
+}
