@@ -395,6 +395,7 @@ struct task_struct {
 };
 
 struct msghdr {
+	void *msg_name;
 	unsigned int msg_flags;
 };
 

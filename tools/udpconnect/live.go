@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package udpconnect
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"seine/internal/lab"
+	"seine/internal/probe"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+var twoHosts = []string{"client", "server"}
+
+var demo = tool.Workload{
+	Hosts: twoHosts,
+	Run: func(w *lab.World) error {
+		t, err := lab.StartTargets(w, "server", "resolver", lab.Target{Network: lab.UDP4, Addr: "192.0.2.2:53"}, lab.Target{Network: lab.UDP6})
+		if err != nil {
+			return err
+		}
+		c, err := lab.StartConnects(w, "client", "lookup",
+			lab.Attempt{Network: lab.UDP4, Addr: t.Addrs[0]}, lab.Attempt{Network: lab.UDP6, Addr: t.Addrs[1]},
+			lab.Attempt{Network: lab.UDP6, Addr: mapped(t.Addrs[0])})
+		if err != nil {
+			return err
+		}
+		if _, err := c.Run(); err != nil {
+			return err
+		}
+		l, err := lab.StartLetters(w, "client", "logger", lab.Letters{Network: lab.UDP4, To: t.Addrs[:1], Rounds: 5})
+		if err != nil {
+			return err
+		}
+		_, err = l.Run()
+		return errors.Join(err, t.End())
+	},
+}
+
+var live = []tool.Case{
+	{Name: "ipv4", Hosts: twoHosts, Run: connects(lab.UDP4, lab.Blocking)},
+	{Name: "ipv6", Hosts: twoHosts, Run: connects(lab.UDP6, lab.Blocking)},
+	{Name: "mapped", Hosts: twoHosts, Run: ip4In6},
+	{Name: "uring", Hosts: twoHosts, Run: uring},
+	{Name: "failures", Hosts: twoHosts, Run: failures},
+	{Name: "sendto", Hosts: twoHosts, Run: letters("", lab.Sendto)},
+	{Name: "sendmsg", Hosts: twoHosts, Run: letters("", lab.Sendmsg)},
+	{Name: "sendto-fentry", Hosts: twoHosts, Run: letters("fentry", lab.Sendto)},
+	{Name: "sendto-kprobe", Hosts: twoHosts, Run: letters("kprobe", lab.Sendto)},
+}
+
+// mapped is an IPv4 address as an IPv6 socket writes it.
+func mapped(addr string) string {
+	ap := netip.MustParseAddrPort(addr)
+	return netip.AddrPortFrom(netip.AddrFrom16(ap.Addr().As16()), ap.Port()).String()
+}
+
+func targets(x *tool.Trial) (*lab.Targets, error) {
+	return lab.StartTargets(x.World, "server", "sink", lab.Target{Network: lab.UDP4}, lab.Target{Network: lab.UDP6})
+}
+
+// connects makes a case of 23 connections.
+func connects(n lab.Network, mode lab.Mode) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		t, err := targets(x)
+		if err != nil {
+			return err
+		}
+		i := map[lab.Network]int{lab.UDP4: 0, lab.UDP6: 1}[n]
+		return seen(x, n, t.Addrs[i], mode, t.Port(i))
+	}
+}
+
+func ip4In6(x *tool.Trial) error {
+	t, err := targets(x)
+	if err != nil {
+		return err
+	}
+	return seen(x, lab.UDP6, mapped(t.Addrs[0]), lab.Blocking, t.Port(0))
+}
+
+func uring(x *tool.Trial) error {
+	if err := lab.UringSupported(); err != nil {
+		return tool.Skip("%v", err)
+	}
+	return connects(lab.UDP4, lab.ByUring)(x)
+}
+
+func seen(x *tool.Trial, n lab.Network, addr string, mode lab.Mode, port int) error {
+	const count = 23
+	var list []lab.Attempt
+	for range count {
+		list = append(list, lab.Attempt{Network: n, Addr: addr, Mode: mode})
+	}
+	c, err := lab.StartConnects(x.World, "client", "connector", list...)
+	if err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	out, err := c.Run()
+	if err != nil {
+		return err
+	}
+	x.Await(count)
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	if len(rows) != count {
+		x.Errorf("%d rows, want %d", len(rows), count)
+	}
+	peer := netip.MustParseAddrPort(addr).Addr().Unmap()
+	for i, r := range rows {
+		check(x, r, c.Proc, peer, port, "connect")
+		if i < len(out) {
+			x.Want(r, "lport", out[i].Port)
+		}
+	}
+	return nil
+}
+
+func check(x *tool.Trial, r *row.Row, p *lab.Proc, peer netip.Addr, port int, how string) {
+	x.Want(r, "pid", p.PID)
+	x.Want(r, "comm", p.Comm)
+	x.Want(r, "netns", p.Netns)
+	x.Want(r, "raddr", peer)
+	x.Want(r, "rport", port)
+	x.Want(r, "how", how)
+	ip := 6
+	if peer.Is4() {
+		ip = 4
+	}
+	x.Want(r, "ip", ip)
+}
+
+// failures: what has no route is no connection, nor is a TCP one of UDP.
+func failures(x *tool.Trial) error {
+	t, err := lab.StartTargets(x.World, "server", "sink", lab.Target{Network: lab.TCP4}, lab.Target{Network: lab.UDP4})
+	if err != nil {
+		return err
+	}
+	c, err := lab.StartConnects(x.World, "client", "connector",
+		lab.Attempt{Network: lab.UDP4, Addr: lab.UDP4.At(lab.NoRoute4, 9), Want: unix.ENETUNREACH},
+		lab.Attempt{Network: lab.UDP6, Addr: lab.UDP6.At(lab.Prohibited6, 9), Want: unix.EACCES},
+		lab.Attempt{Network: lab.TCP4, Addr: t.Addrs[0]},
+		lab.Attempt{Network: lab.UDP4, Addr: t.Addrs[1]})
+	if err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	if _, err := c.Run(); err != nil {
+		return err
+	}
+	x.Await(1)
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	if len(rows) != 1 {
+		return fmt.Errorf("%d rows, want 1", len(rows))
+	}
+	check(x, rows[0], c.Proc, x.World.Addr4("server"), t.Port(1), "connect")
+	return nil
+}
+
+// letters: two sockets that each write to two peers 13 times, IPv4 and IPv6;
+// the IPv6 one writes to an IPv4 peer too.
+func letters(way string, call lab.Call) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		flags := []string{"--unconnected"}
+		if way != "" {
+			k, err := probe.Running()
+			if err != nil {
+				return err
+			}
+			if err := k.Offers()[way]; err != nil {
+				return tool.Skip("%v", err)
+			}
+			flags = append(flags, "--way=datagram="+way)
+		}
+		t, err := targets(x)
+		if err != nil {
+			return err
+		}
+		if err := x.Attach(flags...); err != nil {
+			return err
+		}
+		type peer struct{ port, raddr string }
+		want := map[peer]*lab.Proc{}
+		for n, to := range map[lab.Network][]string{
+			lab.UDP4: {t.Addrs[0]}, lab.UDP6: {t.Addrs[1], mapped(t.Addrs[0])},
+		} {
+			l, err := lab.StartLetters(x.World, "client", "writer", lab.Letters{Network: n, To: to, Rounds: 13, Call: call})
+			if err != nil {
+				return err
+			}
+			port, err := l.Run()
+			if err != nil {
+				return err
+			}
+			for _, addr := range to {
+				want[peer{fmt.Sprint(port), netip.MustParseAddrPort(addr).Addr().Unmap().String()}] = l.Proc
+			}
+		}
+		x.Await(len(want))
+		rows, err := x.Detach()
+		if err != nil {
+			return err
+		}
+		if len(rows) != len(want) {
+			x.Errorf("%d rows, want %d", len(rows), len(want))
+		}
+		for _, r := range rows {
+			p := want[peer{tool.Value(r.Get("lport")), tool.Value(r.Get("raddr"))}]
+			if p == nil {
+				x.Errorf("nobody did %s", tool.Dump(r))
+				continue
+			}
+			i := 0
+			if r.Get("raddr").IP().Is6() {
+				i = 1
+			}
+			check(x, r, p, r.Get("raddr").IP(), t.Port(i), "datagram")
+		}
+		return nil
+	}
+}
