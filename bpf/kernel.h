@@ -197,8 +197,6 @@ struct sock {
 		atomic_t rmem_alloc;
 	} sk_backlog;
 	int sk_rcvbuf;
-	int sk_sndbuf;
-	int sk_wmem_queued;
 };
 
 struct inet_sock {
@@ -242,7 +240,6 @@ struct tcp_sock {
 	__u32 rcv_nxt;
 	__u32 rcv_wnd;
 	void *fastopen_req;
-	__u32 rcv_wnd;
 	__u32 write_seq;
 	__u32 snd_nxt;
 	__u32 snd_una;
@@ -266,6 +263,8 @@ struct tcp_request_sock {
 };
 
 struct net_device {
+	char name[16];
+	int ifindex;
 	possible_net_t nd_net;
 };
 struct sk_buff {
@@ -273,13 +272,16 @@ struct sk_buff {
 	struct sock *sk;
 	char cb[48];
 	unsigned int len;
+	unsigned int data_len;
 	__be16 protocol;
 	__u16 transport_header;
 	__u16 network_header;
+	unsigned int tail; /* from head, as end is */
 	unsigned int end;
 	unsigned char *head, *data;
 };
 struct skb_shared_info {
+	unsigned short gso_size;
 	unsigned short gso_segs;
 };
 
@@ -397,28 +399,6 @@ struct task_struct {
 struct msghdr {
 	void *msg_name;
 	unsigned int msg_flags;
-};
-
-struct net_device {
-	char name[16];
-	int ifindex;
-	possible_net_t nd_net;
-};
-struct sk_buff {
-	struct sock *sk;
-	struct net_device *dev;
-	unsigned int len;
-	unsigned int data_len;
-	__be16 protocol;
-	__u16 network_header;
-	unsigned int tail; /* from head, as end is */
-	unsigned int end;
-	unsigned char *head;
-	unsigned char *data;
-};
-struct skb_shared_info {
-	unsigned short gso_size;
-	unsigned short gso_segs;
 };
 
 struct io_kiocb {

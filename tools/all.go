@@ -6,34 +6,62 @@ package tools
 
 import (
 	"seine/internal/tool"
+	"seine/tools/filetype"
+	"seine/tools/ipecn"
+	"seine/tools/so1stbyte"
+	"seine/tools/soaccept"
 	"seine/tools/socketio"
 	"seine/tools/socksize"
+	"seine/tools/sockstat"
 	"seine/tools/soconnect"
 	"seine/tools/soconnlat"
+	"seine/tools/sofamily"
+	"seine/tools/solisten"
+	"seine/tools/soprotocol"
+	"seine/tools/sormem"
+	"seine/tools/superping"
 	"seine/tools/tcpaccept"
 	"seine/tools/tcpbind"
 	"seine/tools/tcpconnect"
 	"seine/tools/tcpdrop"
 	"seine/tools/tcplife"
+	"seine/tools/tcpnagle"
 	"seine/tools/tcpretrans"
 	"seine/tools/tcpsnoop"
 	"seine/tools/tcpstates"
+	"seine/tools/tcpsynbl"
 	"seine/tools/tcptop"
+	"seine/tools/tcpwin"
+	"seine/tools/udpconnect"
 )
 
 // All is every tool, by name.
 var All = []*tool.Tool{
+	filetype.Tool,
+	ipecn.Tool,
+	so1stbyte.Tool,
+	soaccept.Tool,
 	socketio.Tool,
 	socksize.Tool,
+	sockstat.Tool,
 	soconnect.Tool,
 	soconnlat.Tool,
+	sofamily.Tool,
+	solisten.Tool,
+	soprotocol.Tool,
+	sormem.Tool,
+	superping.Tool,
 	tcpaccept.Tool,
 	tcpbind.Tool,
 	tcpconnect.Tool,
 	tcpdrop.Tool,
 	tcplife.Tool,
+	tcpnagle.Tool,
 	tcpretrans.Tool,
 	tcpsnoop.Tool,
 	tcpstates.Tool,
+	tcpsynbl.Tool,
 	tcptop.Tool,
+	tcpwin.Tool,
+	udpconnect.Tool,
 }

@@ -18,15 +18,15 @@ type Letters struct {
 	Call    Call // Sendto or Sendmsg; default Sendto
 }
 
-// Writer is a process that is ready to send.
-type Writer struct{ *Proc }
+// Sender is a process that is ready to send.
+type Sender struct{ *Proc }
 
 const bodyLetters = "letters"
 
 func init() { Register(bodyLetters, lettersBody) }
 
 // StartLetters starts a process in a host that has made its socket.
-func StartLetters(w *World, host, comm string, l Letters) (*Writer, error) {
+func StartLetters(w *World, host, comm string, l Letters) (*Sender, error) {
 	setDefault(&l.Rounds, 1)
 	setDefault(&l.Call, Sendto)
 	p, err := w.Start(host, comm, bodyLetters, l)
@@ -34,11 +34,11 @@ func StartLetters(w *World, host, comm string, l Letters) (*Writer, error) {
 		return nil, err
 	}
 	var ready bool
-	return &Writer{p}, p.Expect(&ready)
+	return &Sender{p}, p.Expect(&ready)
 }
 
 // Run sends everything, waits for the process to end, and gives its port.
-func (x *Writer) Run() (port int, err error) {
+func (x *Sender) Run() (port int, err error) {
 	if err := x.Call("go", &port); err != nil {
 		return 0, err
 	}

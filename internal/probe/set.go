@@ -268,14 +268,25 @@ func codeOf(ps *ebpf.ProgramSpec) string {
 	return b.String()
 }
 
-// Close detaches the points and frees programs and maps. Each detach waits for
-// the kernel's grace period, so they wait together.
-func (s *Set) Close() {
+// Detach takes the programs out of their places, all but iterators. Each one
+// waits for the kernel's grace period, so they wait together.
+func (s *Set) Detach() {
 	var wg sync.WaitGroup
 	for _, l := range s.links {
-		wg.Go(func() { l.Close() })
+		if _, ok := l.(*link.Iter); !ok {
+			wg.Go(func() { l.Close() })
+		}
 	}
 	wg.Wait()
+	s.links = slices.DeleteFunc(s.links, func(l io.Closer) bool { _, ok := l.(*link.Iter); return !ok })
+}
+
+// Close detaches the points and frees programs and maps.
+func (s *Set) Close() {
+	s.Detach()
+	for _, l := range s.links {
+		l.Close()
+	}
 	for _, p := range s.Programs {
 		p.Close()
 	}

@@ -330,10 +330,13 @@ func (s *Session) loop(ctx context.Context) error {
 			until = next
 		}
 		ended := ctx.Err() != nil
+		if ended {
+			s.set.Detach() // else a busy machine could fill the ring for ever
+		}
 		if err := s.drainRing(ctx, ring, until, ended); err != nil {
 			return err
 		}
-		for _, r := range readers {
+		for _, r := range s.readers {
 			if t, ok := r.(interface{ tick() error }); ok {
 				if err := t.tick(); err != nil {
 					return err

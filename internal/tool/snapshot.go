@@ -108,8 +108,8 @@ func keyBits(spec *ebpf.CollectionSpec, k reflect.Type) (map[string]uint64, erro
 				}
 				continue
 			}
-			if tag == "" || tag == "-" {
-				continue
+			if !strings.Contains(tag, ",key") {
+				continue // always filled
 			}
 			bit, ok := byField[fold(f.Name)]
 			if !ok {
