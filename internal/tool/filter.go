@@ -97,13 +97,16 @@ func (w *Wanted) constants(spec *ebpf.CollectionSpec) error {
 			return err
 		}
 	}
-	for name, on := range map[string]Filter{
-		"filter_pids": FilterPID, "filter_uids": FilterUID, "filter_netns": FilterNetns, "filter_protos": FilterProto,
-		"filter_ports": FilterPort | FilterLport | FilterRport, "filter_nets": FilterAddr | FilterLaddr | FilterRaddr,
+	for name, n := range map[string]int{
+		"filter_pids": len(w.PIDs), "filter_uids": len(w.UIDs), "filter_netns": len(w.Netns), "filter_protos": len(w.Protos),
+		"filter_nets": len(w.Nets) + 1, // see fillNets
 	} {
-		if m := spec.Maps[name]; m != nil && w.On&on == 0 {
-			m.MaxEntries = 1
+		if m := spec.Maps[name]; m != nil {
+			m.MaxEntries = uint32(max(n, 1))
 		}
+	}
+	if m := spec.Maps["filter_ports"]; m != nil && w.On&(FilterPort|FilterLport|FilterRport) == 0 {
+		m.MaxEntries = 1
 	}
 	return nil
 }

@@ -68,6 +68,7 @@ func TestFilters(t *testing.T) {
 		{"--uid=0", 2*(a+b) + c},
 		{"--uid=0,nobody", 2 * (a + b + c)},
 		{"--uid=12345", 0},
+		{"--uid=0,0" + numbers(20000, 20701), 2*(a+b) + c},
 
 		{"--cgroup=" + inner, c},
 		{"--cgroup=" + filepath.Dir(inner), c}, // what is below counts
@@ -136,6 +137,15 @@ func TestFilters(t *testing.T) {
 			}
 		}
 	}
+}
+
+// numbers is a long list, after a comma.
+func numbers(from, to int) string {
+	var b strings.Builder
+	for n := from; n < to; n++ {
+		fmt.Fprintf(&b, ",%d", n)
+	}
+	return b.String()
 }
 
 // A filter is flags and how many rows they leave: none is exact, as is any

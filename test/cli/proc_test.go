@@ -105,7 +105,7 @@ func (p *process) await(x *text, pattern string) {
 
 func (p *process) signal(s syscall.Signal) {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
+	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		p.t.Fatal(err)
 	}
 }
