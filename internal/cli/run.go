@@ -147,7 +147,8 @@ func (r *run) pipe(schemas []*row.Schema) (*pipe, error) {
 	p := &pipe{use: map[string]bool{}}
 	shown := schemas
 	var by *row.Groups
-	if f.by != "" && kind != tool.Counting {
+	// What counts in the kernel groups there.
+	if f.by != "" && kind != tool.Counting && len(r.prepared.Keys()) == 0 {
 		if len(schemas) > 1 {
 			return nil, fmt.Errorf("--by needs --view: %s has several kinds of rows", r.tool.Name)
 		}
