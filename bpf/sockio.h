@@ -95,26 +95,22 @@ SEC("fexit/udpv6_sendmsg") int udp__fexit__send6(unsigned long long *ctx)
 	return sock_io(ctx, (void *)ctx[0], IO_SEND, (int)ctx[3], 0);
 }
 
-SEC("fexit/udp_recvmsg") int udp__fexit__recv4(unsigned long long *ctx)
-{
-	return sock_io(ctx, (void *)ctx[0], IO_RECV, (int)ctx[5], ctx[3]);
-}
+/* The receiving ones by their number of arguments: (sk, msg, len, noblock, flags,
+ * addr_len) until 5.18, without noblock after that, and without addr_len in 7.2.
+ */
+#define UDP_RECV(args, flags)                                                  \
+	SEC("fexit/udp_recvmsg") int udp__fexit__args##args##_4(unsigned long long *ctx) \
+	{                                                                      \
+		return sock_io(ctx, (void *)ctx[0], IO_RECV, (int)ctx[args], ctx[flags]); \
+	}                                                                      \
+	SEC("fexit/udpv6_recvmsg") int udp__fexit__args##args##_6(unsigned long long *ctx) \
+	{                                                                      \
+		return sock_io(ctx, (void *)ctx[0], IO_RECV, (int)ctx[args], ctx[flags]); \
+	}
 
-SEC("fexit/udpv6_recvmsg") int udp__fexit__recv6(unsigned long long *ctx)
-{
-	return sock_io(ctx, (void *)ctx[0], IO_RECV, (int)ctx[5], ctx[3]);
-}
-
-/* Until 5.18 the receiving ones have one more argument, before flags. */
-SEC("fexit/udp_recvmsg") int udp__fexit__old4(unsigned long long *ctx)
-{
-	return sock_io(ctx, (void *)ctx[0], IO_RECV, (int)ctx[6], ctx[4]);
-}
-
-SEC("fexit/udpv6_recvmsg") int udp__fexit__old6(unsigned long long *ctx)
-{
-	return sock_io(ctx, (void *)ctx[0], IO_RECV, (int)ctx[6], ctx[4]);
-}
+UDP_RECV(4, 3)
+UDP_RECV(5, 3)
+UDP_RECV(6, 4)
 
 /* System calls: what was asked for, until the answer is there. */
 struct io_call {

@@ -35,19 +35,21 @@ var SockIO = []probe.Point{
 
 // udpOnly are the ways that see UDP alone, if alone lets them.
 func udpOnly(alone func(*probe.Kernel) error) []probe.Way {
-	way := func(args int, programs ...string) probe.Way {
+	var ways []probe.Way
+	for _, args := range []int{4, 5, 6} {
 		fits := probe.HasArgs(args, "udp_recvmsg", "udpv6_recvmsg")
-		return probe.Way{
-			Name: "fexit", Programs: append(programs, "udp__fexit__send*"), Misses: "sendfile and splice to UDP before 6.5",
+		ways = append(ways, probe.Way{
+			Name: "fexit", Programs: []string{"udp__fexit__send*", fmt.Sprintf("udp__fexit__args%d*", args)},
+			Misses: "sendfile and splice to UDP before 6.5",
 			Fits: func(k *probe.Kernel) error {
 				if err := alone(k); err != nil {
 					return err
 				}
 				return fits(k)
 			},
-		}
+		})
 	}
-	return []probe.Way{way(5, "udp__fexit__recv*"), way(6, "udp__fexit__old*")}
+	return ways
 }
 
 // NarrowIO has SockIO look at UDP's own functions if only UDP is asked for, so
