@@ -330,7 +330,7 @@ func parallel(x *tool.Trial) error {
 
 // intervals: outputs cover their own time, and add up.
 func intervals(x *tool.Trial) error {
-	rows, w, err := run(x, []lab.Load{{Network: lab.TCP4, Count: 2003, Size: 100}}, "--interval=20ms")
+	rows, w, err := run(x, []lab.Load{{Network: lab.TCP4, Count: 2003, Size: 100}}, "--interval=50ms")
 	if err != nil {
 		return err
 	}

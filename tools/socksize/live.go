@@ -304,7 +304,7 @@ func stacks(x *tool.Trial) error {
 // intervals: outputs cover their own time, and add up.
 func intervals(x *tool.Trial) error {
 	loads := []lab.Load{{Network: lab.TCP4, Count: 2003, Size: 100}}
-	_, rows, err := run(x, loads, "--interval=20ms")
+	_, rows, err := run(x, loads, "--interval=50ms")
 	if err != nil {
 		return err
 	}

@@ -46,12 +46,20 @@ var demo = tool.Workload{
 var live = []tool.Case{
 	{Name: "sums", Hosts: twoHosts, Run: sums("--interval=1m")},
 	{Name: "older", Hosts: twoHosts, Run: older},
-	{Name: "ticks", Hosts: twoHosts, Run: sums("--interval=20ms")},
+	{Name: "ticks", Hosts: twoHosts, Run: sums("--interval=" + tick())},
 	{Name: "half-closed", Run: halfClosed},
 	{Name: "uring", Run: uring},
 	{Name: "mptcp", Hosts: twoHosts, Run: mptcp},
 	{Name: "filters", Hosts: twoHosts, Run: filters},
 	{Name: "flood", Hosts: twoHosts, Run: flood, Slow: true},
+}
+
+// tick is short, but not so short that an emulated machine does nothing else.
+func tick() string {
+	if lab.Emulated() {
+		return "500ms"
+	}
+	return "20ms"
 }
 
 // end is one end of a session: the process, and where its traffic goes.
@@ -239,7 +247,7 @@ func halfClosed(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	if err := x.Attach("--interval=20ms"); err != nil {
+	if err := x.Attach("--interval=" + tick()); err != nil {
 		return err
 	}
 	var ports halfPorts
@@ -247,7 +255,8 @@ func halfClosed(x *tool.Trial) error {
 		return err
 	}
 	x.Await(2)
-	time.Sleep(100 * time.Millisecond) // ticks at which nothing moves give no rows to await
+	pause, _ := time.ParseDuration(tick())
+	time.Sleep(3 * pause) // ticks at which nothing moves give no rows to await
 	if err := p.Tell("end"); err != nil {
 		return err
 	}
