@@ -59,7 +59,7 @@ func golden(t *testing.T, tl *tool.Tool, v tool.View, s *row.Schema, rows []*row
 	var out bytes.Buffer
 	o := sink.Options{
 		Schemas: []*row.Schema{s}, Time: v.Time, Start: time.Date(2026, 11, 14, 23, 36, 0, 0, time.UTC),
-		Interval: tl.Kind(tl.NewConfig()) != tool.Events, Zone: time.UTC,
+		Interval: tl.Kind(tl.NewConfig()) != tool.Events, Zone: time.UTC, Book: v.Book,
 	}
 	if g := tl.Graph; g != nil {
 		o.Graph = sink.Graph{From: g.From, To: g.To, Sum: g.Sum, Noun: g.Unit}

@@ -28,7 +28,10 @@ struct send_key {
 	__u32 netns;
 	__u32 pad;
 };
-enum key_bits { KEY_laddr, KEY_raddr, KEY_comm, KEY_pid, KEY_uid, KEY_lport, KEY_rport, KEY_state, KEY_netns };
+enum key_bits {
+	KEY_laddr, KEY_raddr, KEY_comm, KEY_pid, KEY_uid, KEY_lport, KEY_rport, KEY_state, KEY_netns,
+	KEY_metric, /* always filled */
+};
 KEEP_ENUM(enum key_bits);
 COUNT_MAP(sends, struct send_key, struct count);
 
