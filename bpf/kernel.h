@@ -190,6 +190,7 @@ struct sock {
 	int sk_err;
 	int sk_sndbuf;
 	int sk_wmem_queued;
+	atomic_t sk_drops;
 	struct socket *sk_socket;
 	__u32 sk_ack_backlog;
 	__u32 sk_max_ack_backlog;
@@ -197,6 +198,14 @@ struct sock {
 		atomic_t rmem_alloc;
 	} sk_backlog;
 	int sk_rcvbuf;
+};
+
+/* Since 6.18 busy sockets spread this count. */
+struct numa_drop_counters___since618 {
+	atomic_t drops0, drops1;
+};
+struct sock___since618 {
+	struct numa_drop_counters___since618 *sk_drop_counters;
 };
 
 struct inet_sock {

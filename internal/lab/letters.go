@@ -16,6 +16,7 @@ type Letters struct {
 	Rounds  int
 	Size    int
 	Call    Call // Sendto or Sendmsg; default Sendto
+	Leave   bool // the socket to the end of the process, which closes it
 }
 
 // Sender is a process that is ready to send.
@@ -54,7 +55,9 @@ func lettersBody(c *Child) error {
 	if err != nil {
 		return err
 	}
-	defer Close(fd)
+	if !l.Leave {
+		defer Close(fd)
+	}
 	if err := c.Report(true); err != nil {
 		return err
 	}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package udplife
+
+import (
+	"errors"
+	"fmt"
+
+	"seine/internal/lab"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+var demo = tool.Workload{
+	Run: func(w *lab.World) error {
+		for _, l := range []lab.Load{
+			{Network: lab.UDP4, Count: 17, Size: 512}, {Network: lab.UDP6, Count: 5, Size: 1200},
+		} {
+			o, err := lab.StartIO(w, "", "media", l)
+			if err != nil {
+				return err
+			}
+			if _, err := o.Run(); err != nil {
+				return err
+			}
+		}
+		f, err := lab.StartFlood(w, lab.Flood{Count: 400, RcvBuf: 4096, Idle: true, ClientComm: "logger", ServerComm: "collector"})
+		if err != nil {
+			return err
+		}
+		_, err = f.Run()
+		return err
+	},
+}
+
+var live = []tool.Case{
+	{Name: "ipv4", Run: moved(lab.Load{Network: lab.UDP4, Count: 23, Size: 101}, false)},
+	{Name: "ipv6", Run: moved(lab.Load{Network: lab.UDP6, Count: 23, Size: 101}, false)},
+	{Name: "older", Run: moved(lab.Load{Network: lab.UDP4, Count: 23, Size: 101}, true)},
+	{Name: "peek-and-empty", Run: moved(lab.Load{Network: lab.UDP4, Count: 13, Size: 0, Peek: 3, Again: 2, Read: lab.Recv, Write: lab.Send}, false)},
+	{Name: "batches", Run: moved(lab.Load{Network: lab.UDP4, Count: 35, Size: 77, Batch: 7, Read: lab.Recvmmsg, Write: lab.Sendmmsg}, false)},
+	{Name: "uring", Run: uring},
+	{Name: "unconnected", Run: unconnected(false)},
+	{Name: "exit", Run: unconnected(true)},
+	{Name: "killed", Run: killed},
+	{Name: "drops", Run: dropped},
+}
+
+// moved makes a case of one connection with both ends in one process.
+func moved(l lab.Load, older bool) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		if !older {
+			if err := x.Attach(); err != nil {
+				return err
+			}
+		}
+		o, err := lab.StartIO(x.World, "", "mover", l)
+		if err != nil {
+			return err
+		}
+		if older {
+			if err := x.Attach(); err != nil {
+				return err
+			}
+		}
+		if _, err := o.Run(); err != nil {
+			return err
+		}
+		x.Await(2)
+		rows, err := x.Detach()
+		if err != nil {
+			return err
+		}
+		if len(rows) != 2 {
+			return fmt.Errorf("%d rows, want 2", len(rows))
+		}
+		for _, r := range rows {
+			tx, rx := l.Count, 0
+			peer := o.Ends[0].ReaderPort
+			if int(r.Get("lport").N) == o.Ends[0].ReaderPort {
+				tx, rx, peer = 0, l.Count, o.Ends[0].WriterPort
+			}
+			x.Want(r, "pid", o.PID)
+			x.Want(r, "comm", o.Comm)
+			x.Want(r, "netns", o.Netns)
+			if r.Get("connected").N != 0 {
+				x.Want(r, "rport", peer)
+				x.Want(r, "raddr", x.World.Addr("", l.Network))
+			}
+			amounts(x, r, tx, tx*l.Size, rx, rx*l.Size)
+			x.Want(r, "drops", 0)
+			if known := r.Get("duration_ms").Kind != row.Null; known == older {
+				x.Errorf("a duration that should not be known, or should be: %s", tool.Dump(r))
+			}
+		}
+		if lost := x.Report.Lost(); lost != 0 {
+			x.Errorf("%d lost, want none", lost)
+		}
+		return nil
+	}
+}
+
+func amounts(x *tool.Trial, r *row.Row, tx, txBytes, rx, rxBytes int) {
+	x.Want(r, "tx_datagrams", tx)
+	x.Want(r, "tx_bytes", txBytes)
+	x.Want(r, "rx_datagrams", rx)
+	x.Want(r, "rx_bytes", rxBytes)
+}
+
+func uring(x *tool.Trial) error {
+	if err := lab.UringSupported(); err != nil {
+		return tool.Skip("%v", err)
+	}
+	if x.Way == "sys" {
+		return tool.Skip("this way does not see io_uring, and says so")
+	}
+	return moved(lab.Load{Network: lab.UDP4, Count: 23, Size: 101, Write: lab.UringSend, Read: lab.UringRecv}, false)(x)
+}
+
+// unconnected: a socket that writes to two peers, closed or left to the end of
+// its process.
+func unconnected(leave bool) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		t, err := lab.StartTargets(x.World, "", "sink", lab.Target{Network: lab.UDP4}, lab.Target{Network: lab.UDP4})
+		if err != nil {
+			return err
+		}
+		if err := x.Attach(); err != nil {
+			return err
+		}
+		l, err := lab.StartLetters(x.World, "", "writer", lab.Letters{Network: lab.UDP4, To: t.Addrs, Rounds: 7, Size: 31, Leave: leave})
+		if err != nil {
+			return err
+		}
+		port, err := l.Run()
+		if err != nil {
+			return err
+		}
+		x.Await(1)
+		rows, err := x.Detach()
+		if err != nil {
+			return err
+		}
+		if len(rows) != 1 {
+			return fmt.Errorf("%d rows, want 1", len(rows))
+		}
+		r := rows[0]
+		x.Want(r, "pid", l.PID)
+		x.Want(r, "lport", port)
+		x.Want(r, "raddr", "-")
+		x.Want(r, "connected", 0)
+		amounts(x, r, 14, 14*31, 0, 0)
+		return errors.Join(t.End())
+	}
+}
+
+// killed: seven sockets of a process that dies by SIGKILL.
+func killed(x *tool.Trial) error {
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	var targets []lab.Target
+	for range 7 {
+		targets = append(targets, lab.Target{Network: lab.UDP6})
+	}
+	t, err := lab.StartTargets(x.World, "", "victim", targets...)
+	if err != nil {
+		return err
+	}
+	t.Kill()
+	x.Await(7)
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	ports := map[uint64]bool{}
+	for _, r := range rows {
+		ports[r.Get("lport").N] = true
+		x.Want(r, "pid", t.PID)
+		x.Want(r, "comm", "victim")
+	}
+	for i := range targets {
+		if !ports[uint64(t.Port(i))] {
+			x.Errorf("no row for port %d", t.Port(i))
+		}
+	}
+	if len(rows) != 7 {
+		x.Errorf("%d rows, want 7", len(rows))
+	}
+	return nil
+}
+
+// dropped: a reader that does not read in time.
+func dropped(x *tool.Trial) error {
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	f, err := lab.StartFlood(x.World, lab.Flood{Count: 211, Size: 100, RcvBuf: 4096, Idle: true})
+	if err != nil {
+		return err
+	}
+	res, err := f.Run()
+	if err != nil {
+		return err
+	}
+	x.Await(2)
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	if len(rows) != 2 || res.Dropped == 0 {
+		return fmt.Errorf("%d rows, want 2, of %+v", len(rows), res)
+	}
+	for _, r := range rows {
+		if int(r.Get("pid").N) == f.Client.PID {
+			amounts(x, r, 211, 21100, 0, 0)
+			x.Want(r, "connected", 1)
+			x.Want(r, "rport", f.Port)
+			continue
+		}
+		x.Want(r, "pid", f.Server.PID)
+		x.Want(r, "lport", f.Port)
+		x.Want(r, "drops", res.Dropped)
+		amounts(x, r, 0, 0, res.Received, 100*res.Received)
+	}
+	return nil
+}
