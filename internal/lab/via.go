@@ -63,3 +63,24 @@ func (w *World) route(host, to, gateway string) error {
 	}
 	return nil
 }
+
+// Forget has a host ask for the link addresses of another one again, by ARP and
+// neighbour discovery, when it next sends to it.
+func (w *World) Forget(host, to string) error {
+	return w.Do(host, func() error {
+		l, err := netlink.LinkByName(w.Dev(host, to))
+		if err != nil {
+			return err
+		}
+		for _, a := range []netip.Addr{w.Addr4(to), w.Addr6(to)} {
+			if !a.IsValid() {
+				continue
+			}
+			n := &netlink.Neigh{LinkIndex: l.Attrs().Index, Family: family(a), IP: a.AsSlice()}
+			if err := netlink.NeighDel(n); err != nil {
+				return fmt.Errorf("lab: neighbour %s: %w", a, err)
+			}
+		}
+		return nil
+	})
+}

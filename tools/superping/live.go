@@ -42,6 +42,7 @@ var live = []tool.Case{
 	{Name: "raw6", Hosts: twoHosts, Run: echoes("server", lab.Raw6)},
 	{Name: "loopback", Run: echoes("host", lab.Ping4)},
 	{Name: "router", Hosts: []string{"client", "router", "server"}, Run: routed},
+	{Name: "neighbour", Hosts: twoHosts, Run: unresolved},
 	{Name: "two-at-once", Hosts: []string{"client", "near", "far"}, Run: twoAtOnce},
 	{Name: "lost", Hosts: twoHosts, Run: losses},
 	{Name: "beside-ping", Hosts: twoHosts, Run: besidePing},
@@ -101,6 +102,14 @@ func routed(x *tool.Trial) error {
 		return err
 	}
 	return seen(x, lab.Echo{Network: lab.Raw4, Addr: x.World.Addr4("server"), Count: 23, Ident: 4711})
+}
+
+// unresolved: the first request has to wait for ARP, and leaves in softirq.
+func unresolved(x *tool.Trial) error {
+	if err := x.World.Forget("client", "server"); err != nil {
+		return err
+	}
+	return seen(x, lab.Echo{Network: lab.Raw4, Addr: x.World.Addr4("server"), Count: 3, Ident: 4711})
 }
 
 // twoAtOnce: the same identifier and the same numbers, to different hosts.
