@@ -48,8 +48,8 @@ var live = []tool.Case{
 	{Name: "mapped", Hosts: twoHosts, Run: ip4In6},
 	{Name: "uring", Hosts: twoHosts, Run: uring},
 	{Name: "failures", Hosts: twoHosts, Run: failures},
-	{Name: "sendto", Hosts: twoHosts, Run: letters("", lab.Sendto)},
-	{Name: "sendmsg", Hosts: twoHosts, Run: letters("", lab.Sendmsg)},
+	{Name: "sendto", Hosts: twoHosts, Run: letters("cgroup", lab.Sendto)},
+	{Name: "sendmsg", Hosts: twoHosts, Run: letters("cgroup", lab.Sendmsg)},
 	{Name: "sendto-fentry", Hosts: twoHosts, Run: letters("fentry", lab.Sendto)},
 	{Name: "sendto-kprobe", Hosts: twoHosts, Run: letters("kprobe", lab.Sendto)},
 }
@@ -176,22 +176,18 @@ func failures(x *tool.Trial) error {
 // the IPv6 one writes to an IPv4 peer too.
 func letters(way string, call lab.Call) func(*tool.Trial) error {
 	return func(x *tool.Trial) error {
-		flags := []string{"--unconnected"}
-		if way != "" {
-			k, err := probe.Running()
-			if err != nil {
-				return err
-			}
-			if err := k.Offers()[way]; err != nil {
-				return tool.Skip("%v", err)
-			}
-			flags = append(flags, "--way=datagram="+way)
+		k, err := probe.Running()
+		if err != nil {
+			return err
+		}
+		if err := k.Offers()[way]; err != nil {
+			return tool.Skip("%v", err)
 		}
 		t, err := targets(x)
 		if err != nil {
 			return err
 		}
-		if err := x.Attach(flags...); err != nil {
+		if err := x.Attach("--unconnected", "--way=datagram="+way); err != nil {
 			return err
 		}
 		type peer struct{ port, raddr string }

@@ -168,6 +168,12 @@ func killed(x *tool.Trial) error {
 		return err
 	}
 	t.Kill()
+	for _, c := range x.Choices {
+		// Every kernel of ours lets these programs in.
+		if x.Way == "" && (c.Point == "create" || c.Point == "release") && c.Way != "cgroup" {
+			x.Errorf("point %s goes by %s, want cgroup", c.Point, c.Way)
+		}
+	}
 	x.Await(7)
 	rows, err := x.Detach()
 	if err != nil {
