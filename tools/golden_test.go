@@ -64,6 +64,9 @@ func golden(t *testing.T, tl *tool.Tool, v tool.View, s *row.Schema, rows []*row
 	if g := tl.Graph; g != nil {
 		o.Graph = sink.Graph{From: g.From, To: g.To, Sum: g.Sum, Noun: g.Unit}
 	}
+	if tl.Plot != nil {
+		o.Plot = sink.Plot(tl.Plot(tl.NewConfig()))
+	}
 	to, err := sink.New(format, &out, o)
 	if err != nil {
 		t.Fatal(err)

@@ -289,6 +289,9 @@ func (r *run) sinkOptions(schemas []*row.Schema, columns map[*row.Schema][]int, 
 	if g := r.tool.Graph; g != nil {
 		o.Graph = sink.Graph{From: g.From, To: g.To, Sum: g.Sum, Noun: g.Unit}
 	}
+	if r.tool.Plot != nil {
+		o.Plot = sink.Plot(r.tool.Plot(r.cfg))
+	}
 	if f, ok := r.out.(*os.File); ok {
 		if ws, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil {
 			o.Terminal, o.Height = true, int(ws.Row)

@@ -67,7 +67,7 @@ func (b *bookSink) Row(r *row.Row) error {
 		case row.Uint, row.Int:
 			b.buf = appendScaled(b.buf, c, scale(col), col.Prec)
 		case row.Text:
-			b.buf = appendEscaped(b.buf, c.S)
+			b.buf = appendCSV(b.buf, c.S)
 		case row.Addr:
 			b.buf = appendAddr(b.buf, c)
 		case row.Bool:

@@ -27,6 +27,8 @@ type Options struct {
 	// Graph is what the format dot draws.
 	Graph Graph
 
+	// Plot is what the formats svg and png draw.
+	Plot Plot
 	// Book may change a row before the format book writes it; nil: as it is.
 	Book func(*row.Row)
 
@@ -56,10 +58,14 @@ var makers = map[string]maker{
 	"folded": newFolded,
 	"dot":    newDot,
 	"book":   newBook,
+	"svg":    newSVG,
+	"png":    newPNG,
 }
 
 // Formats lists the formats that New knows.
-func Formats() []string { return []string{"table", "json", "csv", "folded", "dot", "book"} }
+func Formats() []string {
+	return []string{"table", "json", "csv", "folded", "dot", "book", "svg", "png"}
+}
 
 // New returns the sink that writes rows to w in the named format. Called with
 // an End that closes nothing, as soon as the tool is ready, it writes its head.

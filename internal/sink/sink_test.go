@@ -208,6 +208,9 @@ func TestGolden(t *testing.T) {
 		{"life", l, lifeRows(l)}, {"hostile", l, hostileRows(l)[:len(hostile)-1]}, {"sizes", z, sizeRows(z)}, {"drops", d, dropRows(d)},
 	} {
 		for _, format := range Formats() {
+			if format == "svg" || format == "png" {
+				continue // pictures are of tools that say what to draw
+			}
 			if format == "folded" && tt.schema != d || format == "dot" && tt.schema != l {
 				continue
 			}

@@ -32,6 +32,7 @@ type Tool struct {
 	Formats  []string             // output formats besides table, json and csv
 	Format   string               // the one that is written unless -o says otherwise; empty: table
 	Graph    *Graph               // for -o dot
+	Plot     func(cfg any) Plot   // for -o svg and -o png
 	Hint     func(*Report) string // what to tell the user at the end; nil: nothing
 
 	// Narrow gives cheaper points for filters that leave little; nil: it does
@@ -110,6 +111,17 @@ type Graph struct {
 	From, To []string // columns that name a node
 	Sum      []string // columns that are added up on an edge
 	Unit     string   // what a row is: "sessions"
+}
+
+// Plot says how rows become a picture, for -o svg and -o png: of each thing that
+// Key names a panel for each list of columns, over the column X.
+type Plot struct {
+	Key          string     // tells things apart
+	Title        []string   // columns that head them
+	X            string     // microseconds
+	Panels       [][]string // columns to draw as lines
+	Mark, Marked string     // rows whose column Mark holds Marked get a cross
+	Busiest      int        // how many things are drawn; 0: the one with the most rows
 }
 
 // One makes a Views function of a single view.

@@ -21,6 +21,7 @@ var readme string
 type config struct {
 	Summary bool   `flag:"summary" bpf:"counting" help:"count events by socket in place of rows"`
 	Sock    uint64 `flag:"sock" bpf:"only_sock" help:"only the socket at this address in the kernel, as the column sock has it: 0xffff…"`
+	Busiest uint32 `flag:"busiest" help:"how many sockets -o svg and png draw: those with the most events (1)"`
 	Start   uint64 `bpf:"start_ns"`
 }
 
@@ -103,6 +104,16 @@ func views(cfg any) []tool.View {
 	}}
 }
 
+// figure is the book's Figure 10-5: window and send buffer over time.
+func figure(cfg any) tool.Plot {
+	return tool.Plot{
+		Key: "skaddr", Title: []string{"comm", "laddr", "lport", "raddr", "rport", "cong"}, X: "time_us",
+		Panels: [][]string{{"snd_cwnd"}, {"sk_wmem_queued", "sk_sndbuf"}},
+		Mark:   "event", Marked: "retrans",
+		Busiest: int(cfg.(*config).Busiest),
+	}
+}
+
 // Tool is tcpwin.
 var Tool = &tool.Tool{
 	Name: "tcpwin", Layer: tool.TCP, Short: "congestion window and send buffer over time",
@@ -112,8 +123,9 @@ var Tool = &tool.Tool{
 	Config:  newConfig,
 	Points:  []probe.Point{{Name: "state"}, {Name: "rcv"}, {Name: "retrans"}},
 	Views:   views,
-	Formats: []string{"book"},
+	Formats: []string{"book", "svg", "png"},
 	Format:  "book",
+	Plot:    figure,
 	Demo:    demo,
 	Live:    live,
 }
