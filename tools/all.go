@@ -33,6 +33,7 @@ import (
 	"seine/tools/tcptop"
 	"seine/tools/tcpwin"
 	"seine/tools/udpconnect"
+	"seine/tools/udplife"
 )
 
 // All is every tool, by name.
@@ -64,4 +65,5 @@ var All = []*tool.Tool{
 	tcptop.Tool,
 	tcpwin.Tool,
 	udpconnect.Tool,
+	udplife.Tool,
 }
