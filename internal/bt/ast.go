@@ -187,6 +187,7 @@ func (*Jump) stmt()     {}
 type AttachPoint struct {
 	pos, end Pos
 	Raw      string
+	many     bool // one of many: a miss does not end the run
 }
 
 // A Clause is attach points, a predicate and what to do.

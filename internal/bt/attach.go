@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"time"
 	"unsafe"
@@ -117,7 +118,7 @@ func (p *Program) attach(l *loaded, started func(*attached) error) (*attached, e
 				p.progress(a, total)
 				var c io.Closer
 				if c, err = p.one(w.prog, t, w.j.cookie); err != nil {
-					err = fmt.Errorf("attaching %s: %w", t.Probe, err)
+					err = fmt.Errorf("%w: attaching %s: %s", probe.ErrNotSupported, t.Probe, probe.Reason(err))
 					if len(w.j.targets) == 1 && !t.Wild && i == 0 {
 						break
 					}
@@ -153,17 +154,28 @@ func (a *attached) fail(t *Target, err error) {
 	}
 }
 
-// progress writes a line that is replaced by the next, on a terminal.
+// progress says how far it is when there are many probes: on a terminal, in a
+// line that is replaced by the next.
 func (p *Program) progress(a *attached, total int) {
-	if n := a.count + a.failed; total >= 50 && p.opts.Err != nil && n%25 == 0 {
-		fmt.Fprintf(p.opts.Err, "seine: attaching %d of %d probes\r", n, total)
+	n := a.count + a.failed
+	if total < 50 || p.opts.Err == nil || n%25 != 0 {
+		return
+	}
+	end := "\n"
+	if f, ok := p.opts.Err.(*os.File); ok {
+		if _, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS); err == nil {
+			end = "\r"
+		}
+	}
+	if end == "\r" || n%100 == 0 {
+		fmt.Fprintf(p.opts.Err, "seine: attaching %d of %d probes%s", n, total, end)
 	}
 }
 
 // multi says whether a job takes one kprobe.multi link for all its targets.
 func (p *Program) multi(j *job) bool {
 	t := j.targets[0]
-	if (t.Way != Kprobe && t.Way != Kretprobe) || len(j.targets) < 2 && !t.Wild || p.opts.Way == "kprobe" {
+	if (t.Way != Kprobe && t.Way != Kretprobe) || len(j.targets) < 2 && !t.Wild {
 		return false
 	}
 	for _, t := range j.targets {
@@ -228,7 +240,10 @@ func (p *Program) attachTracing(l *loaded, j *job, a *attached, total int) error
 			}
 		}
 		if !t.Wild {
-			return fmt.Errorf("attaching %s: %w", t.Probe, err)
+			if isRefusal(err) {
+				return err
+			}
+			return fmt.Errorf("%w: attaching %s: %s", probe.ErrNotSupported, t.Probe, probe.Reason(err))
 		}
 		a.fail(t, err)
 	}

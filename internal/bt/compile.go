@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cilium/ebpf/asm"
+	"seine/internal/probe"
 )
 
 // Options of a run. The zero value works.
@@ -176,12 +176,7 @@ func (p *Program) infer(targets [][]*Target) error {
 			break
 		}
 	}
-	for _, d := range p.c.order {
-		if d.value == nil {
-			p.c.final = true // check will say where it is read
-		}
-	}
-	p.c.final = true
+	p.c.final = true // from now on a map without a value is an error
 	return nil
 }
 
@@ -272,12 +267,13 @@ func (p *Program) Probes() int {
 func (p *Program) Listing() string {
 	var b strings.Builder
 	for _, j := range p.jobs {
-		fmt.Fprintf(&b, "%s:\n", j.targets[0].Probe)
-		b.WriteString(listing(j.code.ins))
+		fmt.Fprintf(&b, "%s:\n%v", j.targets[0].Probe, j.code.ins)
 	}
 	return b.String()
 }
 
-func listing(ins asm.Instructions) string {
-	return fmt.Sprintf("%v", ins)
+// KernelsFault says whether an error with a place in the script is not the
+// script's fault: the kernel cannot do what it asks for.
+func KernelsFault(err error) bool {
+	return errors.Is(err, probe.ErrNotSupported)
 }

@@ -29,7 +29,7 @@ func (c *checker) resolveDepth(n *TypeName, depth int) *Type {
 func (c *checker) base(n *TypeName, depth int) *Type {
 	if n.Tag == "" {
 		if i, ok := intNames[n.Name]; ok {
-			return &Type{Kind: Number, Size: i.size, Signed: i.signed, Bool: n.Name == "bool"}
+			return &Type{Kind: Number, Size: i.size, Signed: i.signed, Bool: n.Name == "bool", Char: n.Name == "char"}
 		}
 		switch n.Name {
 		case "void":

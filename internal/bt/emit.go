@@ -80,8 +80,11 @@ type emitter struct {
 	scratchMax     int
 	usesScratch    bool
 	labels         int
+	pending        string            // a label without its instruction
+	alias          map[string]string // labels of one place
 	vars           map[string]loc
 	loops          []loop
+	rounds         int // of unroll
 }
 
 type loop struct{ next, done string }
@@ -95,7 +98,7 @@ type code struct {
 // emit compiles a clause that has just been checked for the target.
 func (u *unit) emit(cl *Clause, t *Target, cookie bool) (_ *code, err error) {
 	defer catch(&err)
-	e := &emitter{u: u, c: u.c, target: t, cookie: cookie, stack: stackUsed, vars: map[string]loc{}}
+	e := &emitter{u: u, c: u.c, target: t, cookie: cookie, stack: stackUsed, vars: map[string]loc{}, alias: map[string]string{}}
 	e.span = [2]Pos{t.pos.pos, t.pos.end}
 	e.prepareVars()
 	if cl.Pred != nil {
@@ -115,17 +118,31 @@ func (e *emitter) add(ins ...asm.Instruction) {
 	for range ins {
 		e.spans = append(e.spans, e.span)
 	}
+	if e.pending != "" {
+		ins[0] = ins[0].WithSymbol(e.pending)
+		e.pending = ""
+	}
 	e.ins = append(e.ins, ins...)
+	if len(e.ins) > maxCode {
+		e.c.fail(e.span[0], e.span[1], "the program is too large: more than %d instructions", maxCode)
+	}
 }
+
+// maxCode is well below the million that the verifier looks at.
+const maxCode = 200_000
 
 func (e *emitter) label(word string) string {
 	e.labels++
 	return fmt.Sprintf("%s%d", word, e.labels)
 }
 
-// here puts a label on an instruction that does nothing.
+// here puts a label on the instruction that comes next.
 func (e *emitter) here(label string) {
-	e.add(asm.Instruction{OpCode: asm.Ja.Op(asm.ImmSource)}.WithSymbol(label))
+	if e.pending == "" {
+		e.pending = label
+	} else {
+		e.alias[label] = e.pending
+	}
 }
 
 // A frame remembers what of stack and scratch is in use.
@@ -181,7 +198,7 @@ func (e *emitter) load(r asm.Register, l loc) { e.add(asm.LoadMem(r, l.reg, int1
 
 func (e *emitter) zero(l loc, n int) {
 	for i := 0; i < n; i += 8 {
-		e.add(asm.StoreImm(l.reg, int16(l.off+i), 0, asm.DWord))
+		e.add(storeImm(l.reg, l.off+i, 0))
 	}
 }
 
@@ -250,8 +267,8 @@ func (e *emitter) prepareVars() {
 
 // finish puts beginning and end around the body.
 func (e *emitter) finish() *code {
-	body, spans := e.ins, e.spans
-	e.ins, e.spans = nil, nil
+	body, spans, last := e.ins, e.spans, e.pending
+	e.ins, e.spans, e.pending = nil, nil, ""
 	e.add(asm.Mov.Reg(asm.R6, asm.R1))
 	if len(e.u.pids) > 0 && !e.target.Kind.ownTask() {
 		e.add(asm.FnGetCurrentPidTgid.Call(), asm.RSh.Imm(asm.R0, 32))
@@ -264,7 +281,16 @@ func (e *emitter) finish() *code {
 	if e.usesScratch {
 		e.takeScratch()
 	}
-	e.ins, e.spans = append(e.ins, body...), append(e.spans, spans...)
+	if len(body) > 0 {
+		if e.pending != "" {
+			body[0] = body[0].WithSymbol(e.pending) // no label leads to the first
+			e.pending = ""
+		}
+		e.ins, e.spans = append(e.ins, body...), append(e.spans, spans...)
+	}
+	if last != "" {
+		e.here(last)
+	}
 	e.here("out")
 	if e.usesScratch {
 		e.add(
@@ -274,8 +300,49 @@ func (e *emitter) finish() *code {
 	}
 	e.here("end")
 	e.add(asm.Mov.Imm(asm.R0, 0), asm.Return())
+	for i := range e.ins {
+		if ref := e.ins[i].Reference(); e.alias[ref] != "" {
+			e.ins[i] = e.ins[i].WithReference(e.alias[ref])
+		}
+	}
+	e.prune()
 	e.u.scratch = max(e.u.scratch, e.scratchMax)
 	return &code{e.ins, e.spans}
+}
+
+// prune takes out what cannot be reached, as after exit(): the verifier refuses
+// it.
+func (e *emitter) prune() {
+	labels := map[string]int{}
+	for i := range e.ins {
+		if s := e.ins[i].Symbol(); s != "" {
+			labels[s] = i
+		}
+	}
+	reached := make([]bool, len(e.ins))
+	for todo := []int{0}; len(todo) > 0; {
+		i := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if reached[i] {
+			continue
+		}
+		reached[i] = true
+		in := &e.ins[i]
+		op := in.OpCode.JumpOp()
+		if to, ok := labels[in.Reference()]; ok && in.OpCode.Class().IsJump() {
+			todo = append(todo, to)
+		}
+		if op != asm.Ja && op != asm.Exit && i+1 < len(e.ins) {
+			todo = append(todo, i+1)
+		}
+	}
+	ins, spans := e.ins[:0:0], e.spans[:0:0]
+	for i := range e.ins {
+		if reached[i] {
+			ins, spans = append(ins, e.ins[i]), append(spans, e.spans[i])
+		}
+	}
+	e.ins, e.spans = ins, spans
 }
 
 // scratchSlots is how many runs of programs can nest on one CPU: a fentry
@@ -287,7 +354,7 @@ const scratchSlots = 4
 // between the read and the add would take the same slot; programs in interrupts
 // are done by then, and only uprobes since 6.x can be preempted at all.
 func (e *emitter) takeScratch() {
-	e.add(asm.StoreImm(asm.RFP, stackKey, 0, asm.DWord))
+	e.add(storeImm(asm.RFP, stackKey, 0))
 	e.mapPtr(asm.R1, mapScratch)
 	e.add(
 		asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, stackKey), asm.FnMapLookupElem.Call(),

@@ -117,6 +117,9 @@ func (e *emitter) stackHash(t *Type) {
 	if t.Kind == UStack {
 		flags = 1 << 8 // BPF_F_USER_STACK
 	}
+	if buf.reg == asm.RFP {
+		e.zero(buf, n) // 5.10 wants the stack initialised
+	}
 	e.add(asm.Mov.Reg(asm.R1, asm.R6))
 	e.address(asm.R2, buf)
 	none, done := e.label("nostack"), e.label("hashed")
@@ -264,7 +267,7 @@ func (e *emitter) print(x *Call, a *action) {
 		return
 	}
 	a.m = e.c.maps[m.Name]
-	if m.Keys == nil && a.m.keyed || m.Keys == nil {
+	if m.Keys == nil {
 		e.send(x, a, nil)
 		return
 	}
@@ -356,7 +359,7 @@ func (e *emitter) join(x *Call, a *action) {
 	e.scalar(x.Args[0])
 	e.store(base, asm.R0)
 	for i := range joinMost { // an empty string ends the list
-		e.add(asm.StoreImm(l.reg, int16(l.off+recordHead+i*joinLen), 0, asm.DWord))
+		e.add(storeImm(l.reg, l.off+recordHead+i*joinLen, 0))
 	}
 	end := e.label("joined")
 	for i := range joinMost {

@@ -233,7 +233,24 @@ func (e *emitter) str(x *Call, t *Type, dst loc) {
 	e.scalar(a)
 	e.add(asm.Mov.Reg(asm.R3, asm.R0))
 	e.zero(dst, room)
-	e.readStringTo(dst, limit, at.Space)
+	e.address(asm.R1, dst)
+	e.add(asm.Mov.Imm(asm.R2, int32(limit)))
+	e.readStr(at.Space)
+}
+
+// readStr calls the helper that reads a string. A kernel function's argument may
+// point to either memory, and only its BTF's tags could tell: the upper half of
+// the addresses is the kernel's, on all machines that we run on.
+func (e *emitter) readStr(space Space) {
+	if space == InUser {
+		e.add(asm.FnProbeReadUserStr.Call())
+		return
+	}
+	kernel, done := e.label("kernel"), e.label("read")
+	e.add(asm.JSLT.Imm(asm.R3, 0, kernel), asm.FnProbeReadUserStr.Call(), asm.Ja.Label(done))
+	e.here(kernel)
+	e.add(asm.FnProbeReadKernelStr.Call())
+	e.here(done)
 }
 
 // strN is str(x, n) with an n that is known only when it runs.
@@ -247,11 +264,7 @@ func (e *emitter) strN(x *Call, limit, room int, dst loc) {
 	e.zero(dst, room)
 	e.address(asm.R1, dst)
 	e.load(asm.R2, n)
-	fn := asm.FnProbeReadKernelStr
-	if x.Args[0].typ().Space == InUser {
-		fn = asm.FnProbeReadUserStr
-	}
-	e.add(fn.Call())
+	e.readStr(x.Args[0].typ().Space)
 }
 
 // bounded leaves a number from 0 to most in R0.
@@ -301,19 +314,19 @@ func (e *emitter) ntop(x *Call, dst loc) {
 	}
 	e.zero(dst, 24)
 	if size == 4 {
-		e.add(asm.StoreImm(dst.reg, int16(dst.off), 4, asm.DWord))
+		e.add(storeImm(dst.reg, dst.off, 4))
 	} else if len(x.Args) == 2 {
 		v4, end := e.label("v4"), e.label("af")
 		e.scalar(x.Args[0])
 		e.add(
 			asm.JNE.Imm(asm.R0, 10, v4), // AF_INET6
-			asm.StoreImm(dst.reg, int16(dst.off), 16, asm.DWord), asm.Ja.Label(end),
+			storeImm(dst.reg, dst.off, 16), asm.Ja.Label(end),
 		)
 		e.here(v4)
-		e.add(asm.StoreImm(dst.reg, int16(dst.off), 4, asm.DWord))
+		e.add(storeImm(dst.reg, dst.off, 4))
 		e.here(end)
 	} else {
-		e.add(asm.StoreImm(dst.reg, int16(dst.off), 16, asm.DWord))
+		e.add(storeImm(dst.reg, dst.off, 16))
 	}
 	if t.number() {
 		e.scalar(a)

@@ -155,9 +155,6 @@ func (e *emitter) loadPlace(p spot, t *Type) {
 	if t.Kind != Number && t.Kind != Pointer {
 		size = 8 // of a tuple's or a record's element
 	}
-	if p.where == atLoc && p.member == nil && (t.Kind != Number || e.isWide(p, t)) {
-		size = 8
-	}
 	asmSize, ok := sizes[size]
 	if !ok {
 		asmSize, size = asm.DWord, 8
@@ -186,10 +183,6 @@ func (e *emitter) loadPlace(p spot, t *Type) {
 		e.extend(&Type{Kind: Number, Size: size, Signed: true})
 	}
 }
-
-// isWide says whether a number in memory takes 8 bytes whatever its type, as in
-// tuples and variables; fields of copied records keep their size.
-func (e *emitter) isWide(_ spot, t *Type) bool { return t.Size == 8 }
 
 // tpField is the field of a tracepoint that args.x names.
 func (e *emitter) tpField(x *Field) *tpField {

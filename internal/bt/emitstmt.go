@@ -9,6 +9,9 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
+// maxRounds bounds all the unrolling of a clause together.
+const maxRounds = 10_000
+
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 func (e *emitter) stmts(list []Stmt) {
@@ -57,6 +60,9 @@ func (e *emitter) stmt(s Stmt) {
 		n, _ := e.c.constant(s.N)
 		done := e.label("unrolled")
 		for range n {
+			if e.rounds++; e.rounds > maxRounds {
+				e.c.fail(s.pos, s.end, "unroll inside unroll comes to more than %d rounds", maxRounds)
+			}
 			next := e.label("round")
 			e.loops = append(e.loops, loop{next, done})
 			e.stmts(s.Body)
@@ -244,14 +250,14 @@ func (e *emitter) aggregate(d *mapDef, m *MapRef, call *Call) {
 			asm.Ja.Label(done),
 		)
 		e.here(set)
-		e.add(asm.StoreMem(asm.R0, 0, asm.R1, asm.DWord), asm.StoreImm(asm.R0, 8, 1, asm.DWord))
+		e.add(asm.StoreMem(asm.R0, 0, asm.R1, asm.DWord), storeImm(asm.R0, 8, 1))
 	case HistOf:
 		e.load(asm.R1, val)
 		e.log2(d.value.Signed)
 		e.bump(histSlots)
 	case LhistOf:
 		e.load(asm.R1, val)
-		e.linear(d.value, done)
+		e.linear(d.value)
 	}
 	e.here(done)
 }
@@ -287,7 +293,7 @@ func (e *emitter) bump(n int32) {
 }
 
 // linear finds the bucket of lhist for the value in R1: 0 below, the last above.
-func (e *emitter) linear(t *Type, _ string) {
+func (e *emitter) linear(t *Type) {
 	end := e.label("bucket")
 	n := int32(t.store() / 8)
 	if t.Signed {

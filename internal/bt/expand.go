@@ -48,6 +48,7 @@ func (x *expander) expand(c *Clause) ([]*Target, error) {
 		}
 		for _, t := range list {
 			t.pos = ap
+			t.Wild = t.Wild || ap.many
 		}
 		all = append(all, list...)
 	}
@@ -308,7 +309,7 @@ var successors = map[string]string{
 	"__kmalloc": "__kmalloc_noprof", "sock_sendmsg_nosec": "__sock_sendmsg", "__napi_alloc_skb": "napi_alloc_skb",
 	"tcp_drop": "tcp_drop_reason", "blk_account_io_start": "__blk_account_io_start", "blk_account_io_done": "__blk_account_io_done",
 	"do_sys_open": "do_sys_openat2", "udp_recvmsg_nosec": "udp_recvmsg", "finish_task_switch": "finish_task_switch.isra.0",
-	"__alloc_pages": "__alloc_pages_noprof", "kfree_skb": "sk_skb_reason_drop",
+	"__alloc_pages": "__alloc_pages_noprof", "cfg80211_get_bss": "__cfg80211_get_bss", "kfree_skb": "sk_skb_reason_drop",
 }
 
 // way decides how a kernel function is traced: what was written if it can be

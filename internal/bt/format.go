@@ -96,7 +96,7 @@ func (c *checker) fieldType(t *Target, f *tpField) *Type {
 	}
 	if f.dataLoc {
 		if strings.HasSuffix(f.decl, "char") {
-			return pointerTo(&Type{Kind: Number, Size: 1, Signed: true}, InKernel)
+			return pointerTo(&Type{Kind: Number, Size: 1, Signed: true, Char: true}, InKernel)
 		}
 		return pointerTo(c.declType(f, 1), InKernel)
 	}

@@ -14,7 +14,7 @@ import (
 
 // handle does what a record asks for.
 func (r *Run) handle(data []byte) {
-	if len(data) < recordHead || r.exit {
+	if len(data) < recordHead {
 		return
 	}
 	id := word(data)
@@ -22,6 +22,9 @@ func (r *Run) handle(data []byte) {
 		return
 	}
 	a := r.p.u.actions[id]
+	if r.exit && a.probe != End.String() {
+		return // after exit() or -n only END has a say
+	}
 	ev := &Event{a: a, Time: time.Now(), data: data[recordHead:]}
 	if at := word(data[8:]); at != 0 {
 		ev.Time = time.Unix(0, kern.WallNanos(kern.Mono(at)))
@@ -88,7 +91,7 @@ func (r *Run) line() {
 
 // write puts out text: as it is, or as an object with the values by name.
 func (r *Run) write(ev *Event, s string) {
-	if !r.json_() {
+	if !r.asJSON() {
 		r.out.WriteString(s)
 	} else {
 		fields := r.head(ev.Time)
@@ -145,7 +148,7 @@ func (r *Run) print(ev *Event) {
 	a := ev.a
 	d := a.m
 	if !a.key {
-		if r.json_() {
+		if r.asJSON() {
 			_ = r.jsonMap(d, a.top, time.Now())
 		} else {
 			_ = r.printMap(r.out, d, a.top, a.div)
@@ -160,7 +163,7 @@ func (r *Run) print(ev *Event) {
 	} else {
 		e.value = ev.data[d.keySize():]
 	}
-	if r.json_() {
+	if r.asJSON() {
 		r.jsonEntry(d, e, ev.Time)
 	} else {
 		r.printEntry(r.out, d, e, a.div)

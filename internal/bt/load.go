@@ -13,6 +13,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
 
 	"seine/internal/host"
 	"seine/internal/probe"
@@ -172,6 +173,10 @@ func (p *Program) refused(j *job, t *Target, err error) error {
 	if !errors.As(err, &ve) {
 		if errors.Is(err, os.ErrPermission) && len(host.NeedTrace.Missing()) == 0 {
 			return fmt.Errorf("%w: %s: %s", probe.ErrNotSupported, t.Probe, probe.Reason(err))
+		}
+		if errors.Is(err, unix.E2BIG) || errors.Is(err, unix.EFAULT) || errors.Is(err, unix.ENOSPC) {
+			// The log would not fit either.
+			return &refusedError{p.Script.Src.errorf(t.pos.pos, t.pos.end, "%s: the verifier refuses it: too large, or a loop that may not end", t.Probe), err}
 		}
 		return fmt.Errorf("loading %s: %w", t.Probe, err)
 	}

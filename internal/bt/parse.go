@@ -178,18 +178,17 @@ func (p *parser) clause() {
 }
 
 // points are raw text, since paths and offsets are no tokens. A list ends at
-// the brace or at a slash that begins a predicate: one after a blank, or one
-// that no path can begin with.
+// the brace or at a slash that begins a predicate.
 func (p *parser) points() (list []AttachPoint) {
 	for {
 		p.space()
-		start := p.at
+		start, end := p.at, -1
 		for p.at < len(p.text) {
 			c := p.text[p.at]
-			if c == '{' && !p.braceInPath(start) || c == ',' && !strings.HasPrefix(p.text[p.at:], ",\"") {
+			if c == '{' || c == ',' && !strings.HasPrefix(p.text[p.at:], ",\"") {
 				break
 			}
-			if c == '/' && (p.at == start || p.text[p.at-1] != ':' && !pathStarted(p.text[start:p.at])) {
+			if c == '/' && !pathStarted(p.text[start:p.at]) {
 				break
 			}
 			if c == '"' {
@@ -198,12 +197,12 @@ func (p *parser) points() (list []AttachPoint) {
 			}
 			if isSpace(c) {
 				// Blanks end the point, unless a colon joins what follows.
-				at := p.at
+				end = p.at
 				p.space()
 				if p.at < len(p.text) && p.text[p.at] != '{' && p.text[p.at] != '/' && p.text[p.at] != ',' {
 					t := p.peek()
 					p.fail(t.pos, t.end, "expected '{', a predicate or ',' after the probe %s, found %s",
-						strings.TrimSpace(p.text[start:at]), t)
+						strings.TrimSpace(p.text[start:end]), t)
 				}
 				break
 			}
@@ -212,12 +211,15 @@ func (p *parser) points() (list []AttachPoint) {
 			}
 			p.at++
 		}
-		raw := strings.TrimSpace(p.text[start:p.at])
+		if end < 0 {
+			end = p.at
+		}
+		raw := strings.TrimSpace(p.text[start:end])
 		if raw == "" {
 			t := p.peek()
 			p.fail(t.pos, t.end, "expected a probe, found %s", t)
 		}
-		list = append(list, AttachPoint{Pos(start), Pos(start + len(raw)), raw})
+		list = append(list, AttachPoint{pos: Pos(start), end: Pos(start + len(raw)), Raw: raw})
 		p.space()
 		if p.at < len(p.text) && p.text[p.at] == ',' {
 			p.at++
@@ -227,13 +229,12 @@ func (p *parser) points() (list []AttachPoint) {
 	}
 }
 
-func (p *parser) braceInPath(int) bool { return false }
-
-// pathStarted says whether the text of a point so far has a path in it, of which
-// a further slash is part.
+// pathStarted says whether the text of a point so far is that of a user function,
+// whose path and name may have slashes.
 func pathStarted(s string) bool {
-	i := strings.IndexByte(s, ':')
-	return i >= 0 && strings.HasPrefix(s[i+1:], "/") || strings.HasPrefix(s, "/")
+	kind, _, ok := strings.Cut(s, ":")
+	k, known := kindNames[kind]
+	return ok && (known && (k == Uprobe || k == Uretprobe) || unsupportedKinds[kind])
 }
 
 func (p *parser) block(after string) []Stmt {
@@ -306,10 +307,9 @@ func (p *parser) stmt() Stmt {
 	x = p.binaryFrom(x, 0)
 	x = p.ternaryFrom(x)
 	p.end()
-	switch v := x.(type) {
+	switch x.(type) {
 	case *Call, *IncDec, *Ternary:
 	default:
-		_ = v
 		pos, end := x.span()
 		p.fail(pos, end, "this does nothing: expected an assignment or a call")
 	}
@@ -329,20 +329,18 @@ func (p *parser) ifStmt() Stmt {
 	p.expect("(", "after if")
 	s := &If{Cond: p.expr()}
 	p.expect(")", "after the condition")
-	s.Then = p.branch("after if (…)")
+	s.Then = p.block("after if (…)")
 	if p.accept("else") {
 		if p.is("if") {
 			defer p.deeper()()
 			p.next()
 			s.Else = []Stmt{p.ifStmt()}
 		} else {
-			s.Else = p.branch("after else")
+			s.Else = p.block("after else")
 		}
 	}
 	return s
 }
-
-func (p *parser) branch(after string) []Stmt { return p.block(after) }
 
 func (p *parser) let() Stmt {
 	t := p.next()

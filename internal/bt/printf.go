@@ -57,7 +57,7 @@ func parseFormatString(s string) (verbs []verb, err error) {
 				} else {
 					v.size = 2
 				}
-			case 'l', 'z', 'j', 't', 'q':
+			case 'l', 'z', 'j', 't':
 				v.size = 8
 			default:
 				break size
@@ -88,7 +88,7 @@ func tail(s string) string {
 			continue
 		}
 		i++
-		for i < len(s) && strings.IndexByte("-+ #0123456789.hlzjtq", s[i]) >= 0 {
+		for i < len(s) && strings.IndexByte("-+ #0123456789.hlzjt", s[i]) >= 0 {
 			i++
 		}
 		if i < len(s) && s[i] != '%' {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -34,6 +33,7 @@ type Run struct {
 	ticks  uint64
 	exit   bool
 	Code   int // of exit(code)
+	lost   Lost
 	began  time.Time
 	reader *ringbuf.Reader
 	stop   context.CancelFunc
@@ -96,7 +96,6 @@ func (p *Program) Run(ctx context.Context) (*Run, error) {
 			err = fmt.Errorf("running END: %w", e)
 		}
 	}
-	r.exit = false // END may print
 	r.drain()
 	if e := r.maps(time.Now()); err == nil {
 		err = e
@@ -104,6 +103,7 @@ func (p *Program) Run(ctx context.Context) (*Run, error) {
 	if e := r.out.Flush(); err == nil {
 		err = e
 	}
+	r.lost = r.readLost()
 	return r, err
 }
 
@@ -140,23 +140,15 @@ func (r *Run) loop(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	// A deadline wakes the reader when the run ends.
 	wg.Go(func() {
 		<-ctx.Done()
-		r.reader.SetDeadline(time.Now())
+		_ = r.reader.Flush() // wakes the reader
 	})
 	var rec ringbuf.Record
 	for {
-		r.reader.SetDeadline(time.Time{})
-		if ctx.Err() != nil {
-			return nil
-		}
 		err := r.reader.ReadInto(&rec)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			if ctx.Err() != nil {
-				return nil
-			}
-			continue
+		if errors.Is(err, ringbuf.ErrFlushed) {
+			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("reading the ring: %w", err)
@@ -233,7 +225,7 @@ func (r *Run) maps(now time.Time) error {
 			continue
 		}
 		var err error
-		if r.json_() {
+		if r.asJSON() {
 			err = r.jsonMap(d, 0, now)
 		} else {
 			err = r.printMap(r.out, d, 0, 0)
@@ -245,7 +237,7 @@ func (r *Run) maps(now time.Time) error {
 	return nil
 }
 
-func (r *Run) json_() bool { return r.p.opts.Output == "json" }
+func (r *Run) asJSON() bool { return r.p.opts.Output == "json" }
 
 // drain handles what is in the ring now.
 func (r *Run) drain() {
@@ -254,18 +246,21 @@ func (r *Run) drain() {
 	}
 	// What comes in meanwhile must not keep us.
 	until := time.Now().Add(time.Second)
-	r.reader.SetDeadline(time.Unix(1, 0))
+	_ = r.reader.Flush()
 	var rec ringbuf.Record
 	for time.Now().Before(until) && r.reader.ReadInto(&rec) == nil {
 		r.handle(rec.RawSample)
 	}
 }
 
+// Lost says what the run could not keep.
+func (r *Run) Lost() Lost { return r.lost }
+
 // Lost is what could not be kept: records, updates of maps, runs, stacks.
 type Lost struct{ Events, Updates, Runs, Stacks uint64 }
 
-// lost reads the counters.
-func (r *Run) lost() Lost {
+// readLost reads the counters.
+func (r *Run) readLost() Lost {
 	value := make([]uint64, countSlots)
 	if r.l.maps[mapCounts].Lookup(uint32(0), &value) != nil {
 		return Lost{}

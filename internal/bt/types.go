@@ -60,6 +60,7 @@ type Type struct {
 	Signed bool
 	Lit    bool // a literal: takes the sign of what it meets
 	Bool   bool
+	Char   bool // an array of it is a string
 	Space  Space
 	Len    int    // of String, Buffer, Array
 	Format string // of Time
@@ -138,7 +139,7 @@ func (t *Type) charArray() bool {
 		return false
 	}
 	e := t.Elem()
-	return e.Kind == Number && e.Size == 1
+	return e.Kind == Number && e.Char
 }
 
 // store is how many bytes a value takes in a key, a map or a record.
@@ -218,7 +219,7 @@ func fromBTF(b btf.Type, space Space) *Type {
 	}
 	switch v := skipQualifiers(b).(type) {
 	case *btf.Int:
-		return &Type{Kind: Number, Size: int(v.Size), Signed: v.Encoding == btf.Signed, Bool: v.Encoding == btf.Bool, Space: space}
+		return &Type{Kind: Number, Size: int(v.Size), Signed: v.Encoding == btf.Signed, Bool: v.Encoding == btf.Bool, Char: v.Name == "char", Space: space}
 	case *btf.Enum:
 		return &Type{Kind: Number, Size: int(v.Size), Signed: v.Signed, Space: space}
 	case *btf.Struct:

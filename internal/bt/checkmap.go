@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bt
+
+import (
+	"slices"
+	"strconv"
+)
+
+// A mapDef is a @map: the types of its keys and values, over the whole script.
+type mapDef struct {
+	name     string
+	keys     []*Type
+	keyNames []string // for JSON
+	value    *Type    // nil: not known yet
+	used     bool     // keys are known
+	keyed    bool
+
+	valuePos, keyPos [2]Pos // where they were first seen
+	read             bool   // the value of an aggregation is read in the kernel
+	index            int
+}
+
+func (c *checker) assignMap(a *Assign, m *MapRef) {
+	d := c.mapKeys(m)
+	if call, ok := a.Value.(*Call); ok && aggregations[call.Name] != 0 {
+		if a.Op != "" {
+			c.fail(a.pos, a.end, "%s() is assigned with =", call.Name)
+		}
+		c.setMap(m, d, c.aggregation(call))
+		return
+	}
+	t := c.value(a.Value)
+	if a.Op != "" {
+		if !t.number() {
+			c.failAt(a.Value, "%s= needs a number, not %s", a.Op, t)
+		}
+		if d.value == nil {
+			c.setMap(m, d, &Type{Kind: Number, Size: 8, Signed: t.Signed})
+		} else if !d.value.number() {
+			c.fail(a.pos, a.end, "type conflict: %s is %s since %s, and takes no %s=", m.Name, d.value, c.at(d.valuePos), a.Op)
+		}
+		m.setType(d.value)
+		return
+	}
+	c.setMap(m, d, t)
+}
+
+func (c *checker) setMap(m *MapRef, d *mapDef, t *Type) {
+	if t == unknown {
+		return
+	}
+	pos, end := m.span()
+	if d.value == nil {
+		d.value, d.valuePos = t, [2]Pos{pos, end}
+		c.changed = true
+	} else {
+		u, ok := unify(d.value, t)
+		if !ok {
+			c.fail(pos, end, "type conflict: %s is %s since %s, and cannot be %s", m.Name, d.value, c.at(d.valuePos), t)
+		}
+		if !same(u, d.value) {
+			c.changed = true
+		}
+		d.value = u
+	}
+	m.setType(d.value)
+}
+
+// mapKeys types the keys of a reference and joins them with those known.
+func (c *checker) mapKeys(m *MapRef) *mapDef {
+	d := c.maps[m.Name]
+	if d == nil {
+		d = &mapDef{name: m.Name, index: len(c.order)}
+		c.maps[m.Name] = d
+		c.order = append(c.order, d)
+	}
+	var keys []*Type
+	for _, k := range m.Keys {
+		t := c.value(k)
+		if t.aggregate() {
+			c.failAt(k, "%s cannot be a key", t)
+		}
+		if t.Kind == Number && t != unknown {
+			t = &Type{Kind: Number, Size: 8, Signed: t.Signed || t.Size < 8 && !t.Lit, Bool: t.Bool, Lit: t.Lit, Space: t.Space}
+			if kt := k.typ(); kt.Size < 8 && !kt.Signed {
+				t.Signed = true // an unsigned number of fewer bits fits
+			}
+		}
+		keys = append(keys, t)
+	}
+	pos, end := m.span()
+	if !d.used {
+		d.keys, d.used, d.keyed, d.keyPos = keys, true, m.Keys != nil, [2]Pos{pos, end}
+		d.keyNames = keyNames(m.Keys)
+		c.changed = true
+		return d
+	}
+	if len(keys) != len(d.keys) {
+		c.fail(pos, end, "type conflict: %s has %s since %s, and %s here", m.Name, plural(len(d.keys), "key"), c.at(d.keyPos), plural(len(keys), "key"))
+	}
+	for i, t := range keys {
+		u, ok := unify(d.keys[i], t)
+		if !ok {
+			kp, ke := m.Keys[i].span()
+			c.fail(kp, ke, "type conflict: key %d of %s is %s since %s, and %s here", i+1, m.Name, d.keys[i], c.at(d.keyPos), t)
+		}
+		if !same(u, d.keys[i]) {
+			c.changed = true
+		}
+		d.keys[i] = u
+	}
+	return d
+}
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	if n == 0 {
+		return "no " + word
+	}
+	return strconv.Itoa(n) + " " + word + "s"
+}
+
+// unify gives the type that holds values of both.
+func unify(a, b *Type) (*Type, bool) {
+	switch {
+	case a == unknown:
+		return b, true
+	case b == unknown:
+		return a, true
+	case a.Kind == Pointer && b.Kind == Number, a.Kind == Number && b.Kind == Pointer:
+		if a.Kind == Pointer {
+			return a, true
+		}
+		return b, true
+	case a.Kind != b.Kind:
+		return nil, false
+	}
+	switch a.Kind {
+	case Number:
+		if a.Lit {
+			a, b = b, a
+		}
+		if b.Lit && !a.Lit || a.Signed == b.Signed && a.Size >= b.Size && a.Space == b.Space {
+			return a, true
+		}
+		return &Type{Kind: Number, Size: max(a.Size, b.Size), Signed: a.Signed || b.Signed, Lit: a.Lit && b.Lit, Space: max(a.Space, b.Space)}, true
+	case String:
+		if a.Len < b.Len {
+			return b, true
+		}
+		return a, true
+	case Buffer, Array:
+		if a.store() < b.store() {
+			return b, true
+		}
+		return a, true
+	case Record:
+		return a, a.Rec.name == b.Rec.name && a.Size == b.Size
+	case Combo:
+		if len(a.Elems) != len(b.Elems) {
+			return nil, false
+		}
+		t := &Type{Kind: Combo}
+		for i := range a.Elems {
+			e, ok := unify(a.Elems[i], b.Elems[i])
+			if !ok {
+				return nil, false
+			}
+			t.Elems = append(t.Elems, e)
+		}
+		return t, true
+	case LhistOf:
+		return a, a.min == b.min && a.max == b.max && a.step == b.step
+	case SumOf, MinOf, MaxOf, AvgOf, StatsOf:
+		if a.Signed {
+			return a, true
+		}
+		return b, true
+	}
+	return a, true
+}
+
+func same(a, b *Type) bool {
+	return a == b || a.Kind == b.Kind && a.Size == b.Size && a.Signed == b.Signed && a.Len == b.Len && a.store() == b.store() && a.Lit == b.Lit
+}
+
+// compatible says whether a value of type b can be kept in a.
+func compatible(a, b *Type) bool {
+	_, ok := unify(a, b)
+	return ok
+}
+
+func (c *checker) readMap(m *MapRef) *Type {
+	d := c.mapKeys(m)
+	if d.value == nil {
+		if c.final {
+			var names []string
+			for n, o := range c.maps {
+				if o.value != nil {
+					names = append(names, n)
+				}
+			}
+			slices.Sort(names)
+			c.failAt(m, "%s is read but never assigned%s", m.Name, didYouMean(m.Name, names))
+		}
+		return unknown
+	}
+	switch d.value.Kind {
+	case CountOf, SumOf, MinOf, MaxOf, AvgOf:
+		if !d.read {
+			d.read, c.changed = true, true
+		}
+		return &Type{Kind: Number, Size: 8, Signed: d.value.Signed || d.value.Kind == CountOf}
+	case StatsOf, HistOf, LhistOf:
+		c.failAt(m, "%s is a %s, which cannot be read in an expression", m.Name, d.value)
+	}
+	return d.value
+}

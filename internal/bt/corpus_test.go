@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bt
+
+import (
+	"embed"
+	"errors"
+	"os"
+	"path"
+	"strings"
+	"testing"
+	"time"
+
+	"seine/internal/host"
+)
+
+//go:embed testdata/corpus
+var corpus embed.FS
+
+// traced is a function for uprobes.
+//
+//go:noinline
+func traced(n int) int { return n * 3 }
+
+// needRoot skips where BPF may not be used.
+func needRoot(t *testing.T) {
+	t.Helper()
+	if len(host.NeedTrace.Missing()) > 0 {
+		t.Skip("needs CAP_BPF and CAP_PERFMON")
+	}
+	if err := host.Memlock(); err != nil {
+		t.Log(err)
+	}
+}
+
+// loadOnly is this kernel, made to believe that it has kprobes: the programs can
+// be loaded wherever BPF can, if not attached.
+func loadOnly() *kernel {
+	k := newKernel()
+	k.kprobes = func() error { return nil }
+	k.cookies = running().cookies
+	k.multi = func() bool { return false }
+	return k
+}
+
+func scripts(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := corpus.ReadDir("testdata/corpus")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, f := range files {
+		data, err := corpus.ReadFile(path.Join("testdata/corpus", f.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[f.Name()] = string(data)
+	}
+	return all
+}
+
+// options reads the comments at the beginning of a script of the corpus.
+func options(text string) Options {
+	o := Options{Err: &strings.Builder{}}
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, "// args: "); ok {
+			for _, w := range strings.Fields(rest) {
+				if w == "SELF" {
+					w, _ = os.Executable()
+				}
+				o.Args = append(o.Args, w)
+			}
+		}
+		o.Unsafe = o.Unsafe || strings.HasPrefix(line, "// unsafe")
+	}
+	return o
+}
+
+// TestCorpus compiles every script and loads all of its programs.
+func TestCorpus(t *testing.T) {
+	needRoot(t)
+	k := loadOnly()
+	passed := 0
+	for name, text := range scripts(t) {
+		t.Run(name, func(t *testing.T) {
+			s, err := Parse(&Source{name, text})
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			p, err := compile(s, k, options(text))
+			var missing *missingError
+			if errors.As(err, &missing) {
+				t.Skip(missing) // a driver or a tracepoint that this kernel does not have
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			took := time.Since(began)
+			l, err := p.makeMaps()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.close()
+			n := 0
+			for _, j := range p.jobs {
+				target := j.targets[0]
+				if (target.Way == Fentry || target.Way == Fexit) && k.fentry() != nil {
+					continue
+				}
+				prog, err := p.program(l, j, target, false)
+				if err != nil {
+					t.Errorf("%v", err)
+					continue
+				}
+				n += len(j.code.ins)
+				prog.Close()
+			}
+			passed++
+			t.Logf("%d probes, %d programs, %d instructions, compiled in %v", p.Probes(), len(p.jobs), n, took.Round(time.Microsecond))
+		})
+	}
+	t.Logf("%d of %d scripts", passed, len(scripts(t)))
+	if passed < 60 {
+		t.Errorf("%d scripts passed, want at least 60", passed)
+	}
+}

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bt
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestElements runs every element of the language that needs no workload, and
+// compares all that is printed. A pattern stands in ⟨⟩.
+func TestElements(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"operators", string(must(corpus.ReadFile("testdata/corpus/el_operators.bt"))),
+			"10 4 21 2 1 56 3\n3 7 4 -8 0 -7\n01010111\n69\n71 1 10\n"},
+		{"casts", string(must(corpus.ReadFile("testdata/corpus/el_casts.bt"))),
+			"-56 255 -1 1 -1 18446744073709551615 ffffffff ffffffffffffffff\n-3 -1 -4\n@big: 18446744073709551615\n@small: -1\n"},
+		{"maps", string(must(corpus.ReadFile("testdata/corpus/el_maps.bt"))),
+			"31 one 1 3\n@k[a, 1]: one\n\n@c: 2\n@k[a, 1]: one\n(1, 2)\ntext\n@h: \n[64, 128)               1 |" + strings.Repeat("@", 52) + "|\n\n" +
+				"@k[a, 1]: one\n\n@n: 15\n1 0\n" +
+				"@n: 31\n@k[a, 1]: one\n\n@t: (1, x, (2, 3))\n@c: 0\n@s: 7\n@mi: -5\n@ma: 9\n@av: 15\n@st: count 2, average 1, total 3\n@h: \n[64, 128)               1 |" + strings.Repeat("@", 52) + "|\n\n"},
+		{"control", string(must(corpus.ReadFile("testdata/corpus/el_control.bt"))), "nine btf 4464\nend\n@u[1]: 1\n@u[3]: 1\n\n@j: 1\n"},
+		{"printf", `BEGIN { printf("%d|%5d|%-5d|%05d|%+d|%x|%X|%#x|%o|%c|%%|%u|%lld|%hhx\n", -1, 42, 42, 42, 42, 255, 255, 255, 8, 65, 7, -9, 0x1ff); printf("%s|%8s|%-8s|%.2s|%p\n", "ab", "ab", "ab", "abc", 4096); exit(); }`,
+			"-1|   42|42   |00042|+42|ff|FF|0xff|10|A|%|7|-9|ff\nab|      ab|ab      |ab|0x1000\n"},
+		{"builtins", fmt.Sprintf(`BEGIN { printf("%%d %%d %%d\n", pid == %d, uid, gid); printf("%%d %%d %%d\n", cpu < ncpus, ncpus, tid > 0); printf("%%s\n", probe); @c = comm; exit(); }`, os.Getpid()),
+			fmt.Sprintf("1 %d %d\n1 %d 1\nBEGIN\n@c: ⟨.+⟩\n", os.Getuid(), os.Getgid(), runtime.NumCPU())},
+		{"nsecs", `BEGIN { $a = nsecs; $b = nsecs; printf("%d %d %d\n", $b >= $a, elapsed < 10000000000, nsecs(boot) + 1000000000 >= nsecs(monotonic)); exit(); }`, "1 1 1\n"},
+		{"times", `BEGIN { time("%Y\n"); printf("%s\n", strftime("%Y-%m", nsecs)); exit(); }`, "⟨20\\d\\d⟩\n⟨20\\d\\d-\\d\\d⟩\n"},
+		{"strings", `BEGIN { $s = "hello"; printf("%d %d %d %d %d\n", $s == "hello", $s == "hell", $s != "hellp", strncmp($s, "help", 3), strncmp($s, "help", 4)); printf("%d\n", strlen($s)); @[$s, "x"] = 1; exit(); }`,
+			"1 0 1 0 1\n5\n@[hello, x]: 1\n\n"},
+		{"ntop", `BEGIN { printf("%s %s %s\n", ntop(0x0100007f), ntop(AF_INET, 16777343), ntop(pton("fe80::1"))); @[ntop(0x0100007f)] = 1; exit(); }`,
+			"127.0.0.1 127.0.0.1 fe80::1\n@[127.0.0.1]: 1\n\n"},
+		{"errors", `BEGIN { printf("%s %s\n", strerror(ENOENT), strerror(111)); exit(); }`, "no such file or directory connection refused\n"},
+		{"constants", `BEGIN { printf("%d %d %d %d %d\n", AF_INET6, EINPROGRESS, IPPROTO_TCP, TCP_SYN_SENT, SOCK_STREAM); exit(); }`, "10 115 6 2 1\n"},
+		{"literals", `BEGIN { printf("%d %d %d %d %d %d\n", 0x10, 010, 1e3, 1_000, 5ms, 'a' == 97); exit(); }`, ""},
+		{"numbers", `BEGIN { printf("%d %d %d %d %d\n", 0x10, 010, 1e3, 1_000, 5ms); exit(); }`, "16 8 1000 1000 5000000\n"},
+		{"tuples", `BEGIN { $t = (1, "two", (3, 4)); printf("%d %s %d\n", $t.0, $t.1, $t.2.0); print($t); @[(1, 2)] = 3; exit(); }`, "1 two 3\n(1, two, (3, 4))\n@[(1, 2)]: 3\n\n"},
+		{"ternary", `BEGIN { printf("%s %d\n", 1 ? "yes" : "no", 0 ? 1 : 2); exit(); }`, "yes 2\n"},
+		{"has_key", `BEGIN { @a[1] = 0; printf("%d %d\n", has_key(@a, 1), has_key(@a, 2)); clear(@a); exit(); }`, "1 0\n"},
+		{"delete", `BEGIN { @a[1] = 5; @b[2] = 6; delete(@a[1]); delete(@b, 2); @c = 1; delete(@c); exit(); }`, ""},
+		{"hist", `BEGIN { @ = hist(-3); @ = hist(0); @ = hist(1); @ = hist(2); @ = hist(3); @ = hist(1024); exit(); }`,
+			"@: \n(..., 0)                1 |@@@@@@@@@@@@@@@@@@@@@@@@@@                          |\n" +
+				"[0]                     1 |@@@@@@@@@@@@@@@@@@@@@@@@@@                          |\n" +
+				"[1]                     1 |@@@@@@@@@@@@@@@@@@@@@@@@@@                          |\n" +
+				"[2, 4)                  2 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|\n" +
+				strings.Join(emptyRows("[4, 8)", "[8, 16)", "[16, 32)", "[32, 64)", "[64, 128)", "[128, 256)", "[256, 512)", "[512, 1K)"), "") +
+				"[1K, 2K)                1 |@@@@@@@@@@@@@@@@@@@@@@@@@@                          |\n\n"},
+		{"lhist", `BEGIN { @ = lhist(-1, 0, 30, 10); @ = lhist(5, 0, 30, 10); @ = lhist(29, 0, 30, 10); @ = lhist(30, 0, 30, 10); exit(); }`,
+			"@: \n(..., 0)                1 |" + strings.Repeat("@", 52) + "|\n[0, 10)                 1 |" + strings.Repeat("@", 52) + "|\n" +
+				"[10, 20)                0 |" + strings.Repeat(" ", 52) + "|\n[20, 30)                1 |" + strings.Repeat("@", 52) + "|\n[30, ...)               1 |" + strings.Repeat("@", 52) + "|\n\n"},
+		{"reading aggregations", `BEGIN { @c = count(); @c = count(); @s = sum(5); @a = avg(4); @a = avg(8); @m = max(7); printf("%d %d %d %d\n", @c, @s, @a, @m); exit(); }`,
+			"2 5 6 7\n@c: 2\n@s: 5\n@a: 6\n@m: 7\n"},
+		{"stacks", `BEGIN { @[kstack(2)] = count(); exit(); }`, "@[\n    ⟨\\w+\\+\\d+⟩\n    ⟨\\w+\\+\\d+⟩\n]: 1\n\n"},
+		{"users", `BEGIN { printf("%s %s\n", username, uid == 0 ? "root" : "other"); exit(); }`, "⟨\\w+⟩ ⟨\\w+⟩\n"},
+		{"cgroup", `BEGIN { printf("%d %s\n", cgroup > 0, cgroup_path(cgroup)); exit(); }`, "1 ⟨.+⟩\n"},
+		{"curtask", `BEGIN { printf("%d %d %s\n", curtask->tgid == pid, ppid == curtask->real_parent->tgid, curtask->comm == comm ? "same" : "other"); exit(); }`, "1 1 same\n"},
+		{"sizes", `struct s { char c; int i; short h:4; union { long l; char b[12]; }; } BEGIN { printf("%d %d %d\n", sizeof(struct s), offsetof(struct s, b), sizeof(uint16)); exit(); }`, "32 16 2\n"},
+		{"enum", `enum e { A, B = 7, C } BEGIN { printf("%d %d %d\n", A, B, C); exit(); }`, "0 7 8\n"},
+		{"bswap", `BEGIN { printf("%x %x %d\n", bswap((uint16)0x1234), bswap((uint32)0x12345678), bswap((uint8)7)); exit(); }`, "3412 78563412 7\n"},
+		{"ksym", `BEGIN { printf("%s\n", ksym(kaddr("tcp_v4_connect"))); exit(); }`, "tcp_v4_connect\n"},
+		{"interval", `interval:ms:2 { @n++; if (@n == 5) { printf("%d\n", @n); exit(); } } END { printf("end\n"); clear(@n); }`, "5\nend\n"},
+		{"print", `BEGIN { @a[1] = 10; @a[2] = 30; @a[3] = 20; print(@a, 2); print(@a[1]); print(5 + 5); clear(@a); exit(); }`, "@a[3]: 20\n@a[2]: 30\n\n@a[1]: 10\n10\n"},
+		{"zero", `BEGIN { @a[1] = 10; zero(@a); @c[1] = sum(4); zero(@c); exit(); }`, "@a[1]: 0\n\n@c[1]: 0\n\n"},
+		{"params", `BEGIN { printf("%d %s %d %d\n", $1, str($2), $#, $9); exit(); }`, "42 word 2 0\n"},
+		{"while", `BEGIN { $i = 0; while ($i < 5) { $i++; if ($i == 2) { continue; } if ($i == 4) { break; } @[$i] = 1; } exit(); }`, "@[1]: 1\n@[3]: 1\n\n"},
+		{"sort", `BEGIN { @["b"] = 2; @["a"] = 2; @["c"] = 1; exit(); }`, "@[c]: 1\n@[a]: 2\n@[b]: 2\n\n"},
+		{"buf", `BEGIN { printf("%r\n", buf(kaddr("tcp_v4_connect"), 0)); exit(); }`, "⟨.*⟩\n"},
+		{"join none", `BEGIN { join(0); exit(); }`, "\n"},
+		{"cat", `BEGIN { cat("/proc/sys/kernel/ostype"); exit(); }`, "Linux\n"},
+		{"unsafe", `BEGIN { system("echo %d", 7); exit(); }`, "7\n"},
+		{"exit in the middle", `BEGIN { printf("a\n"); exit(); printf("b\n"); }`, "a\n"},
+		{"macaddr", `BEGIN { $p = kaddr("tcp_v4_connect"); @m = macaddr($p); exit(); }`, "@m: ⟨([0-9a-f]{2}:){5}[0-9a-f]{2}⟩\n"},
+		{"cgroupid", `BEGIN { printf("%d\n", cgroupid("/") > 0); exit(); }`, "1\n"},
+		{"uptr", `BEGIN { $p = uptr(kaddr("tcp_v4_connect")); $q = kptr($p); printf("%d %d\n", *$p, *$q != 0); exit(); }`, "0 1\n"},
+		{"comments", "/* a */ BEGIN // b\n{ /* { */ printf(\"/* c */ // d\\n\"); exit(); }", "/* c */ // d\n"},
+		{"book and today", `BEGIN { exit(); } begin { exit(); }`, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.name == "literals" { // characters are no literals in this language
+				if _, err := Parse(&Source{"-e", c.text}); err == nil {
+					t.Error("'a' was taken")
+				}
+				return
+			}
+			if _, err := os.Stat("/bin/sh"); err != nil && c.name == "unsafe" {
+				t.Skip("system() needs a shell")
+			}
+			out, errs := live(t, func(o Options) (*Program, error) {
+				o.Args, o.Unsafe = []string{"42", "word"}, true
+				return Compile(&Source{"-e", c.text}, o)
+			}, Options{}, nil)
+			var re strings.Builder
+			for i, part := range regexp.MustCompile(`[⟨⟩]`).Split(c.want, -1) {
+				if i%2 == 1 {
+					re.WriteString(part)
+				} else {
+					re.WriteString(regexp.QuoteMeta(part))
+				}
+			}
+			if !regexp.MustCompile("^(?s:" + re.String() + ")$").MatchString(out) {
+				t.Errorf("got\n%s\nwant\n%s\n%s", out, c.want, errs)
+			}
+		})
+	}
+}
+
+func emptyRows(labels ...string) (rows []string) {
+	for _, l := range labels {
+		rows = append(rows, fmt.Sprintf("%-16s %8d |%52s|\n", l, 0, ""))
+	}
+	return rows
+}
+
+// sink keeps the compiler from leaving calls out.
+var sink int
+
+// TestEventElements has the elements that need an event.
+func TestEventElements(t *testing.T) {
+	o := Options{PIDs: self()}
+	for _, c := range []struct {
+		name, text string
+		work       func()
+		want       []string
+	}{
+		{"structs", string(must(corpus.ReadFile("testdata/corpus/el_structs.bt"))), func() {
+			fd := must(unix.Open("/dev/null", unix.O_WRONLY|unix.O_CLOEXEC, 0))
+			defer unix.Close(fd)
+			b := make([]byte, 40)
+			copy(b, []byte{0xfe, 0xff, 0xff, 0xff, 'n', 'a', 'm', 'e', 0, 0, 0, 0, 0x34, 0x12})
+			copy(b[16:], []byte{0xf0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xa5})
+			must(unix.Write(fd, b))
+		}, []string{"-2 name 4660 18 -16 5 10 6\n", "32 16\n", "@copy: { .a = -2, .name = name", "@x[-2]: 1\n"}},
+		{"user pointers", "t:syscalls:sys_enter_connect { @[args->uservaddr->sa_family] = count(); @s[tid] = args->uservaddr; } t:syscalls:sys_exit_connect /@s[tid]/ { @exit[@s[tid]->sa_family] = count(); delete(@s[tid]); }",
+			func() { refused(3) }, []string{"@[2]: 3\n", "@exit[2]: 3\n"}},
+		{"strings from users", `t:syscalls:sys_enter_openat /str(args->filename) == "/nonexistent/file"/ { @[str(args->filename), str(args.filename, 5)] = count(); }`,
+			func() {
+				for range 4 {
+					_, _ = unix.Open("/nonexistent/file", unix.O_RDONLY, 0)
+				}
+			}, []string{"@[/nonexistent/file, /non]: 4\n"}},
+		{"bytes", `t:syscalls:sys_enter_write /args.count == 5/ { printf("%r\n", buf(args.buf, args.count)); }`, func() {
+			fd := must(unix.Open("/dev/null", unix.O_WRONLY|unix.O_CLOEXEC, 0))
+			defer unix.Close(fd)
+			must(unix.Write(fd, []byte("a\x01bcd")))
+		}, []string{"a\\x01bcd\n"}},
+		{"arrays", `t:sock:inet_sock_set_state /args.newstate == TCP_SYN_SENT/ { printf("%d.%d %s\n", args.daddr[0], args.daddr[3], ntop(args.daddr)); if (args.daddr == pton("127.0.0.1")) { @lo = count(); } @[args.daddr] = count(); }`,
+			func() { refused(2) }, []string{"127.1 127.0.0.1\n", "@lo: 2\n", "@[[127,0,0,1]]: 2\n"}},
+		{"join", `t:syscalls:sys_enter_execve { join(args->argv, "+"); }`, func() {
+			pid, _ := os.StartProcess("/proc/self/exe", []string{"bt.test", "-test.run=^$", "x"}, &os.ProcAttr{})
+			if pid != nil {
+				_, _ = pid.Wait()
+			}
+		}, nil},
+		{"predicates", `t:syscalls:sys_enter_connect /pid == $1 && args->fd / 2 >= 1/ { @ = count(); }`, func() { refused(5) }, []string{"@: 5\n"}},
+		{"uprobe", `u:/proc/self/exe:seine/internal/bt.traced { @[func, probe, reg("ax")] = count(); @st[ustack(2)] = count(); }`, func() {
+			for i := range 7 {
+				sink += traced(i % 2)
+			}
+		}, []string{"@[seine/internal/bt.traced, uprobe:/proc/self/exe:seine/internal/bt.traced, 0]: 4\n", ", 1]: 3\n", "bt.traced+0\n"}},
+		{"raw tracepoints", `rt:sys_enter /pid == $1 && arg1 == $2/ { @ = count(); }`, func() {
+			for range 13 { // Go itself calls getpid(2) now and then
+				unix.Getppid()
+			}
+		}, []string{"@: 13\n"}},
+		{"profile", `profile:hz:997 /pid == $1/ { @[comm] = count(); }`, func() {
+			for n := 0; n < 300_000_000; n++ {
+				if n%3 == 7 {
+					return
+				}
+			}
+		}, []string{"]: "}},
+		{"software events", `software:page-faults:1 /pid == $1/ { @ = count(); }`, func() {
+			b := must(unix.Mmap(-1, 0, 64<<12, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE))
+			for i := 0; i < len(b); i += 4096 {
+				b[i] = 1
+			}
+			_ = unix.Munmap(b)
+		}, []string{"@: "}},
+		{"usym", `u:/proc/self/exe:seine/internal/bt.traced { @[usym(reg("ip"))] = count(); }`, func() { sink += traced(1) }, []string{"@[seine/internal/bt.traced]: 1\n"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			opts := o
+			if c.name == "join" {
+				opts.PIDs = nil
+			}
+			if strings.Contains(c.text, `reg("ax")`) && runtime.GOARCH != "amd64" {
+				t.Skip("ax is a register of amd64")
+			}
+			out, errs := live(t, script(c.text, fmt.Sprint(os.Getpid()), fmt.Sprint(unix.SYS_GETPPID)), opts, c.work)
+			want(t, out, c.want...)
+			if c.name == "join" {
+				want(t, out, "bt.test+-test.run=^$+x\n")
+			}
+			if strings.Contains(errs, "lost") {
+				t.Error(errs)
+			}
+		})
+	}
+}
+
+// TestSignal has what --unsafe allows, and messages to stderr.
+func TestSignal(t *testing.T) {
+	got := make(chan os.Signal, 1)
+	signal.Notify(got, unix.SIGUSR1)
+	defer signal.Stop(got)
+	_, errs := live(t, func(o Options) (*Program, error) {
+		o.Unsafe, o.PIDs = true, self()
+		return Compile(&Source{"-e", `t:syscalls:sys_enter_getppid { signal("USR1"); errorf("sent %d\n", 10); }`}, o)
+	}, Options{}, func() {
+		unix.Getppid()
+		select {
+		case <-got:
+		case <-time.After(10 * time.Second):
+			t.Error("got no signal")
+		}
+	})
+	want(t, errs, "seine: sent 10\n")
+}
+
+// TestStringLength has config = { max_strlen }.
+func TestStringLength(t *testing.T) {
+	out, _ := live(t, script(`config = { max_strlen = 8 } t:syscalls:sys_enter_openat /str(args.filename) == "/nonexi"/ { @[str(args.filename)] = count(); }`), Options{PIDs: self()}, func() {
+		_, _ = unix.Open("/nonexistent/file", unix.O_RDONLY, 0)
+	})
+	want(t, out, "@[/nonexi]: 1\n")
+}
+
+// TestLoss fills a map and the ring, and wants both counted.
+func TestLoss(t *testing.T) {
+	_, errs := live(t, script("config = { max_map_keys = 3 } BEGIN { unroll (10) { @n++; @a[@n] = count(); @b[@n] = 1; } exit(); }"), Options{}, nil)
+	want(t, errs, "14 updates of maps were refused")
+	_, errs = live(t, script(`BEGIN { unroll (100) { printf("%s\n", "`+strings.Repeat("x", 120)+`"); } exit(); }`), Options{Buffer: 4096}, nil)
+	if m := regexp.MustCompile(`(\d+) events were lost`).FindString(errs); m == "" {
+		t.Errorf("got %q, want lost events", errs)
+	}
+}
+
+// TestJSON looks at the names of fields.
+func TestJSON(t *testing.T) {
+	out, _ := live(t, script(`BEGIN { $port = 80; @[comm, pid, $port] = count(); @h = hist(5); @s["x"] = stats(4); printf("port %d\n", $port); @v = "text"; exit(); }`), Options{Output: "json"}, nil)
+	want(t, out, `"tool":"run","port":80,"text":"port 80"}`, `"map":"@","comm":"`, `,"pid":`, `,"port":80,"count":1}`,
+		`"map":"@h","count":1,"buckets":[{"lo":4,"hi":8,"count":1}]}`, `"map":"@s","key0":"x","count":1,"avg":4,"total":4}`, `"map":"@v","value":"text"}`)
+	if !strings.HasPrefix(out, `{"time":"20`) {
+		t.Errorf("got %s", out)
+	}
+}
+
+// TestLimits has -n and -i.
+func TestLimits(t *testing.T) {
+	out, _ := live(t, script(`interval:ms:1 { printf("x\n"); }`), Options{Count: 7}, nil)
+	if out != strings.Repeat("x\n", 7) {
+		t.Errorf("got %q, want 7 lines", out)
+	}
+	out, _ = live(t, script(`interval:ms:1 { @ = count(); }`), Options{Count: 3, Interval: 50e6}, nil)
+	if n := strings.Count(out, "@: "); n < 3 || n > 4 {
+		t.Errorf("got %d outputs, want 3 and at most the rest:\n%s", n, out)
+	}
+}

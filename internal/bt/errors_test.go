@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bt
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// TestErrors wants one message for each kind of mistake, with its place.
+func TestErrors(t *testing.T) {
+	for _, c := range []struct{ text, want, caret string }{
+		{"t:syscalls:sys_enter_connect { @[pid, comn] = count(); }", "-e:1:39: unknown name comn: did you mean comm?", "                                      ^~~~"},
+		{"t:syscalls:sys_enter_connect { @[args->fdd] = count(); }", "-e:1:40: tracepoint:syscalls:sys_enter_connect has no argument fdd: did you mean fd?", ""},
+		{"t:syscalls:sys_enter_connect { @ = conut(); }", "-e:1:36: unknown function conut(): did you mean count?", ""},
+		{"t:syscalls:sys_enter_connect {\n\t@ = count();\n\t@ = 5;\n}", "-e:3:2: type conflict: @ is count since line 2, column 2, and cannot be int64", "\t^"},
+		{"BEGIN { @a[1] = 1; @a[1, 2] = 1; }", "-e:1:20: type conflict: @a has 1 key since line 1, column 9, and 2 keys here", ""},
+		{"BEGIN { @a[1] = 1; @a[\"x\"] = 1; }", "-e:1:23: type conflict: key 1 of @a is int64 since line 1, column 9, and string here", ""},
+		{"BEGIN { $x = 1; $x = \"a\"; }", "-e:1:17: type conflict: $x is int64 since line 1, column 9, and cannot be string", ""},
+		{"t:syscalls:sys_enter_conect { @ = count(); }", "-e:1:1: unknown tracepoint syscalls:sys_enter_conect: did you mean syscalls:sys_enter_connect?", "^~~~~~~~~~~~~~~~~~~~~~~~~~~"},
+		{"tracepont:a:b { }", "-e:1:1: unknown probe type tracepont: did you mean tracepoint?", ""},
+		{"usdt:/bin/x:y { }", "-e:1:1: usdt probes are not supported", ""},
+		{"BEGIN { @ = count() ", "-e:1:21: expected ';' or '}', found the end of the program", ""},
+		{"BEGIN { @ = ; }", "-e:1:13: expected an expression, found ';'", ""},
+		{"BEGIN { printf(\"%d\"); }", "-e:1:9: printf() has 1 place in its format, and no value", ""},
+		{"BEGIN { printf(\"%s\", 5); }", "-e:1:22: %s needs a string, not int64: use %d", ""},
+		{"BEGIN { printf(\"%q\", 5); }", "-e:1:16: %q is no conversion: there are %d %i %u %x %X %o %c %s %p %r", ""},
+		{"BEGIN { print(@x); }", "-e:1:15: @x is never assigned", ""},
+		{"BEGIN { $a = @x + 1; }", "-e:1:14: @x is read but never assigned", ""},
+		{"BEGIN { $start = 1; $y = $strat; }", "-e:1:26: $strat has no value here: did you mean $start?", ""},
+		{"BEGIN { $t = (struct task_struct *)curtask; @ = $t->pidd; }", "-e:1:53: struct task_struct has no field pidd: did you mean pid?", ""},
+		{"BEGIN { $t = (struct no_such_thing)5; }", "-e:1:15: unknown struct no_such_thing: this kernel's BTF has none", ""},
+		{"BEGIN { system(\"ls\"); }", "-e:1:9: system() is refused without --unsafe", ""},
+		{"BEGIN { @ = retval; }", "-e:1:13: BEGIN has no retval: use a ", ""},
+		{"BEGIN { $x = arg0; }", "-e:1:14: BEGIN has no arg0", ""},
+		{"BEGIN { break; }", "-e:1:9: break outside a loop", ""},
+		{"BEGIN { \"a\" == 1 }", "-e:1:9: this does nothing: expected an assignment or a call", ""},
+		{"BEGIN { @ = \"a\" == 1; }", "-e:1:13: type conflict: == compares string with int64", ""},
+		{"BEGIN { @ = lhist(1, 0, 10, 3); }", "-e:1:29: the step of lhist() does not divide its range", ""},
+		{"#define A B\n#define B A\nBEGIN { @ = A; }", "-e:3:13: unknown name A", ""},
+		{"#if 1\nBEGIN { }", "-e:2:10: #if without #endif", ""},
+		{"", "-e:1:1: the program has no probe", ""},
+		{"/* ", "-e:1:1: comment without an end", ""},
+		{"BEGIN { printf(\"x", "-e:1:16: string without an end", ""},
+		{"interval:x:1 { }", "-e:1:1: write a timer as interval:hz:N, :s:N, :ms:N, :us:N or interval:100ms", ""},
+		{"BEGIN { $x = $1; }", "", ""},
+		{"u:/no/such/file:f { }", "-e:1:1: there is no file /no/such/file", ""},
+	} {
+		_, err := Compile(&Source{"-e", c.text}, Options{})
+		if c.want == "" {
+			if err != nil {
+				t.Errorf("%s: %v", c.text, err)
+			}
+			continue
+		}
+		var at *Error
+		if !errors.As(err, &at) {
+			t.Errorf("%s: got %v, want %s", c.text, err, c.want)
+			continue
+		}
+		if !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s\ngot  %s\nwant %s", c.text, err, c.want)
+		}
+		if show := strings.Split(at.Show(), "\n"); c.caret != "" && show[1] != "    "+c.caret {
+			t.Errorf("%s\ngot  %q\nwant %q", c.text, show[1], "    "+c.caret)
+		}
+	}
+}
+
+// TestRefused wants the verifier's refusal at the line of the script.
+func TestRefused(t *testing.T) {
+	needRoot(t)
+	p, err := Compile(&Source{"-e", "BEGIN {\n\t$i = rand;\n\twhile (1) {\n\t\t@x++;\n\t}\n}"}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = p.Run(t.Context())
+	var at *Error
+	if !errors.As(err, &at) {
+		t.Fatalf("got %v, want a refusal with its place", err)
+	}
+	if line, _ := at.Src.Position(at.Pos); line < 3 || line > 4 || !strings.Contains(err.Error(), "the verifier refuses it") {
+		t.Errorf("got %v, want line 3 or 4", err)
+	}
+}
+
+// TestNoFunctions has a kernel without kprobes and fentry.
+func TestNoFunctions(t *testing.T) {
+	k := newKernel()
+	none := errors.New("none")
+	k.kprobes = func() error { return none }
+	k.fentry = func() error { return none }
+	s, err := Parse(&Source{"-e", "k:tcp_v4_connect { @ = count(); }"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = compile(s, k, Options{})
+	if !KernelsFault(err) || !strings.Contains(err.Error(), "cannot trace functions") {
+		t.Fatalf("got %v", err)
+	}
+	if _, e := k.events(); e == nil && !strings.Contains(err.Error(), "t:sock:inet_sock_set_state") {
+		t.Errorf("got %v, want a tracepoint that could serve", err)
+	}
+}

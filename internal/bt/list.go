@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bt
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// List writes the probes that match a pattern: TYPE:REST, with * and ?, or a
+// word that is looked for in all of them. With args, each is followed by its
+// arguments.
+func List(w io.Writer, pattern string, args bool) error {
+	k := running()
+	kind, rest, hasKind := strings.Cut(pattern, ":")
+	want := func(k ProbeKind) bool {
+		if !hasKind {
+			return true
+		}
+		is, ok := kindNames[kind]
+		return ok && is == k || wild(kind) && match(kind, k.String())
+	}
+	if hasKind && !wild(kind) {
+		if _, ok := kindNames[kind]; !ok {
+			return (&Source{"-l", pattern}).errorf(0, Pos(len(kind)), "unknown probe type %s%s", kind, didYouMean(kind, slices.Sorted(maps.Keys(kindNames))))
+		}
+	}
+	if !hasKind {
+		rest = pattern
+		if rest == "" {
+			rest = "*"
+		}
+		if !wild(rest) {
+			rest = "*" + rest + "*"
+		}
+	}
+	l := &lister{w: w, k: k, args: args}
+	if want(Software) && (hasKind || match(rest, "software")) {
+		for _, n := range sortedKeys(softEvents) {
+			if match(rest, n) || match(rest, n+":") {
+				l.add("software:" + n + ":")
+			}
+		}
+	}
+	if want(Hardware) && hasKind {
+		for _, n := range sortedKeys(hardEvents) {
+			if match(rest, n) {
+				l.add("hardware:" + n + ":")
+			}
+		}
+	}
+	for _, only := range []ProbeKind{Begin, End} {
+		if want(only) && (hasKind || match(rest, only.String())) {
+			l.add(only.String())
+		}
+	}
+	if want(Tracepoint) {
+		l.tracepoints(rest)
+	}
+	if want(RawTracepoint) && hasKind {
+		l.raw(rest)
+	}
+	if (want(Uprobe) || want(Uretprobe)) && hasKind && !wild(kind) {
+		if err := l.user(kindNames[kind], rest, pattern); err != nil {
+			return err
+		}
+	}
+	for _, fn := range []ProbeKind{Kprobe, Kretprobe, Fentry, Fexit} {
+		if !want(fn) || !hasKind && fn != Kprobe {
+			continue
+		}
+		if err := l.functions(fn, rest, hasKind); err != nil {
+			return err
+		}
+	}
+	if l.n == 0 {
+		events, _ := k.events()
+		hint := didYouMean(strings.TrimPrefix(strings.TrimPrefix(pattern, "tracepoint:"), "t:"), events)
+		return (&Source{"-l", pattern}).errorf(0, Pos(len(pattern)), "no probe matches%s", hint)
+	}
+	return l.err
+}
+
+type lister struct {
+	w    io.Writer
+	k    *kernel
+	args bool
+	n    int
+	err  error
+}
+
+func (l *lister) add(probe string, args ...string) {
+	l.n++
+	if _, err := fmt.Fprintln(l.w, probe); err != nil && l.err == nil {
+		l.err = err
+	}
+	if l.args {
+		for _, a := range args {
+			fmt.Fprintln(l.w, "    "+a)
+		}
+	}
+}
+
+func (l *lister) tracepoints(pattern string) {
+	events, err := l.k.events()
+	if err != nil {
+		return
+	}
+	for _, e := range events {
+		if !match(pattern, e) && !match(pattern, "tracepoint:"+e) {
+			continue
+		}
+		var args []string
+		if l.args {
+			group, name, _ := strings.Cut(e, ":")
+			fields, _ := readFormat(group, name)
+			for _, f := range fields {
+				args = append(args, f.String())
+			}
+		}
+		l.add("tracepoint:"+e, args...)
+	}
+}
+
+func (f *tpField) String() string {
+	s := strings.ReplaceAll(f.decl, "*", " * ")
+	s = strings.Join(strings.Fields(s), " ")
+	if f.dataLoc {
+		return "__data_loc " + s + "[] " + f.name
+	}
+	if f.array > 0 {
+		return fmt.Sprintf("%s %s[%d]", s, f.name, f.array)
+	}
+	return s + " " + f.name
+}
+
+func (l *lister) raw(pattern string) {
+	x := &expander{src: &Source{"-l", pattern}, k: l.k, note: func(string, ...any) {}}
+	list, err := x.rawTracepoints(AttachPoint{}, pattern)
+	if err != nil {
+		return
+	}
+	for _, t := range list {
+		var args []string
+		if proto, err := l.k.rawProto(t.Name); err == nil && l.args {
+			for _, p := range proto.Params {
+				args = append(args, describe(p.Type)+" "+p.Name)
+			}
+		}
+		l.add(t.Probe, args...)
+	}
+}
+
+func (l *lister) user(kind ProbeKind, rest, pattern string) error {
+	path, name, ok := strings.Cut(rest, ":")
+	if !ok || path == "" {
+		return (&Source{"-l", pattern}).errorf(0, Pos(len(pattern)), "write user functions as %s:FILE:PATTERN", kind)
+	}
+	found, ok := findBinary(path)
+	if !ok {
+		return (&Source{"-l", pattern}).errorf(0, Pos(len(pattern)), "there is no file %s", path)
+	}
+	funcs, err := elfFunctions(found)
+	if err != nil {
+		return err
+	}
+	for _, f := range funcs {
+		if match(name, f) || name == "" {
+			l.add(kind.String() + ":" + found + ":" + f)
+		}
+	}
+	return nil
+}
+
+// functions lists kernel functions. Where none can be traced, it says so if they
+// were asked for.
+func (l *lister) functions(kind ProbeKind, pattern string, asked bool) error {
+	x := &expander{src: &Source{"-l", kind.String() + ":" + pattern}, k: l.k, note: func(string, ...any) {}}
+	if _, err := x.chooseWay(kind); err != nil {
+		if asked {
+			return x.noFunctions(AttachPoint{Raw: kind.String() + ":" + pattern}, pattern, err)
+		}
+		return nil
+	}
+	functions, err := l.k.functions()
+	if err != nil {
+		return nil
+	}
+	for _, n := range sortedKeys(functions) {
+		if !match(pattern, n) && !match(pattern, functions[n]+":"+n) {
+			continue
+		}
+		var args []string
+		if l.args || kind == Fentry || kind == Fexit {
+			proto, err := l.k.proto(n, functions[n])
+			if err != nil && (kind == Fentry || kind == Fexit) {
+				continue
+			}
+			if err == nil {
+				for _, p := range proto.Params {
+					args = append(args, describe(p.Type)+" "+p.Name)
+				}
+				if kind.returns() {
+					args = append(args, describe(proto.Return)+" retval")
+				}
+			}
+		}
+		l.add(kind.String()+":"+n, args...)
+	}
+	return nil
+}
