@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // result is what became of one test.
@@ -20,27 +21,51 @@ type result struct {
 }
 
 // results is all of them, in the order in which they came.
-type results struct{ all []result }
+type results struct {
+	mu  sync.Mutex
+	all []result
+}
+
+func (r *results) put(t result) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, t)
+}
 
 func (r *results) add(where, name string, ok bool) {
 	outcome := "PASS"
 	if !ok {
 		outcome = "FAIL"
 	}
-	r.all = append(r.all, result{where: where, name: name, outcome: outcome})
+	r.put(result{where: where, name: name, outcome: outcome})
 }
 
-// leaves is the tests that are not made of others.
+// failedAt counts the failures of one place.
+func (r *results) failedAt(where string) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, t := range r.all {
+		if t.where == where && t.outcome == "FAIL" {
+			n++
+		}
+	}
+	return n
+}
+
+// leaves is the tests that are not made of others, and those that failed though
+// none of their parts did.
 func (r *results) leaves() []result {
-	parents := map[string]bool{}
+	parents, blamed := map[string]bool{}, map[string]bool{}
 	for _, t := range r.all {
 		for name := t.name; strings.Contains(name, "/"); {
 			name = name[:strings.LastIndex(name, "/")]
 			parents[t.where+" "+name] = true
+			blamed[t.where+" "+name] = blamed[t.where+" "+name] || t.outcome == "FAIL"
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(r.all), func(t result) bool {
-		return parents[t.where+" "+t.name] && t.outcome != "FAIL"
+		id := t.where + " " + t.name
+		return parents[id] && (t.outcome != "FAIL" || blamed[id])
 	})
 }
 
@@ -212,7 +237,7 @@ func (p *parser) line(line string) {
 			fmt.Fprintf(os.Stdout, "%s: %s %s: %.300s\n", p.where, m[1], m[2], r.log)
 		}
 		delete(p.said, m[2])
-		p.results.all = append(p.results.all, r)
+		p.results.put(r)
 	case running.MatchString(line):
 		p.current = running.FindStringSubmatch(line)[1]
 	case broken.MatchString(line) || strings.HasPrefix(line, "vm: "):
@@ -226,14 +251,8 @@ func (p *parser) line(line string) {
 // end says how the command ended. One that failed without a failed test, or ran
 // no test at all, is a failure of its own.
 func (p *parser) end(err error) {
-	bad := 0
-	for _, r := range p.results.all {
-		if r.where == p.where && r.outcome == "FAIL" {
-			bad++
-		}
-	}
-	if err != nil && bad == 0 || p.seen == 0 {
-		p.results.all = append(p.results.all, result{
+	if err != nil && p.results.failedAt(p.where) == 0 || p.seen == 0 {
+		p.results.put(result{
 			where: p.where, name: "tests ran to their end", outcome: "FAIL",
 			log: fmt.Sprintf("%v\n%s", err, p.said[p.current]),
 		})
