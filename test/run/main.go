@@ -80,7 +80,7 @@ func (s *suite) run() {
 		wg.Go(func() {
 			for _, g := range lane {
 				every := g.every || os.Getenv("FULL") != ""
-				s.live(g.name, every, runner, "run", "-kernels", g.name, "-timeout", "40m", "-modules", "sch_netem", "--", live)
+				s.live(g.name, every, runner, "run", "-kernels", g.name, "-cpus", "1", "-timeout", "30m", "-modules", "sch_netem", "--", live)
 			}
 		})
 	}
@@ -124,7 +124,7 @@ func (s *suite) goTest() {
 // live runs rings 3 and 4: the live tests here or in a guest.
 func (s *suite) live(where string, every bool, command ...string) {
 	s.say("live: %s", where)
-	command = append(command, "-test.v", "-test.timeout=38m")
+	command = append(command, "-test.v", "-test.timeout=28m")
 	if !every {
 		command = append(command, "-best")
 	}

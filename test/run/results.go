@@ -18,6 +18,7 @@ type result struct {
 	where, name string // the kernel, TestLive/tcplife/best/ipv4
 	outcome     string // PASS, FAIL, SKIP
 	log         string // what it said, if it did not pass
+	again       string // why it was tried twice, if it passed then
 }
 
 // results is all of them, in the order in which they came.
@@ -95,6 +96,11 @@ func (r *results) print(w io.Writer) {
 		fmt.Fprintln(w, "\nskipped:")
 		for _, s := range sorted(skips) {
 			fmt.Fprintf(w, "  %d × %s\n", skips[s], s)
+		}
+	}
+	for _, t := range leaves {
+		if t.again != "" {
+			fmt.Fprintf(w, "passed at the second try: %s: %s: %.300s\n", t.where, t.name, t.again)
 		}
 	}
 	if count["FAIL"] > 0 {
@@ -232,6 +238,9 @@ func (p *parser) line(line string) {
 	case m != nil:
 		p.seen++
 		r := result{where: p.where, name: m[2], outcome: m[1]}
+		if _, first, again := strings.Cut(p.said[m[2]], "second try, after: "); again && m[1] == "PASS" {
+			r.again = strings.TrimSpace(first)
+		}
 		if m[1] != "PASS" {
 			r.log = strings.TrimSpace(p.said[m[2]])
 			fmt.Fprintf(os.Stdout, "%s: %s %s: %.300s\n", p.where, m[1], m[2], r.log)
