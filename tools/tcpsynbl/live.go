@@ -195,16 +195,12 @@ func synQueue(x *tool.Trial) error {
 		return err
 	}
 	_, drops := parts(rows)
-	more := 0
-	if newConfig().(*config).More {
-		more = 1
-	}
-	if n := after.Since(before)["TcpExtListenDrops"]; len(drops) != 5-more || int(n) != 5-more {
-		x.Errorf("%d drops, and the kernel counts %d; want %d", len(drops), n, 5-more)
+	if n := after.Since(before)["TcpExtListenDrops"]; len(drops) != 4 || n != 4 {
+		x.Errorf("%d drops, and the kernel counts %d; want 4", len(drops), n)
 	}
 	for _, r := range drops {
 		x.Want(r, "queue", "syn")
-		x.Want(r, "used", 2+more)
+		x.Want(r, "used", 3)
 		x.Want(r, "limit", 2)
 		x.Want(r, "at", "SYN")
 	}

@@ -14,11 +14,6 @@
 #include "owner.h"
 #include "packet.h"
 
-/* The SYN queue holds one more than its limit, as the accept queue does. Newer
- * kernels; set by Go.
- */
-const volatile bool syn_more = false;
-
 enum queue { QUEUE_SYN, QUEUE_ACCEPT };
 enum moment { AT_SYN, AT_ACK };
 
@@ -107,10 +102,11 @@ static __noinline int checked(struct sock *sk, struct sk_buff *skb, const void *
 		length_put(&k, QUEUE_SYN, waiting);
 		length_put(&k, QUEUE_ACCEPT, used);
 	}
-	/* As the kernel asks. A full SYN queue is no matter where cookies may be
-	 * sent.
+	/* As the kernel asks: both queues hold one more than their limit (the SYN
+	 * queue since 2025, in the stable series of 5.10, 6.1 and 6.12 too). A full
+	 * SYN queue is no matter where cookies may be sent.
 	 */
-	full_syn = at == AT_SYN && waiting >= limit + syn_more &&
+	full_syn = at == AT_SYN && waiting > limit &&
 		   !BPF_CORE_READ(sk, __sk_common.skc_net.net, ipv4.sysctl_tcp_syncookies);
 	full_accept = used > limit;
 	if (!full_syn && !full_accept)

@@ -6,9 +6,7 @@ package tcpsynbl
 
 import (
 	_ "embed"
-	"fmt"
 
-	"seine/internal/host"
 	"seine/internal/kern"
 	"seine/internal/probe"
 	"seine/internal/row"
@@ -17,18 +15,6 @@ import (
 
 //go:embed README.md
 var readme string
-
-type config struct {
-	More bool `bpf:"syn_more"`
-}
-
-// newConfig knows since when the SYN queue holds one more than its limit. No
-// type tells, so the kernel's release has to.
-func newConfig() any {
-	var major, minor int
-	fmt.Sscanf(host.KernelVersion(), "%d.%d", &major, &minor)
-	return &config{More: major > 6 || major == 6 && minor >= 17}
-}
 
 // queue is enum queue of tcpsynbl.bpf.c.
 type queue uint32
@@ -94,7 +80,6 @@ var Tool = &tool.Tool{
 	Banner:  "Tracing the queues of listeners.",
 	Doc:     readme,
 	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
-	Config:  newConfig,
 	Points: []probe.Point{
 		{Name: "syn", Ways: []probe.Way{
 			{Name: "fentry", Programs: []string{"asked__fentry"}},

@@ -79,7 +79,7 @@ SEC("iter/task_file") int poll__iter(struct bpf_iter__task_file *ctx)
 
 KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 {
-	struct top_entry *e;
+	struct top_entry t = {}, *e; /* 5.10 and 6.1 want what filters look up on the stack */
 
 	if (sock_proto(sk) != IPPROTO_TCP)
 		return 0;
@@ -89,13 +89,12 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 	}
 	if (old == TCP_LISTEN || old == TCP_CLOSE || !sock_wanted(sk))
 		return 0;
+	owner_get(&t.head.who, sk);
+	if (!entry_fill(&t, sk))
+		return 0;
 	e = EVENT_NEW(struct top_entry);
 	if (!e)
 		return 0;
-	owner_get(&e->head.who, sk);
-	if (!entry_fill(e, sk)) {
-		bpf_ringbuf_discard(e, BPF_RB_NO_WAKEUP);
-		return 0;
-	}
+	*e = t;
 	return event_send(e);
 }
