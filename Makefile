@@ -36,7 +36,7 @@ new: ## make the folder of a new tool: make new tool=x
 .PHONY: check
 check: ## what must hold at every commit: format, vet, staticcheck, generated files, rings 1 and 2
 	./test/check
-	$(GO) test $$($(GO) list ./... | grep -v /test/live)
+	$(GO) test -p 1 -ldflags='-s=false -w=false' $$($(GO) list ./... | grep -v /test/live)
 
 .PHONY: test
 test: ## install what tests need, then all four rings; ends with N passed, N failed

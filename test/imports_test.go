@@ -15,7 +15,7 @@ var allowed = map[string][]string{
 	"internal/object": {},
 	"internal/host":   {},
 	"internal/sym":    {},
-	"internal/lab":    {},
+	"internal/lab":    {"internal/host"},
 	"internal/kern":   {"internal/row"},
 	"internal/probe":  {"internal/host"},
 	"internal/enrich": {"internal/host"},

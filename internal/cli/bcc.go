@@ -25,7 +25,7 @@ var bccFlags = map[string]map[string]string{
 	"softirqs":   {"d": "--dist", "N": "-o json"},
 	"solisten":   {"show-netns": "--columns +netns"},
 	"tcpaccept":  {"t": "--columns +time --time rel"},
-	"tcpconnect": {"d": "--dns", "s": "--columns +lport"},
+	"tcpconnect": {"s": "--columns +lport"},
 	"tcplife":    {"t": "--columns +time --time rel", "s": "-o csv"},
 	"tcpretrans": {"sequence": "-s", "lossprobe": "-l"},
 	"tcpstates":  {"t": "--columns +time --time rel", "s": "-o csv", "Y": "-o json", "journal": "-o json"},
