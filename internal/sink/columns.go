@@ -74,12 +74,16 @@ func split(spec string) (words []string, relative bool, err error) {
 		}
 		words = append(words, w)
 	}
-	for _, w := range words {
-		if signed := w[0] == '+' || w[0] == '-'; signed != (words[0][0] == '+' || words[0][0] == '-') {
+	relative = words[0][0] == '+' || words[0][0] == '-'
+	for i, w := range words {
+		switch signed := w[0] == '+' || w[0] == '-'; {
+		case signed && !relative:
 			return nil, false, fmt.Errorf("columns: %q mixes two forms: either a,b,c or +a,-b", spec)
+		case relative && !signed: // +a,b adds both
+			words[i] = "+" + w
 		}
 	}
-	return words, words[0][0] == '+' || words[0][0] == '-', nil
+	return words, relative, nil
 }
 
 func parse(s *row.Schema, base []int, spec string) ([]int, error) {

@@ -29,6 +29,7 @@ func TestParseColumns(t *testing.T) {
 		{"+rport", "pid comm laddr rport"},
 		{"-pid", "comm laddr"},
 		{"+rport,-comm,+lport", "pid laddr rport lport"},
+		{"+rport,lport", "pid comm laddr rport lport"}, // the sign holds on
 		{"+pid", "pid comm laddr"},   // is there already
 		{"-rport", "pid comm laddr"}, // is not there
 	} {
@@ -43,7 +44,6 @@ func TestParseColumns(t *testing.T) {
 		{"TX_KB", `columns: unknown column "TX_KB": did you mean tx_bytes? (--columns help lists them)`},
 		{"xyzzy", `columns: unknown column "xyzzy" (--columns help lists them)`},
 		{"pid,+comm", `columns: "pid,+comm" mixes two forms: either a,b,c or +a,-b`},
-		{"+pid,comm", `columns: "+pid,comm" mixes two forms: either a,b,c or +a,-b`},
 		{"pid,,comm", `columns: "pid,,comm" names no column between two commas`},
 		{"", `columns: "" names no column between two commas`},
 		{"+", `columns: "+" names no column between two commas`},
