@@ -30,8 +30,8 @@ func TestParseColumns(t *testing.T) {
 		{"-pid", "comm laddr"},
 		{"+rport,-comm,+lport", "pid laddr rport lport"},
 		{"+rport,lport", "pid comm laddr rport lport"}, // the sign holds on
-		{"+pid", "pid comm laddr"},   // is there already
-		{"-rport", "pid comm laddr"}, // is not there
+		{"+pid", "pid comm laddr"},                     // is there already
+		{"-rport", "pid comm laddr"},                   // is not there
 	} {
 		got, err := ParseColumns(s, tt.spec)
 		if err != nil || ids(s, got) != tt.want {
