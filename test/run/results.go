@@ -100,7 +100,7 @@ func (r *results) print(w io.Writer) {
 	}
 	for _, t := range leaves {
 		if t.again != "" {
-			fmt.Fprintf(w, "passed at the second try: %s: %s: %.300s\n", t.where, t.name, t.again)
+			fmt.Fprintf(w, "passed when tried again: %s: %s: %.300s\n", t.where, t.name, t.again)
 		}
 	}
 	if count["FAIL"] > 0 {
@@ -238,7 +238,7 @@ func (p *parser) line(line string) {
 	case m != nil:
 		p.seen++
 		r := result{where: p.where, name: m[2], outcome: m[1]}
-		if _, first, again := strings.Cut(p.said[m[2]], "second try, after: "); again && m[1] == "PASS" {
+		if _, first, again := strings.Cut(p.said[m[2]], "another try, after: "); again && m[1] == "PASS" {
 			r.again = strings.TrimSpace(first)
 		}
 		if m[1] != "PASS" {
