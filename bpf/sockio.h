@@ -3,8 +3,9 @@
  *
  * Best by the tracepoints sock_send_length and sock_recv_length (6.3 on), which
  * see every family, io_uring and splice to a socket alike. Before that by the
- * system calls themselves, or by __sock_sendmsg and sock_recvmsg. A probe on
- * sock_sendmsg attaches on newer kernels too, and sees almost nothing there.
+ * system calls themselves. Probes on sock_sendmsg, __sock_sendmsg and
+ * sock_recvmsg attach, but parts of the kernel have them inlined: on 5.10
+ * messages of sendmmsg go unseen, on newer kernels almost everything.
  *
  * The tool that includes this header defines sock_io(). ret is what the call
  * returned; one call per message where a system call moves several. It is not
@@ -46,38 +47,6 @@ SEC("raw_tp/sock_send_length") int io__raw__send(unsigned long long *ctx)
 SEC("raw_tp/sock_recv_length") int io__raw__recv(unsigned long long *ctx)
 {
 	return sock_io(ctx, (void *)ctx[0], IO_RECV, (int)ctx[1], ctx[2]);
-}
-
-/* Functions: until 6.4 sendfile and splice send by sock_sendpage. */
-KEXIT(io, send, __sock_sendmsg, 2, 1)
-{
-	return sock_io(ctx, BPF_CORE_READ((struct socket *)a0, sk), IO_SEND, (int)ret, 0);
-}
-
-KEXIT(io, recv, sock_recvmsg, 3, 2)
-{
-	return sock_io(ctx, BPF_CORE_READ((struct socket *)a0, sk), IO_RECV, (int)ret, a2);
-}
-
-/* Protocols without a sendpage of their own come back through __sock_sendmsg. */
-static __always_inline bool has_sendpage(const struct sock *sk)
-{
-	switch (proto_key(sk)) {
-	case IPPROTO_TCP:
-		return true;
-	case IPPROTO_UDP:
-		return sock_family(sk) == AF_INET;
-	case PROTO_FAMILY | AF_UNIX:
-		return BPF_CORE_READ(sk, sk_type) == SOCK_STREAM;
-	}
-	return false;
-}
-
-KEXIT(io, page, sock_sendpage, 6, 3)
-{
-	struct sock *sk = file_sock((struct file *)a0);
-
-	return sk && has_sendpage(sk) ? sock_io(ctx, sk, IO_SEND, ret, 0) : 0;
 }
 
 /* UDP alone, by its own functions, where no other socket is asked for: others

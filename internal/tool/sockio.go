@@ -12,8 +12,8 @@ import (
 )
 
 // SockIO are the points of sockio.h: each send and receive on any socket. Best
-// first: the tracepoints are exact and cheap; the system calls are exact; the
-// functions miss the later messages of a sendmmsg or recvmmsg.
+// first: the tracepoints are exact and cheap; the system calls are exact. There
+// is no way by __sock_sendmsg and sock_recvmsg: parts of the kernel inline them.
 var SockIO = []probe.Point{
 	{Name: "io", Ways: slices.Concat(
 		udpOnly(func(k *probe.Kernel) error {
@@ -24,10 +24,6 @@ var SockIO = []probe.Point{
 			{Name: "raw", Programs: []string{"io__raw__*"}, Fits: probe.HasTracepoint("sock_send_length", 3)},
 		},
 		ioCalls("tp", "iocall__tp__*", "every read and write of the machine pays for it"),
-		[]probe.Way{
-			{Name: "fexit", Programs: []string{"io__fexit__*"}, Fits: ioFuncs, Misses: laterMessages},
-			{Name: "kprobe", Programs: []string{"io__kprobe__*"}, Fits: ioFuncs, Misses: laterMessages},
-		},
 		ioCalls("sys", "iocall__btf__*", "every system call of the machine pays for it"),
 	)},
 	{Name: "splice", Optional: true, Misses: "splice from a socket"},
@@ -68,10 +64,6 @@ func NarrowIO(points []probe.Point, w *Wanted) []probe.Point {
 	// What cannot be spliced from needs no look at splice.
 	return slices.DeleteFunc(points, func(p probe.Point) bool { return p.Name == "splice" })
 }
-
-const laterMessages = "messages after the first of a sendmmsg or recvmmsg"
-
-var ioFuncs = probe.HasFunctions("__sock_sendmsg", "sock_recvmsg", "sock_sendpage")
 
 // ioCalls is a way by the system calls, with the completions of io_uring in the
 // layout that the kernel has.
