@@ -80,14 +80,14 @@ SEC("iter/task_file") int poll__iter(struct bpf_iter__task_file *ctx)
 KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 {
 	struct top_entry t = {}, *e; /* 5.10 and 6.1 want what filters look up on the stack */
+	__u16 proto;
 
-	if (sock_proto(sk) != IPPROTO_TCP)
+	if (!owner_state(new))
 		return 0;
-	if (new != TCP_CLOSE) {
+	proto = sock_proto(sk);
+	if (is_tcp(proto))
 		owner_on_state(sk, old, new);
-		return 0;
-	}
-	if (old == TCP_LISTEN || old == TCP_CLOSE || !sock_wanted(sk))
+	if (proto != IPPROTO_TCP || new != TCP_CLOSE || old == TCP_LISTEN || old == TCP_CLOSE || !sock_wanted(sk))
 		return 0;
 	owner_get(&t.head.who, sk);
 	if (!entry_fill(&t, sk))
