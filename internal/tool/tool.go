@@ -33,7 +33,6 @@ type Tool struct {
 	Format   string               // the one that is written unless -o says otherwise; empty: table
 	Graph    *Graph               // for -o dot
 	Plot     func(cfg any) Plot   // for -o svg and -o png
-	Hint     func(*Report) string // what to tell the user at the end; nil: nothing
 
 	// Narrow gives cheaper points for filters that leave little; nil: it does
 	// not matter what is filtered.

@@ -28,7 +28,6 @@ type Case struct {
 	Hosts []string // of the world; nil: one
 	Run   func(*Trial) error
 	Slow  bool // too long for doctor --selftest
-	Alone bool // the tool cannot be limited to the world's namespaces here
 }
 
 // A Trial is one run of a case. The case starts what must be there before the
