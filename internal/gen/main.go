@@ -2,7 +2,7 @@
 
 // Command gen writes what is generated from the folders under tools/: the BPF
 // objects (with clang) and tools/all.go. Run it from the project's root, by
-// make generate.
+// make generate. With names of tools it compiles only those.
 package main
 
 import (
@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -26,13 +27,13 @@ const clang, strip = "clang-14", "llvm-strip-14"
 var targets = map[string]string{"amd64": "x86", "arm64": "arm64"}
 
 func main() {
-	if err := run(); err != nil {
+	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "gen:", err)
 		os.Exit(1)
 	}
 }
 
-func run() error {
+func run(only []string) error {
 	sources, err := filepath.Glob("tools/*/*.bpf.c")
 	if err != nil {
 		return err
@@ -43,7 +44,20 @@ func run() error {
 	if err := registry(sources); err != nil {
 		return err
 	}
-	return compile(sources)
+	if len(only) > 0 {
+		return compile(slices.DeleteFunc(sources, func(s string) bool {
+			return !slices.Contains(only, filepath.Base(filepath.Dir(s)))
+		}))
+	}
+	if err := compile(sources); err != nil {
+		return err
+	}
+	return sweep(sources)
+}
+
+// object is the file that source's object for arch is kept in.
+func object(source, arch string) string {
+	return filepath.Join("internal/object", arch, strings.TrimSuffix(filepath.Base(source), ".bpf.c")+".o.gz")
 }
 
 // registry writes tools/all.go.
@@ -75,19 +89,15 @@ func compile(sources []string) error {
 		first error
 		slots = make(chan bool, runtime.NumCPU())
 	)
-	keep := map[string]bool{}
 	for arch, name := range targets {
-		dir := filepath.Join("internal/object", arch)
-		if err := os.MkdirAll(dir, 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Join("internal/object", arch), 0o755); err != nil {
 			return err
 		}
 		for _, src := range sources {
-			out := filepath.Join(dir, strings.TrimSuffix(filepath.Base(src), ".bpf.c")+".o.gz")
-			keep[out] = true
 			wg.Go(func() {
 				slots <- true
 				defer func() { <-slots }()
-				if err := one(src, out, name); err != nil {
+				if err := one(src, object(src, arch), name); err != nil {
 					mu.Lock()
 					defer mu.Unlock()
 					if first == nil {
@@ -98,10 +108,7 @@ func compile(sources []string) error {
 		}
 	}
 	wg.Wait()
-	if first != nil {
-		return first
-	}
-	return sweep(keep)
+	return first
 }
 
 // one compiles src, and keeps the object compressed: most of it is BTF, which
@@ -112,16 +119,16 @@ func one(src, out, arch string) error {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	object := filepath.Join(tmp, "o")
+	made := filepath.Join(tmp, "o")
 	for _, c := range [][]string{
-		{clang, "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-D__TARGET_ARCH_" + arch, "-Wall", "-Werror", "-Ibpf", "-c", src, "-o", object},
-		{strip, "-g", object},
+		{clang, "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-D__TARGET_ARCH_" + arch, "-Wall", "-Werror", "-Ibpf", "-c", src, "-o", made},
+		{strip, "-g", made},
 	} {
 		if b, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w\n%s", strings.Join(c, " "), err, b)
 		}
 	}
-	b, err := os.ReadFile(object)
+	b, err := os.ReadFile(made)
 	if err != nil {
 		return err
 	}
@@ -140,7 +147,13 @@ func one(src, out, arch string) error {
 }
 
 // sweep removes objects whose source is gone.
-func sweep(keep map[string]bool) error {
+func sweep(sources []string) error {
+	keep := map[string]bool{}
+	for arch := range targets {
+		for _, src := range sources {
+			keep[object(src, arch)] = true
+		}
+	}
 	old, err := filepath.Glob("internal/object/*/*.o*")
 	if err != nil {
 		return err

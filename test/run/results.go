@@ -103,14 +103,20 @@ func (r *results) print(w io.Writer) {
 			fmt.Fprintf(w, "passed when tried again: %s: %s: %.300s\n", t.where, t.name, t.again)
 		}
 	}
+	for _, t := range leaves {
+		if t.outcome == "FAIL" {
+			fmt.Fprintf(w, "\nFAIL %s: %s\n", t.where, t.name)
+			for line := range strings.SplitSeq(strings.TrimSpace(t.log), "\n") {
+				fmt.Fprintf(w, "      %.400s\n", line)
+			}
+		}
+	}
+	// Once more without the logs: the last lines are those that people see.
 	if count["FAIL"] > 0 {
 		fmt.Fprintln(w, "\nfailed:")
 		for _, t := range leaves {
 			if t.outcome == "FAIL" {
 				fmt.Fprintf(w, "  %s: %s\n", t.where, t.name)
-				for line := range strings.SplitSeq(strings.TrimSpace(t.log), "\n") {
-					fmt.Fprintf(w, "      %.400s\n", line)
-				}
 			}
 		}
 	}
