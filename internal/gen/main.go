@@ -121,7 +121,7 @@ func one(src, out, arch string) error {
 	defer os.RemoveAll(tmp)
 	made := filepath.Join(tmp, "o")
 	for _, c := range [][]string{
-		{clang, "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-D__TARGET_ARCH_" + arch, "-Wall", "-Werror", "-Ibpf", "-c", src, "-o", made},
+		{clang, "-O2", "-g", "-fdebug-compilation-dir=.", "-target", "bpf", "-mcpu=v3", "-D__TARGET_ARCH_" + arch, "-Wall", "-Werror", "-Ibpf", "-c", src, "-o", made},
 		{strip, "-g", made},
 	} {
 		if b, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,6 +19,9 @@ import (
 // A signal prints what has been gathered and is no failure; afterwards nothing
 // is left in the kernel, however the process ended.
 func TestEnd(t *testing.T) {
+	// Under nohup these tests are deaf to hangups, and so would their children be:
+	// a handler of ours is the default again in them.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	const five = `"comm":"lab-client","count":5,`
 	for _, tt := range []struct {
 		name    string
