@@ -134,7 +134,7 @@ typedef struct {
 
 struct in6_addr {
 	union {
-		__u8 u6_addr8[16];
+		__be32 u6_addr32[4];
 	} in6_u;
 };
 

@@ -12,6 +12,10 @@
  * owner_on_state() there. One that defines OWNER_LISTENERS also knows the
  * process of connections that have not been accepted yet: their listener's.
  *
+ * One that asks for no owner after a socket has come to CLOSE may define
+ * OWNER_ENDS_AT_CLOSE: that saves it a program that runs for each socket. It
+ * calls owner_end() last.
+ *
  * A tool that defines OWNER_ALL first gets the owners of all IP sockets. Those
  * of sockets that are not TCP's are found when they are bound, send or receive,
  * and stay until another socket lives at their address.
@@ -61,6 +65,13 @@ static __always_inline void owner_put(const struct sock *sk, const struct who *w
 	err = bpf_map_update_elem(&owners, &key, &o, how);
 	if (err && err != -17 /* EEXIST */)
 		lose(LOSS_OWNER_FULL);
+}
+
+static __always_inline void owner_end(const struct sock *sk)
+{
+	__u64 key = (__u64)sk;
+
+	bpf_map_delete_elem(&owners, &key);
 }
 
 /* The current process owns sk from now on. */
@@ -133,11 +144,9 @@ static __always_inline void owner_on_state(const struct sock *sk, int old, int n
 
 		if (o)
 			o->established = bpf_ktime_get_ns();
-	} else if (new == TCP_CLOSE && sock_proto(sk) == IPPROTO_MPTCP) {
+	} else if (new == TCP_CLOSE && load_proto(sk) == IPPROTO_MPTCP) {
 		/* tcp_destroy_sock never comes for it; its memory is used again */
-		__u64 key = (__u64)sk;
-
-		bpf_map_delete_elem(&owners, &key);
+		owner_end(sk);
 	}
 }
 
@@ -179,7 +188,7 @@ static __always_inline bool owner_get(struct who *w, const struct sock *sk)
 #ifndef OWNER_STATE_IN_TOOL
 KTRACE_SK(owner_state, inet_sock_set_state, const struct sock *sk, int old, int new)
 {
-	if (owner_state(new) && is_tcp(sock_proto(sk)))
+	if (owner_state(new) && is_tcp(load_proto(sk)))
 		owner_on_state(sk, old, new);
 	return 0;
 }
@@ -222,8 +231,12 @@ static __noinline int owner_on_io(const struct sock *sk)
 	__u32 pid = bpf_get_current_pid_tgid() >> 32;
 	struct owner *o = owner_entry(sk);
 
-	if (o ? o->who.pid == pid : !is_inet(sock_family(sk)) || !is_tcp(sock_proto(sk)))
+	if (o ? o->who.pid == pid : !is_inet(LOAD(sk, __sk_common.skc_family)) || !is_tcp(load_proto(sk)))
 		return 0;
+#ifdef OWNER_ENDS_AT_CLOSE
+	if (!o && LOAD(sk, __sk_common.skc_state) == TCP_CLOSE)
+		return 0;
+#endif
 	owner_take(sk, 0);
 	return 0;
 }
@@ -244,18 +257,22 @@ KTRACE(owner_copied, tcp_rcv_space_adjust, const struct sock *sk)
 	return owner_on_io(sk);
 }
 
+#ifndef OWNER_ENDS_AT_CLOSE
 KTRACE(owner_gone, tcp_destroy_sock, const struct sock *sk)
 {
-	__u64 key = (__u64)sk;
-
-	bpf_map_delete_elem(&owners, &key);
+	owner_end(sk);
 	return 0;
 }
+#endif
 
 static __always_inline void owner_found(struct sock *sk, struct task_struct *task)
 {
 	struct who w = {};
 
+#ifdef OWNER_ENDS_AT_CLOSE
+	if (sock_state(sk) == TCP_CLOSE)
+		return;
+#endif
 	who_task(&w, task);
 	owner_put(sk, &w, 0, BPF_NOEXIST);
 #ifdef OWNER_LISTENERS

@@ -50,7 +50,7 @@ static __always_inline bool packet_read(struct packet *p, const struct sk_buff *
 	if (bpf_probe_read_kernel(t, sizeof(t), ip + tcp))
 		return false;
 	if (!total) /* more than 64 KB at once */
-		total = BPF_CORE_READ(skb, len);
+		total = LOAD(skb, len);
 	p->sport = t[0] << 8 | t[1];
 	p->dport = t[2] << 8 | t[3];
 	p->seq = bpf_ntohl(*(__be32 *)&t[4]);
@@ -65,7 +65,16 @@ static __always_inline bool packet_read(struct packet *p, const struct sk_buff *
 /* Where the IP header of a packet is that the stack has looked at. */
 static __always_inline const void *packet_ip(const struct sk_buff *skb)
 {
-	return BPF_CORE_READ(skb, head) + BPF_CORE_READ(skb, network_header);
+	return LOAD(skb, head) + LOAD(skb, network_header);
+}
+
+/* The network namespace of the device that a packet is at. */
+static __always_inline __u32 skb_netns(const struct sk_buff *skb)
+{
+	const struct net_device *dev = LOAD(skb, dev);
+	const struct net *net = LOAD(dev, nd_net.net);
+
+	return LOAD(net, ns.inum);
 }
 
 /* The packet's tuple, seen from this host. */

@@ -53,6 +53,25 @@
 	}                                                                      \
 	static __always_inline int ____##point(unsigned long long *ctx, ##args)
 
+/* LOAD(p, field): a field of something whose type the verifier knows: what an
+ * argument of the program points to, or a pointer that LOAD gave. In tp_btf and
+ * fentry programs that is a plain load, at a tenth of the price; by the other
+ * ways it is BPF_CORE_READ, which everything else (found through a map, a
+ * descriptor, a void pointer or a cast) must use everywhere.
+ *
+ * Which it is, Go says in each program's own code, in the place of PLAIN
+ * (internal/object); the verifier throws the other one away.
+ */
+#define PLAIN 0x5e1e10ad
+static __always_inline bool plain(void)
+{
+	__u64 on;
+
+	asm volatile("%0 = %1" : "=r"(on) : "i"(PLAIN));
+	return on;
+}
+#define LOAD(p, field) (plain() ? (p)->field : BPF_CORE_READ(p, field))
+
 /* Set by Go: the running kernel lets tp_btf programs make socket cookies. */
 const volatile bool make_cookies = false;
 

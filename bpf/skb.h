@@ -60,17 +60,17 @@ static __always_inline void packet_payload6(struct packet *p, const __u8 *at)
 /* Fill p; false if the packet is not IP. */
 static __always_inline bool packet_parse(struct packet *p, const struct sk_buff *skb, enum packet_dir dir)
 {
-	const __u8 *head = BPF_CORE_READ(skb, head), *ip;
-	__be16 protocol = BPF_CORE_READ(skb, protocol);
+	const __u8 *head = LOAD(skb, head), *ip;
+	__be16 protocol = LOAD(skb, protocol);
 	__u8 h[40] = {};
 
 	if (protocol != bpf_htons(ETH_P_IP) && protocol != bpf_htons(ETH_P_IPV6) && !is_vlan(protocol))
 		return false;
-	p->end = head + BPF_CORE_READ(skb, tail);
+	p->end = head + LOAD(skb, tail);
 	if (dir == PACKET_OUT)
-		ip = head + BPF_CORE_READ(skb, network_header);
+		ip = head + LOAD(skb, network_header);
 	else
-		ip = BPF_CORE_READ(skb, data) + (is_vlan(protocol) ? 4 : 0);
+		ip = LOAD(skb, data) + (is_vlan(protocol) ? 4 : 0);
 	if (ip + 20 > p->end || bpf_probe_read_kernel(h, 20, ip))
 		return false;
 	p->version = h[0] >> 4;
@@ -104,13 +104,16 @@ static __always_inline bool packet_read(const struct packet *p, __u32 offset, vo
 
 static __always_inline __u32 skb_netns(const struct sk_buff *skb)
 {
-	return BPF_CORE_READ(skb, dev, nd_net.net, ns.inum);
+	const struct net_device *dev = LOAD(skb, dev);
+	const struct net *net = LOAD(dev, nd_net.net);
+
+	return LOAD(net, ns.inum);
 }
 
 /* Packets that the skb stands for. */
 static __always_inline __u32 skb_segs(const struct sk_buff *skb)
 {
-	const struct skb_shared_info *info = (void *)(BPF_CORE_READ(skb, head) + BPF_CORE_READ(skb, end));
+	const struct skb_shared_info *info = (void *)(LOAD(skb, head) + LOAD(skb, end));
 	__u16 segs = BPF_CORE_READ(info, gso_segs);
 
 	return segs ? segs : 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* sock.h - the two ends of a socket, in one shape for IPv4 and IPv6. */
 #pragma once
-#include "kernel.h"
+#include "probe.h"
 
 /* IPv4 is kept as ::ffff:a.b.c.d, so that no tool has a union or a switch by
  * family. Ports are in host order. Go: kern.Tuple.
@@ -70,35 +70,80 @@ static __always_inline __u64 sock_cookie(const struct sock *sk)
 	return BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
 }
 
+static __always_inline void addr6(__u8 *dst, const struct in6_addr *a, bool typed)
+{
+	__u32 *w = (__u32 *)dst;
+
+	if (typed && plain()) {
+		w[0] = a->in6_u.u6_addr32[0];
+		w[1] = a->in6_u.u6_addr32[1];
+		w[2] = a->in6_u.u6_addr32[2];
+		w[3] = a->in6_u.u6_addr32[3];
+	} else {
+		bpf_core_read(dst, 16, a);
+	}
+}
+
+/* A field of a socket whose type the verifier knows, or does not. */
+#define SOCK_READ(sk, field) (typed ? LOAD(sk, field) : BPF_CORE_READ(sk, field))
+
 /* Fill the addresses of t; false if sk is no IP socket. */
-static __always_inline bool tuple_addrs(struct tuple *t, const struct sock *sk)
+static __always_inline bool addrs_from(struct tuple *t, const struct sock *sk, bool typed)
 {
 	if (t->family == AF_INET) {
-		addr4(t->laddr, BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr));
-		addr4(t->raddr, BPF_CORE_READ(sk, __sk_common.skc_daddr));
+		addr4(t->laddr, SOCK_READ(sk, __sk_common.skc_rcv_saddr));
+		addr4(t->raddr, SOCK_READ(sk, __sk_common.skc_daddr));
 		return true;
 	}
 	if (t->family == AF_INET6) {
-		BPF_CORE_READ_INTO(&t->laddr, sk, __sk_common.skc_v6_rcv_saddr);
-		BPF_CORE_READ_INTO(&t->raddr, sk, __sk_common.skc_v6_daddr);
+		addr6(t->laddr, &sk->__sk_common.skc_v6_rcv_saddr, typed);
+		addr6(t->raddr, &sk->__sk_common.skc_v6_daddr, typed);
 		return true;
 	}
 	return false;
 }
 
-/* Fill t from sk; false if sk is no IP socket. */
-static __always_inline bool tuple_fill(struct tuple *t, const struct sock *sk)
+static __always_inline bool tuple_addrs(struct tuple *t, const struct sock *sk)
 {
-	t->family = sock_family(sk);
-	t->proto = proto_of(sk, t->family);
-	t->sock = sock_cookie(sk);
-	if (!tuple_addrs(t, sk)) {
+	return addrs_from(t, sk, false);
+}
+
+static __always_inline bool tuple_from(struct tuple *t, const struct sock *sk, bool typed)
+{
+	t->family = SOCK_READ(sk, __sk_common.skc_family);
+	t->proto = is_inet(t->family) ? SOCK_READ(sk, sk_protocol) : PROTO_FAMILY | t->family;
+	t->sock = SOCK_READ(sk, __sk_common.skc_cookie.counter);
+	if (!addrs_from(t, sk, typed)) {
 		__builtin_memset(t->laddr, 0xff, sizeof(t->laddr)); /* no address: kern.Addr */
 		__builtin_memset(t->raddr, 0xff, sizeof(t->raddr));
 		return false;
 	}
 	/* skc_num is 0 again at ->CLOSE; inet_sport stays. */
 	t->lport = bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sk, inet_sport));
-	t->rport = bpf_ntohs(BPF_CORE_READ(sk, __sk_common.skc_dport));
+	t->rport = bpf_ntohs(SOCK_READ(sk, __sk_common.skc_dport));
 	return true;
+}
+
+/* Fill t from sk; false if sk is no IP socket. */
+static __always_inline bool tuple_fill(struct tuple *t, const struct sock *sk)
+{
+	return tuple_from(t, sk, false);
+}
+
+/* The same, and what of it single tools need, for a sk that LOAD can read. */
+static __always_inline bool tuple_load(struct tuple *t, const struct sock *sk)
+{
+	return tuple_from(t, sk, true);
+}
+
+static __always_inline __u16 load_proto(const struct sock *sk)
+{
+	return LOAD(sk, sk_protocol);
+}
+
+static __always_inline __u32 load_netns(const struct sock *sk)
+{
+	const struct net *net = LOAD(sk, __sk_common.skc_net.net);
+
+	return LOAD(net, ns.inum);
 }

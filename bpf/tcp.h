@@ -1,18 +1,48 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* tcp.h - payload bytes of a TCP session, exactly: neither SYN nor FIN. */
 #pragma once
-#include "kernel.h"
+#include "probe.h"
+
+/* A field of a socket whose type the verifier knows, or does not. */
+#define TCP_READ(tp, field) (typed ? LOAD(tp, field) : BPF_CORE_READ(tp, field))
 
 /* What was sent, without what had to be sent again. */
-static __always_inline __u64 tcp_tx_bytes(const struct tcp_sock *tp)
+static __always_inline __u64 tcp_tx(const struct tcp_sock *tp, bool typed)
 {
-	return BPF_CORE_READ(tp, bytes_sent) - BPF_CORE_READ(tp, bytes_retrans);
+	return TCP_READ(tp, bytes_sent) - TCP_READ(tp, bytes_retrans);
 }
 
 /* The kernel counts the peer's FIN as one byte; SOCK_DONE says that it came. */
+static __always_inline __u64 tcp_rx(const struct tcp_sock *tp, bool typed)
+{
+	__u64 rx = TCP_READ(tp, bytes_received);
+
+	return rx - (rx && TCP_READ(tp, inet_conn.icsk_inet.sk.__sk_common.skc_flags) >> SOCK_DONE & 1);
+}
+
+static __always_inline __u64 tcp_tx_bytes(const struct tcp_sock *tp)
+{
+	return tcp_tx(tp, false);
+}
+
 static __always_inline __u64 tcp_rx_bytes(const struct tcp_sock *tp)
 {
-	__u64 rx = BPF_CORE_READ(tp, bytes_received);
+	return tcp_rx(tp, false);
+}
 
-	return rx - (rx && BPF_CORE_READ((struct sock *)tp, __sk_common.skc_flags) >> SOCK_DONE & 1);
+/* The same for what tcp_load gave. */
+static __always_inline __u64 tcp_tx_load(const struct tcp_sock *tp)
+{
+	return tcp_tx(tp, true);
+}
+
+static __always_inline __u64 tcp_rx_load(const struct tcp_sock *tp)
+{
+	return tcp_rx(tp, true);
+}
+
+/* The TCP socket that a sk which LOAD can read is, for LOAD. NULL if it is none. */
+static __always_inline const struct tcp_sock *tcp_load(const struct sock *sk)
+{
+	return plain() ? bpf_skc_to_tcp_sock((void *)sk) : (void *)sk;
 }

@@ -37,6 +37,10 @@ type Trial struct {
 	World *lab.World
 	Way   string // forced on every attach; empty: the best
 
+	// Stalled, set before Attach, makes the reader stop at its first row until
+	// Detach: the ring gets full.
+	Stalled bool
+
 	Choices []Choice // of the last attach, for reports
 	Report  *Report  // of the last detach
 	tool    *Tool
@@ -64,9 +68,11 @@ type collector struct {
 	mu   sync.Mutex
 	rows []*row.Row
 	more chan struct{} // holds a token when rows have come
+	wait chan struct{} // no row is taken until it is closed
 }
 
 func (c *collector) Row(r *row.Row) error {
+	<-c.wait
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rows = append(c.rows, r.Clone())
@@ -143,7 +149,10 @@ func (x *Trial) AttachAll(flags ...string) error {
 		x.Choices = append(x.Choices, Choice{c.Point, c.Way})
 	}
 	ctx, cancel := context.WithCancel(x.Ctx)
-	r := &running{stop: cancel, done: make(chan struct{}), rows: collector{more: make(chan struct{}, 1)}}
+	r := &running{stop: cancel, done: make(chan struct{}), rows: collector{more: make(chan struct{}, 1), wait: make(chan struct{})}}
+	if !x.Stalled {
+		close(r.rows.wait)
+	}
 	x.running = r
 	sink := row.Name(&r.rows, nil, x.namers(s))
 	go func() {
@@ -157,6 +166,9 @@ func (x *Trial) AttachAll(flags ...string) error {
 func (x *Trial) Detach() ([]*row.Row, error) {
 	r := x.running
 	x.running = nil
+	if x.Stalled {
+		close(r.rows.wait)
+	}
 	r.stop()
 	<-r.done
 	return r.rows.all(), r.err

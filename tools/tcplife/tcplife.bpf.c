@@ -3,6 +3,7 @@
 
 /* tcplife - one event for each TCP session, at its end. */
 #define OWNER_STATE_IN_TOOL
+#define OWNER_ENDS_AT_CLOSE
 #include "owner.h"
 #include "tcp.h"
 
@@ -37,24 +38,17 @@ static __always_inline __u8 reset_by(const struct owner *o, int old, int error)
 	return 0;
 }
 
-KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
+/* The session of sk has ended. */
+static __always_inline int life(const struct sock *sk, int old)
 {
-	const struct tcp_sock *tp = (void *)sk;
 	const struct who nobody = {}, *who;
+	const struct tcp_sock *tp;
 	struct tuple tuple = {};
 	struct owner *o, *known;
 	struct life_event *e;
 	__u64 now;
-	__u16 proto;
 
-	if (!owner_state(new))
-		return 0;
-	proto = sock_proto(sk);
-	if (is_tcp(proto))
-		owner_on_state(sk, old, new);
-	if (proto != IPPROTO_TCP || new != TCP_CLOSE || old == TCP_LISTEN || old == TCP_CLOSE)
-		return 0;
-	if (!sock_wanted(sk) || !tuple_fill(&tuple, sk) || !tuple_wanted(&tuple))
+	if (!sock_wanted(sk) || !tuple_load(&tuple, sk) || !tuple_wanted(&tuple))
 		return 0;
 	o = owner_entry(sk);
 	known = owner_known(sk, o);
@@ -66,12 +60,10 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 		return 0;
 	now = bpf_ktime_get_ns();
 	e->head.ts = now;
-	e->head.netns = sock_netns(sk);
+	e->head.netns = load_netns(sk);
 	if (known)
 		e->head.who = *who;
 	e->tuple = tuple;
-	e->tx = tcp_tx_bytes(tp);
-	e->rx = tcp_rx_bytes(tp);
 	e->duration = NONE;
 	e->established = NONE;
 	e->seen = NONE;
@@ -82,13 +74,38 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 		if (o->established)
 			e->established = now - o->established;
 	}
-	e->retrans = BPF_CORE_READ(tp, total_retrans);
-	e->srtt_us = BPF_CORE_READ(tp, srtt_us) >> 3;
-	BPF_CORE_READ_STR_INTO(&e->cong, tp, inet_conn.icsk_ca_ops, name);
+	tp = tcp_load(sk);
+	if (tp) {
+		const struct tcp_congestion_ops *ops = LOAD(tp, inet_conn.icsk_ca_ops);
+
+		e->tx = tcp_tx_load(tp);
+		e->rx = tcp_rx_load(tp);
+		e->retrans = LOAD(tp, total_retrans);
+		e->srtt_us = LOAD(tp, srtt_us) >> 3;
+		BPF_CORE_READ_STR_INTO(&e->cong, ops, name);
+	}
 	e->state = old;
-	e->error = BPF_CORE_READ(sk, sk_err);
+	e->error = LOAD(sk, sk_err);
 	e->reset = reset_by(o, old, e->error);
 	return event_send(e);
+}
+
+KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
+{
+	__u16 proto;
+
+	if (!owner_state(new))
+		return 0;
+	proto = load_proto(sk);
+	if (!is_tcp(proto))
+		return 0;
+	owner_on_state(sk, old, new);
+	if (new != TCP_CLOSE)
+		return 0;
+	if (proto == IPPROTO_TCP && old != TCP_LISTEN && old != TCP_CLOSE)
+		life(sk, old);
+	owner_end(sk);
+	return 0;
 }
 
 KTRACE(reset, tcp_receive_reset, const struct sock *sk)

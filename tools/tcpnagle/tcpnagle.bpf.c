@@ -11,6 +11,7 @@
 #include "hist.h"
 #include "packet.h"
 #include "span.h"
+#include "tcp.h"
 #include "who.h"
 
 /* Bits of tcp_sock.nonagle. PUSH is an argument of the moment. */
@@ -33,6 +34,8 @@ enum key_bits {
 	KEY_metric, /* always filled */
 };
 KEEP_ENUM(enum key_bits);
+#define KEYS_TUPLE (1 << KEY_laddr | 1 << KEY_raddr | 1 << KEY_lport | 1 << KEY_rport)
+#define KEYS_WHO (1 << KEY_comm | 1 << KEY_pid | 1 << KEY_uid)
 COUNT_MAP(sends, struct send_key, struct count);
 
 struct held_key {
@@ -66,9 +69,12 @@ static __always_inline bool key_fill(struct send_key *k, const struct sock *sk, 
 	struct tuple t = {};
 	struct who w = {};
 
-	if (is_self() || sock_proto(sk) != IPPROTO_TCP || !sock_wanted(sk) || !tuple_fill(&t, sk) || !tuple_wanted(&t))
+	if (is_self() || load_proto(sk) != IPPROTO_TCP || !sock_wanted(sk))
 		return false;
-	who_current(&w);
+	if ((filter_on & FILTER_TUPLE || key_mask & KEYS_TUPLE) && (!tuple_load(&t, sk) || !tuple_wanted(&t)))
+		return false;
+	if (filter_on & FILTER_WHO || key_mask & KEYS_WHO)
+		who_current(&w);
 	if (!who_wanted(&w))
 		return false;
 	if (KEY_WANTS(laddr))
@@ -88,19 +94,19 @@ static __always_inline bool key_fill(struct send_key *k, const struct sock *sk, 
 	if (KEY_WANTS(state))
 		k->state = state;
 	if (KEY_WANTS(netns))
-		k->netns = sock_netns(sk);
+		k->netns = load_netns(sk);
 	return true;
 }
 
 static __always_inline enum metric held_by(const struct tcp_sock *tp, __u32 unsent, __u32 state)
 {
-	__u32 mss = BPF_CORE_READ(tp, mss_cache);
-	__u32 next = BPF_CORE_READ(tp, snd_nxt) + (unsent < mss ? unsent : mss);
-	__u32 out = BPF_CORE_READ(tp, packets_out);
+	__u32 mss = LOAD(tp, mss_cache);
+	__u32 next = LOAD(tp, snd_nxt) + (unsent < mss ? unsent : mss);
+	__u32 out = LOAD(tp, packets_out);
 
-	if (out >= BPF_CORE_READ(tp, snd_cwnd))
+	if (out >= LOAD(tp, snd_cwnd))
 		return HELD_CWND;
-	if ((__s32)(next - BPF_CORE_READ(tp, snd_una) - BPF_CORE_READ(tp, snd_wnd)) > 0)
+	if ((__s32)(next - LOAD(tp, snd_una) - LOAD(tp, snd_wnd)) > 0)
 		return HELD_RWND;
 	if (state & NAGLE_CORK)
 		return HELD_CORK;
@@ -111,14 +117,18 @@ static __always_inline enum metric held_by(const struct tcp_sock *tp, __u32 unse
 
 static __always_inline int sent(struct sock *sk, int ret, __u32 flags)
 {
-	const struct tcp_sock *tp = (void *)sk;
+	const struct tcp_sock *tp;
 	struct count zero = {}, *c;
 	struct hold h = {};
 	__u32 unsent, state;
 
-	if (ret <= 0 || !is_inet(sock_family(sk)))
+	if (ret <= 0 || !is_inet(LOAD(sk, __sk_common.skc_family)))
 		return 0;
-	state = BPF_CORE_READ_BITFIELD_PROBED(tp, nonagle) & (NAGLE_OFF | NAGLE_CORK);
+	tp = tcp_load(sk);
+	if (!tp)
+		return 0;
+	state = plain() ? BPF_CORE_READ_BITFIELD(tp, nonagle) : BPF_CORE_READ_BITFIELD_PROBED(tp, nonagle);
+	state &= NAGLE_OFF | NAGLE_CORK;
 	if (!key_fill(&h.key.send, sk, state))
 		return 0;
 	c = count_at(&sends, &h.key.send, &zero);
@@ -126,8 +136,8 @@ static __always_inline int sent(struct sock *sk, int ret, __u32 flags)
 		__sync_fetch_and_add(&c->count, 1);
 		__sync_fetch_and_add(&c->bytes, ret);
 	}
-	h.seq = BPF_CORE_READ(tp, snd_nxt);
-	unsent = BPF_CORE_READ(tp, write_seq) - h.seq;
+	h.seq = LOAD(tp, snd_nxt);
+	unsent = LOAD(tp, write_seq) - h.seq;
 	if (!unsent || bpf_map_lookup_elem(&holds, &sk))
 		return 0;
 	if (flags & MSG_MORE)
@@ -151,7 +161,7 @@ KEXIT(call, tcp, tcp_sendmsg, 3, 1)
 /* The packet that takes the first held byte along. */
 KTRACE(out, net_dev_queue, struct sk_buff *skb)
 {
-	struct sock *sk = BPF_CORE_READ(skb, sk);
+	struct sock *sk = LOAD(skb, sk);
 	struct held_value *zero, *v;
 	struct packet p = {};
 	__u32 first = 0;

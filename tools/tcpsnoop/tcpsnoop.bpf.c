@@ -132,7 +132,7 @@ static __always_inline int snoop(const struct sk_buff *skb, const void *ip, stru
 	e->seq_rel = f && f->known[out] ? (__u32)(p.seq - f->first[out]) : NONE;
 	e->ack_rel = f && f->known[!out] && p.flags & FLAG_ACK ? (__u32)(p.ack - f->first[!out]) : NONE;
 	e->len = p.len;
-	info = (void *)BPF_CORE_READ(skb, head) + BPF_CORE_READ(skb, end);
+	info = (void *)LOAD(skb, head) + LOAD(skb, end);
 	e->segs = BPF_CORE_READ(info, gso_segs);
 	if (!e->segs)
 		e->segs = 1;
@@ -144,7 +144,7 @@ static __always_inline int snoop(const struct sk_buff *skb, const void *ip, stru
 
 static __always_inline bool is_ip(const struct sk_buff *skb)
 {
-	__be16 proto = BPF_CORE_READ(skb, protocol);
+	__be16 proto = LOAD(skb, protocol);
 
 	return proto == bpf_htons(0x0800) || proto == bpf_htons(0x86dd);
 }
@@ -152,18 +152,18 @@ static __always_inline bool is_ip(const struct sk_buff *skb)
 /* A packet without a socket passes through: it is somebody else's. */
 KTRACE(out, net_dev_queue, struct sk_buff *skb)
 {
-	struct sock *sk = BPF_CORE_READ(skb, sk);
+	struct sock *sk = LOAD(skb, sk);
 	__u32 netns;
 	__u8 state;
 
 	if (!sk || !is_ip(skb))
 		return 0;
-	netns = sock_netns(sk);
-	state = sock_state(sk);
+	netns = load_netns(sk);
+	state = LOAD(sk, __sk_common.skc_state);
 	/* Resets and what answers for a socket that has gone are sent by a socket
 	 * of the kernel's own; a request is none yet.
 	 */
-	if (state == TCP_TIME_WAIT || state == TCP_NEW_SYN_RECV || sock_proto(sk) != IPPROTO_TCP)
+	if (state == TCP_TIME_WAIT || state == TCP_NEW_SYN_RECV || load_proto(sk) != IPPROTO_TCP)
 		sk = NULL;
 	return snoop(skb, packet_ip(skb), sk, netns, SNOOP_OUT);
 }
@@ -173,7 +173,7 @@ KTRACE(in, netif_receive_skb, struct sk_buff *skb)
 {
 	if (!is_ip(skb))
 		return 0;
-	return snoop(skb, BPF_CORE_READ(skb, data), NULL, BPF_CORE_READ(skb, dev, nd_net.net, ns.inum), SNOOP_IN);
+	return snoop(skb, LOAD(skb, data), NULL, skb_netns(skb), SNOOP_IN);
 }
 
 KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
@@ -181,12 +181,14 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 	struct tuple t = {};
 	struct flow *f;
 
-	if (!is_tcp(sock_proto(sk)))
+	__u16 proto = load_proto(sk);
+
+	if (!is_tcp(proto))
 		return 0;
 	owner_on_state(sk, old, new);
-	if (sock_proto(sk) != IPPROTO_TCP || (new != TCP_ESTABLISHED && new != TCP_CLOSE) || !tuple_fill(&t, sk))
+	if (proto != IPPROTO_TCP || (new != TCP_ESTABLISHED && new != TCP_CLOSE) || !tuple_load(&t, sk))
 		return 0;
-	f = flow_at(&t, sock_netns(sk), new == TCP_ESTABLISHED);
+	f = flow_at(&t, load_netns(sk), new == TCP_ESTABLISHED);
 	if (!f)
 		return 0;
 	if (new == TCP_ESTABLISHED) {

@@ -27,7 +27,7 @@ static __always_inline int change(const struct sock *sk, __u64 now, __u64 spent,
 	struct who who = {};
 	struct state_event *e;
 
-	if (!tuple_fill(&tuple, sk) || !tuple_wanted(&tuple))
+	if (!tuple_load(&tuple, sk) || !tuple_wanted(&tuple))
 		return 0;
 	owner_get(&who, sk);
 	if (!who_wanted(&who))
@@ -36,7 +36,7 @@ static __always_inline int change(const struct sock *sk, __u64 now, __u64 spent,
 	if (!e)
 		return 0;
 	e->head.ts = now;
-	e->head.netns = sock_netns(sk);
+	e->head.netns = load_netns(sk);
 	e->head.who = who;
 	e->tuple = tuple;
 	e->sk = (__u64)sk;
@@ -53,11 +53,12 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 {
 	__u64 now = bpf_ktime_get_ns(), spent = NONE, *begun;
 	struct sock *key = (struct sock *)sk;
+	__u16 proto = load_proto(sk);
 
-	if (!is_tcp(sock_proto(sk)) || old == new)
+	if (!is_tcp(proto) || old == new)
 		return 0;
 	owner_on_state(sk, old, new);
-	if (sock_proto(sk) != IPPROTO_TCP || !sock_wanted(sk))
+	if (proto != IPPROTO_TCP || !sock_wanted(sk))
 		return 0;
 	begun = bpf_map_lookup_elem(&since, &key);
 	if (begun)

@@ -139,8 +139,8 @@ KFUNC(asked, tcp_conn_request, void *rsk_ops, void *af_ops, struct sock *sk, str
 /* Each SYN that a device hands over, for whoever listens there. */
 KTRACE(packet, netif_receive_skb, struct sk_buff *skb)
 {
-	__be16 proto = BPF_CORE_READ(skb, protocol);
-	const void *ip = BPF_CORE_READ(skb, data);
+	__be16 proto = LOAD(skb, protocol);
+	const void *ip = LOAD(skb, data);
 	struct packet p = {};
 	struct sock *sk;
 
@@ -148,7 +148,7 @@ KTRACE(packet, netif_receive_skb, struct sk_buff *skb)
 		return 0;
 	if (!packet_read(&p, skb, ip) || (p.flags & (FLAG_SYN | FLAG_ACK)) != FLAG_SYN)
 		return 0;
-	sk = listener_at(p.daddr, p.dport, BPF_CORE_READ(skb, dev, nd_net.net, ns.inum));
+	sk = listener_at(p.daddr, p.dport, skb_netns(skb));
 	return sk ? checked(sk, skb, ip, AT_SYN) : 0;
 }
 

@@ -84,7 +84,7 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 
 	if (!owner_state(new))
 		return 0;
-	proto = sock_proto(sk);
+	proto = load_proto(sk);
 	if (is_tcp(proto))
 		owner_on_state(sk, old, new);
 	if (proto != IPPROTO_TCP || new != TCP_CLOSE || old == TCP_LISTEN || old == TCP_CLOSE || !sock_wanted(sk))

@@ -6,6 +6,7 @@
 #define OWNER_STATE_IN_TOOL
 #include "count.h"
 #include "owner.h"
+#include "tcp.h"
 
 const volatile bool counting = false; /* count by socket: no events */
 const volatile __u64 only_sock = 0;   /* 0: all */
@@ -74,14 +75,15 @@ static __always_inline int count_one(const struct sock *sk, const struct tuple *
 
 static __noinline int window(const struct sock *sk, __u32 event)
 {
-	const struct tcp_sock *tp = (void *)sk;
+	const struct tcp_sock *tp = tcp_load(sk);
 	struct tuple tuple = {};
 	struct who who = {};
+	const struct tcp_congestion_ops *ops;
 	struct win_event *e;
 
-	if (only_sock && (__u64)sk != only_sock)
+	if (!tp || (only_sock && (__u64)sk != only_sock))
 		return 0;
-	if (!sock_wanted(sk) || !tuple_fill(&tuple, sk) || !tuple_wanted(&tuple))
+	if (!sock_wanted(sk) || !tuple_load(&tuple, sk) || !tuple_wanted(&tuple))
 		return 0;
 	owner_get(&who, sk);
 	if (!who_wanted(&who))
@@ -92,21 +94,22 @@ static __noinline int window(const struct sock *sk, __u32 event)
 	if (!e)
 		return 0;
 	e->head.ts = bpf_ktime_get_ns();
-	e->head.netns = sock_netns(sk);
+	e->head.netns = load_netns(sk);
 	e->head.who = who;
 	e->tuple = tuple;
 	e->sk = (__u64)sk;
 	e->since = e->head.ts - start_ns;
 	e->event = event;
-	e->cwnd = BPF_CORE_READ(tp, snd_cwnd);
-	e->ssthresh = BPF_CORE_READ(tp, snd_ssthresh);
-	e->sndbuf = BPF_CORE_READ(sk, sk_sndbuf);
-	e->wmem_queued = BPF_CORE_READ(sk, sk_wmem_queued);
-	e->srtt_us = BPF_CORE_READ(tp, srtt_us) >> 3;
-	e->rcv_wnd = BPF_CORE_READ(tp, rcv_wnd);
-	e->inflight = BPF_CORE_READ(tp, packets_out) - BPF_CORE_READ(tp, sacked_out) - BPF_CORE_READ(tp, lost_out) +
-		      BPF_CORE_READ(tp, retrans_out);
-	BPF_CORE_READ_STR_INTO(&e->cong, tp, inet_conn.icsk_ca_ops, name);
+	e->cwnd = LOAD(tp, snd_cwnd);
+	e->ssthresh = LOAD(tp, snd_ssthresh);
+	e->sndbuf = LOAD(sk, sk_sndbuf);
+	e->wmem_queued = LOAD(sk, sk_wmem_queued);
+	e->srtt_us = LOAD(tp, srtt_us) >> 3;
+	e->rcv_wnd = LOAD(tp, rcv_wnd);
+	e->inflight = LOAD(tp, packets_out) - LOAD(tp, sacked_out) - LOAD(tp, lost_out) +
+		      LOAD(tp, retrans_out);
+	ops = LOAD(tp, inet_conn.icsk_ca_ops);
+	BPF_CORE_READ_STR_INTO(&e->cong, ops, name);
 	return event_send(e);
 }
 
@@ -122,10 +125,12 @@ KTRACE_SK(retrans, tcp_retransmit_skb, const struct sock *sk)
 
 KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 {
-	if (!is_tcp(sock_proto(sk)))
+	__u16 proto = load_proto(sk);
+
+	if (!is_tcp(proto))
 		return 0;
 	owner_on_state(sk, old, new);
-	if (new != TCP_ESTABLISHED || sock_proto(sk) != IPPROTO_TCP)
+	if (new != TCP_ESTABLISHED || proto != IPPROTO_TCP)
 		return 0;
 	return window(sk, WIN_NEW);
 }
