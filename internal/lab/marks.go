@@ -3,12 +3,8 @@
 package lab
 
 import (
-	"encoding/binary"
-	"errors"
 	"fmt"
 
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -91,28 +87,4 @@ func marksBody(c *Child) error {
 		}
 	}
 	return nil
-}
-
-// Congest makes a device of a host mark every packet that is able to carry the
-// mark as having met congestion, by the queueing discipline netem.
-func (w *World) Congest(host, dev string) error {
-	return w.Do(host, func() error {
-		l, err := netlink.LinkByName(dev)
-		if err != nil {
-			return err
-		}
-		req := nl.NewNetlinkRequest(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE|unix.NLM_F_ACK)
-		req.AddData(&nl.TcMsg{Family: nl.FAMILY_ALL, Ifindex: int32(l.Attrs().Index), Parent: netlink.HANDLE_ROOT})
-		req.AddData(nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated("netem")))
-		const ecn = 7 // TCA_NETEM_ECN, which package netlink does not know
-		q := nl.TcNetemQopt{Limit: 1000, Loss: ^uint32(0)}
-		options := nl.NewRtAttr(nl.TCA_OPTIONS, q.Serialize())
-		options.AddRtAttr(ecn, binary.NativeEndian.AppendUint32(nil, 1))
-		req.AddData(options)
-		_, err = req.Execute(unix.NETLINK_ROUTE, 0)
-		if errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("lab: %w: no queueing discipline netem", ErrNotSupported)
-		}
-		return err
-	})
 }

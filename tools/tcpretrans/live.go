@@ -3,6 +3,7 @@
 package tcpretrans
 
 import (
+	"errors"
 	"fmt"
 
 	"seine/internal/lab"
@@ -42,6 +43,7 @@ var live = []tool.Case{
 	{Name: "fast", Hosts: twoHosts, Run: fast(lab.TCP4)},
 	{Name: "fast-ipv6", Hosts: twoHosts, Run: fast(lab.TCP6)},
 	{Name: "fast-mptcp", Hosts: twoHosts, Run: fastMPTCP},
+	{Name: "fast-netem", Hosts: twoHosts, Run: fastNetem, Slow: true},
 	{Name: "counts", Hosts: twoHosts, Run: counts},
 	{Name: "probe", Hosts: twoHosts, Run: tailProbe},
 	{Name: "timeouts", Hosts: twoHosts, Run: timeouts(lab.TCP4), Slow: true},
@@ -186,6 +188,33 @@ func fastMPTCP(x *tool.Trial) error {
 		return tool.Skip("%v", err)
 	}
 	return fast(lab.MPTCP4)(x)
+}
+
+// fastNetem: the client's device loses packets by chance. Most of them are sent
+// again because others arrived; whatever the cause, the segments are as many as
+// the kernel counts.
+func fastNetem(x *tool.Trial) error {
+	if err := x.World.Lose("client", "eth0", 0.02); errors.Is(err, lab.ErrNotSupported) {
+		return tool.Skip("%v", err)
+	} else if err != nil {
+		return err
+	}
+	t, rows, counted, err := lost(x, lab.Sessions{Send: 4 << 20, Recv: 1}, func(port int) lab.Loss { return lab.Loss{To: port} }, 0, "-l")
+	if err != nil {
+		return err
+	}
+	var segs, fast uint64
+	for _, r := range rows {
+		segs += r.Get("segments").N
+		if r.Get("cause").S == "fast" {
+			fast++
+		}
+		x.Want(r, "pid", t.Client.PID)
+	}
+	if n := uint64(counted[0]["TcpRetransSegs"]); fast == 0 || segs != n {
+		x.Errorf("%d rows of %d segments, %d of them fast, and the kernel counts %d segments", len(rows), segs, fast, n)
+	}
+	return nil
 }
 
 // counts: packets and segments by flow.
