@@ -28,7 +28,10 @@ func (o *options) own(tool string) *child {
 
 // peer is the tcplife of libbpf-tools, nil where there is none that works.
 func (o *options) peer() *child {
-	path, err := exec.LookPath("/usr/sbin/tcplife")
+	path, err := exec.LookPath("/usr/sbin/tcplife-libbpf") // Debian's name for it since version 13
+	if err != nil {
+		path, err = exec.LookPath("/usr/sbin/tcplife")
+	}
 	if err != nil {
 		return nil
 	}

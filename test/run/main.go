@@ -85,6 +85,7 @@ func (s *suite) run() {
 		})
 	}
 	wg.Wait()
+	s.peers(runner, live)
 }
 
 // step runs one part that is either well or not.
@@ -126,10 +127,23 @@ func (s *suite) goTest() {
 // live runs rings 3 and 4: the live tests here or in a guest.
 func (s *suite) live(where string, every bool, command ...string) {
 	s.say("live: %s", where)
-	command = append(command, "-test.v", "-test.timeout=28m")
+	command = append(command, "-test.v", "-test.timeout=28m", "-test.run=^Test(Live|Load)$")
 	if !every {
 		command = append(command, "-best")
 	}
+	s.tests(where, command)
+}
+
+// peers runs tools of libbpf-tools beside ours, in a guest with a Debian root.
+func (s *suite) peers(runner, live string) {
+	s.say("peers: 6.12")
+	s.tests("peers", []string{
+		runner, "run", "-kernels", "6.12", "-cpus", "1", "-timeout", "10m", "-root", "-tracefs", "--",
+		live, "-test.v", "-test.run=^TestPeers$",
+	})
+}
+
+func (s *suite) tests(where string, command []string) {
 	p := &parser{results: &s.results, where: where}
 	err := stream(s.ctx, p, command[0], command[1:]...)
 	p.end(err)

@@ -43,7 +43,7 @@ var live = []tool.Case{
 	{Name: "fast", Hosts: twoHosts, Run: fast(lab.TCP4)},
 	{Name: "fast-ipv6", Hosts: twoHosts, Run: fast(lab.TCP6)},
 	{Name: "fast-mptcp", Hosts: twoHosts, Run: fastMPTCP},
-	{Name: "fast-netem", Hosts: twoHosts, Run: fastNetem, Slow: true},
+	{Name: "fast-netem", Hosts: twoHosts, Run: fastNetem},
 	{Name: "counts", Hosts: twoHosts, Run: counts},
 	{Name: "probe", Hosts: twoHosts, Run: tailProbe},
 	{Name: "timeouts", Hosts: twoHosts, Run: timeouts(lab.TCP4), Slow: true},

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"seine/internal/kern"
+	"seine/internal/lab"
+	"seine/internal/row"
+	"seine/internal/tool"
+	"seine/tools"
+)
+
+// A peer is a tool of libbpf-tools that tells the same as one of ours. What
+// both can tell of a row is a line; the lines of one workload must be equal.
+// Where they are not meant to be, differs says why, as our README does.
+type peer struct {
+	tool    string
+	flags   []string // ours
+	command string
+	want    int // lines of the workload
+	run     func(w *lab.World) error
+	theirs  func(fields []string) string // of a line's words; empty: not a row
+	ours    []string                     // columns that make the same line; x_kb is x_bytes in KB
+	differs map[string]string            // ends of lines that are not the same on both sides, and why
+	more    string                       // beginning of lines that only we have
+}
+
+var peers = []peer{
+	{
+		// Their PID is whoever closed the socket.
+		tool: "tcplife", command: "tcplife", want: 2 * 7, run: sessions(7),
+		theirs: func(f []string) string { return pick(f, 9, 2, 3, 4, 5, 6, 7) },
+		ours:   []string{"laddr", "lport", "raddr", "rport", "tx_kb", "rx_kb"},
+	},
+	{
+		tool: "tcpconnect", command: "tcpconnect", want: 7, run: sessions(7),
+		theirs: func(f []string) string { return pick(f, 6, 0, 1, 3, 4, 5) },
+		ours:   []string{"pid", "comm", "laddr", "raddr", "rport"},
+	},
+	{
+		// Their PID and COMM are whoever was running.
+		tool: "tcpstates", command: "tcpstates", want: 7*10 + 2, run: sessions(7),
+		theirs: func(f []string) string { return pick(f, 11, 3, 4, 5, 6, 7, 9) },
+		ours:   []string{"laddr", "lport", "raddr", "rport", "oldstate", "newstate"},
+		differs: map[string]string{
+			"LISTEN SYN_RECV": "they show the listener's addresses, which the socket still has; we those that it gets",
+		},
+	},
+	{
+		tool: "tcpbind", command: "bindsnoop", want: 3, run: binds,
+		theirs: func(f []string) string { return pick(f, 8, 0, 1, 2, 6, 7) },
+		ours:   []string{"pid", "comm", "ret", "lport", "laddr"},
+	},
+	{
+		tool: "solisten", command: "solisten", want: 1, run: sessions(1),
+		theirs: func(f []string) string { return pick(f, 7, 0, 1, 2, 5, 6) },
+		ours:   []string{"pid", "comm", "ret", "lport", "laddr"},
+	},
+	{
+		// They show only the accept queue, under the name of the other.
+		tool: "tcpsynbl", command: "tcpsynbl", want: 2, run: sessions(7), more: "syn ",
+		theirs: func(f []string) string {
+			if len(f) < 5 || f[1] != "->" {
+				return ""
+			}
+			return "accept " + f[4]
+		},
+		ours: []string{"metric", "used"},
+	},
+}
+
+// TestPeers runs libbpf-tools' programs beside ours over one workload. It wants
+// a machine with tracefs and without other traffic: a guest.
+func TestPeers(t *testing.T) {
+	t.Setenv("PATH", os.Getenv("PATH")+":/usr/bin:/usr/sbin")
+	for _, p := range peers {
+		t.Run(p.tool, func(t *testing.T) {
+			if _, err := exec.LookPath(p.command); err != nil {
+				p.command += "-libbpf" // Debian's name for it since version 13
+			}
+			if _, err := exec.LookPath(p.command); err != nil {
+				t.Fatal(err)
+			}
+			tl := tools.All[slices.IndexFunc(tools.All, func(t *tool.Tool) bool { return t.Name == p.tool })]
+			one(t, tl, tool.Case{Name: "peer", Hosts: []string{"client", "server"}, Run: p.compare}, "")
+		})
+	}
+}
+
+func (p *peer) compare(x *tool.Trial) error {
+	their, err := startPeer(p.command)
+	if err != nil {
+		return err
+	}
+	defer their.end()
+	if err := x.Attach(p.flags...); err != nil {
+		return err
+	}
+	if err := p.run(x.World); err != nil {
+		return err
+	}
+	x.Await(p.want)
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	var ours []string
+	for _, r := range rows {
+		if l := p.line(r); p.more == "" || !strings.HasPrefix(l, p.more) {
+			ours = append(ours, l)
+		}
+	}
+	var theirs []string
+	for _, l := range their.end() {
+		if line := p.theirs(strings.Fields(l)); line != "" {
+			theirs = append(theirs, line)
+		}
+	}
+	for form, why := range p.differs {
+		isForm := func(l string) bool { return strings.HasSuffix(l, form) }
+		if !slices.ContainsFunc(theirs, isForm) || !slices.ContainsFunc(ours, isForm) {
+			x.Errorf("no line %q on both sides, where %s", form, why)
+		}
+		theirs, ours = slices.DeleteFunc(theirs, isForm), slices.DeleteFunc(ours, isForm)
+	}
+	slices.Sort(ours)
+	slices.Sort(theirs)
+	if len(rows) != p.want || !slices.Equal(ours, theirs) {
+		x.Errorf("%d rows, want %d; ours and theirs:\n%s\n--\n%s", len(rows), p.want, strings.Join(ours, "\n"), strings.Join(theirs, "\n"))
+	}
+	return nil
+}
+
+// line is what a row says, in the words of the peer.
+func (p *peer) line(r *row.Row) string {
+	var b []string
+	for _, id := range p.ours {
+		if name, isKB := strings.CutSuffix(id, "_kb"); isKB {
+			b = append(b, fmt.Sprintf("%.2f", float64(r.Get(name+"_bytes").N)/1024))
+		} else {
+			v := tool.Value(r.Get(id))
+			if h, ok := r.Get(id).Ref.(*kern.Hist); ok {
+				v = strconv.FormatUint(h.Count, 10)
+			} else if v == "-" {
+				v = "0" // what is not there, they print as 0
+			}
+			b = append(b, v)
+		}
+	}
+	return strings.Join(b, " ")
+}
+
+// pick is some words of a line that has exactly n and is no heading.
+func pick(f []string, n int, words ...int) string {
+	if len(f) != n || !slices.ContainsFunc(f, func(w string) bool { _, err := strconv.Atoi(w); return err == nil }) {
+		return ""
+	}
+	var b []string
+	for _, w := range words {
+		b = append(b, f[w])
+	}
+	return strings.Join(b, " ")
+}
+
+func sessions(n int) func(*lab.World) error {
+	return func(w *lab.World) error {
+		t, err := lab.StartTCP(w, lab.Sessions{Count: n, Send: 3000, Recv: 5000})
+		if err != nil {
+			return err
+		}
+		_, err = t.Run()
+		return err
+	}
+}
+
+func binds(w *lab.World) error {
+	b, err := lab.StartBinds(w, "client", "binder",
+		lab.Binding{Network: lab.TCP4, Addr: lab.TCP4.At(w.Addr4("client"), 7001)},
+		lab.Binding{Network: lab.TCP4, Addr: lab.TCP4.At(w.Addr4("client"), 7002)},
+		lab.Binding{Network: lab.TCP6, Addr: lab.TCP6.At(w.Addr6("client"), 7003)})
+	if err != nil {
+		return err
+	}
+	_, err = b.Run()
+	return err
+}
+
+// running is a peer that has attached.
+type running struct {
+	cmd   *exec.Cmd
+	lines chan string
+	all   []string
+	ended bool
+}
+
+var ready = regexp.MustCompile(`\b(PID|SKADDR|Tracing)\b`)
+
+// startPeer returns when the peer has printed its heading, which it does when
+// it has attached.
+func startPeer(command string) (*running, error) {
+	cmd := exec.Command("stdbuf", "-oL", command)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	var said strings.Builder
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	r := &running{cmd: cmd, lines: make(chan string, 1<<12)}
+	go func() {
+		for s := bufio.NewScanner(out); s.Scan(); {
+			r.lines <- s.Text()
+		}
+		close(r.lines)
+	}()
+	for late := time.After(time.Minute); ; {
+		select {
+		case l, ok := <-r.lines:
+			if !ok {
+				r.end()
+				return nil, fmt.Errorf("%s: %s", command, said.String())
+			}
+			if ready.MatchString(l) {
+				return r, nil
+			}
+		case <-late:
+			r.end()
+			return nil, errors.New(command + " does not get ready")
+		}
+	}
+}
+
+// end stops the peer and returns what it printed. It reads its buffer every
+// 100 ms, so it gets some time to.
+func (r *running) end() []string {
+	if r.ended {
+		return r.all
+	}
+	r.ended = true
+	time.Sleep(time.Second)
+	r.cmd.Process.Signal(os.Interrupt)
+	for l := range r.lines {
+		r.all = append(r.all, l)
+	}
+	r.cmd.Wait()
+	return r.all
+}
