@@ -4,7 +4,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -173,6 +172,10 @@ func (o *options) someSessions() error {
 		return err
 	}
 	defer w.Close()
+	return o.sessionsIn(w)
+}
+
+func (o *options) sessionsIn(w *lab.World) error {
 	t, err := lab.StartTCP(w, lab.Sessions{Count: o.sessions, Send: 1000, Recv: 777, Parallel: 2, Brief: true})
 	if err != nil {
 		return err
@@ -269,87 +272,4 @@ func (o *options) onHooks(hooks []*empty, run func() error, take func(cost)) err
 	}
 	take(sum)
 	return err
-}
-
-// everyTool measures each tool that runs here over the same requests.
-func everyTool(o *options) ([]figure, error) {
-	names, err := o.list()
-	if err != nil {
-		return nil, err
-	}
-	perRun, share := map[string]*figure{}, map[string]*figure{}
-	hook := figure{}
-	failed := map[string]error{}
-	for range o.rounds {
-		h := &empty{tracepoint: "tcp_probe"}
-		var cpu float64
-		run := func() (err error) { cpu, err = o.aRally(); return err }
-		if err := o.onHooks([]*empty{h}, run, func(sum cost) {
-			if sum.runs > 0 {
-				hook.Other = append(hook.Other, sum.ns/sum.runs)
-			}
-		}); err != nil {
-			return nil, err
-		}
-		for _, name := range names {
-			if failed[name] != nil {
-				continue
-			}
-			c := o.own(name)
-			err := beside(c, func() error {
-				m, err := during(c, run)
-				sum := total(m)
-				if perRun[name] == nil {
-					perRun[name] = &figure{What: name + ": BPF per run", Unit: "ns", Beside: "empty program"}
-					share[name] = &figure{What: name + ": BPF, of a request load's CPU", Unit: "%"}
-				}
-				if sum.runs > 0 {
-					perRun[name].Own = append(perRun[name].Own, sum.ns/sum.runs)
-				}
-				share[name].Own = append(share[name].Own, 100*sum.ns/cpu)
-				return err
-			})
-			if err != nil {
-				failed[name] = err
-			}
-		}
-	}
-	var out []figure
-	for _, name := range names {
-		if err := failed[name]; err != nil {
-			out = append(out, figure{What: name, Note: "not measured: " + oneLine(err)})
-			continue
-		}
-		perRun[name].Other = hook.Other
-		if len(perRun[name].Own) == 0 {
-			perRun[name].Note = "nothing of it runs under this load"
-		}
-		out = append(out, *perRun[name], *share[name])
-	}
-	return out, nil
-}
-
-func oneLine(err error) string {
-	s := strings.Join(strings.Fields(err.Error()), " ")
-	return s[:min(len(s), 60)]
-}
-
-// list is the tools of the binary that run here.
-func (o *options) list() ([]string, error) {
-	out, err := exec.Command(o.seine, "list", "-o", "json").Output()
-	if err != nil {
-		return nil, fmt.Errorf("list: %w", err)
-	}
-	var names []string
-	d := json.NewDecoder(strings.NewReader(string(out)))
-	for d.More() {
-		var t struct{ Tool, Status string }
-		if err := d.Decode(&t); err != nil {
-			return nil, fmt.Errorf("list: %w", err)
-		}
-		if strings.HasPrefix(t.Status, "runs") {
-			names = append(names, t.Tool)
-		}
-	}
-	return names, nil
 }

@@ -64,13 +64,15 @@ static __always_inline bool echo_parse(struct echo_key *k, const struct packet *
 /* What is forwarded has no socket, and is not ours. */
 KTRACE(request, net_dev_queue, const struct sk_buff *skb)
 {
-	struct sock *sk = BPF_CORE_READ(skb, sk);
+	struct sock *sk = LOAD(skb, sk);
 	struct tuple t = { .family = AF_INET6 };
 	struct echo_key k = {};
 	struct packet p = {};
 	struct echo *old, e = {};
 
-	if (!sk || !packet_parse(&p, skb, PACKET_OUT) || !echo_parse(&k, &p, ECHO4_REQUEST, ECHO6_REQUEST))
+	if (!sk || load_proto(sk) == IPPROTO_TCP || load_proto(sk) == IPPROTO_UDP)
+		return 0;
+	if (!packet_parse(&p, skb, PACKET_OUT) || !echo_parse(&k, &p, ECHO4_REQUEST, ECHO6_REQUEST))
 		return 0;
 	k.netns = skb_netns(skb);
 	__builtin_memcpy(k.peer, p.daddr, 16);
@@ -95,14 +97,15 @@ KTRACE(request, net_dev_queue, const struct sk_buff *skb)
 
 static __always_inline int answered(const struct sk_buff *skb, enum packet_dir dir)
 {
-	__u64 now = bpf_ktime_get_ns();
 	struct echo_key k = {};
 	struct packet p = {};
 	struct ping_event *e;
 	struct echo *found, echo;
+	__u64 now;
 
 	if (!packet_parse(&p, skb, dir) || !echo_parse(&k, &p, ECHO4_REPLY, ECHO6_REPLY))
 		return 0;
+	now = bpf_ktime_get_ns();
 	k.netns = skb_netns(skb);
 	__builtin_memcpy(k.peer, p.saddr, 16);
 	found = bpf_map_lookup_elem(&echoes, &k);

@@ -61,9 +61,12 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 	if (proto != IPPROTO_TCP || !sock_wanted(sk))
 		return 0;
 	begun = bpf_map_lookup_elem(&since, &key);
-	if (begun)
+	if (begun) {
 		spent = now - *begun;
-	span_begin(&since, &key, &now);
+		*begun = now;
+	} else {
+		span_begin(&since, &key, &now);
+	}
 	/* A child of a listener has the listener's addresses until it is complete:
 	 * its first change is told together with the second.
 	 */
