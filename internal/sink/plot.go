@@ -4,17 +4,9 @@ package sink
 
 import (
 	"cmp"
-	"fmt"
-	"image/color"
 	"maps"
+	"math"
 	"slices"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgimg"
-	"gonum.org/v1/plot/vg/vgsvg"
 
 	"seine/internal/row"
 )
@@ -24,8 +16,9 @@ import (
 type Plot struct {
 	Key     string     // tells things apart
 	Title   []string   // columns whose last value heads its panels
-	X       string     // in microseconds; the axis is in seconds
+	X       string     // in microseconds; the axis is in seconds or less
 	Panels  [][]string // columns to draw as lines
+	Units   []string   // of each panel
 	Mark    string     // rows whose column Mark holds Marked get a cross
 	Marked  string
 	Busiest int // things to draw, those with the most rows; 0: one
@@ -43,12 +36,13 @@ type plotSink struct {
 
 // thing is what is drawn of one key.
 type thing struct {
-	key, title string
-	rows       int
-	step       int // only every so many rows are kept
-	x          []float64
-	y          map[string][]float64
-	marks      []float64
+	key   string
+	title []byte
+	rows  int
+	step  int // only every so many rows are kept
+	x     []float64
+	y     map[string][]float64 // NaN: not known
+	marks []float64
 }
 
 func newSVG(w *writer, o Options) (row.Sink, error) { return newPlot(w, o, false) }
@@ -69,26 +63,23 @@ func (p *plotSink) Row(r *row.Row) error {
 		t = &thing{key: key, step: 1, y: map[string][]float64{}}
 		p.things[key] = t
 	}
-	at := r.Schema.Columns[x].Value(&r.Cells[x]) / 1e6
+	at := value(r, x) / 1e6
 	if m := r.Get(p.o.Plot.Mark); m != nil && m.S == p.o.Plot.Marked {
 		t.marks = append(t.marks, at)
 	}
 	if t.rows++; t.rows%t.step != 0 {
 		return nil
 	}
-	t.title = ""
+	var title []int
 	for _, id := range p.o.Plot.Title {
-		if i := r.Schema.Index(id); i >= 0 && r.Cells[i].Kind != row.Null {
-			t.title += " " + text(&r.Schema.Columns[i], &r.Cells[i])
+		if i := r.Schema.Index(id); i >= 0 {
+			title = append(title, i)
 		}
 	}
+	t.title = appendNode(t.title[:0], r, title)
 	t.x = append(t.x, at)
-	for _, panel := range p.o.Plot.Panels {
-		for _, id := range panel {
-			if i := r.Schema.Index(id); i >= 0 {
-				t.y[id] = append(t.y[id], r.Schema.Columns[i].Value(&r.Cells[i]))
-			}
-		}
+	for _, id := range slices.Concat(p.o.Plot.Panels...) {
+		t.y[id] = append(t.y[id], value(r, r.Schema.Index(id)))
 	}
 	if len(t.x) >= most {
 		t.thin()
@@ -96,15 +87,12 @@ func (p *plotSink) Row(r *row.Row) error {
 	return nil
 }
 
-// text is a cell as words of a title.
-func text(col *row.Column, c *row.Cell) string {
-	switch c.Kind {
-	case row.Addr:
-		return c.IP().String()
-	case row.Text:
-		return string(appendEscaped(nil, c.S))
+// value is the number in column i, NaN if there is none.
+func value(r *row.Row, i int) float64 {
+	if i < 0 || r.Cells[i].Kind == row.Null {
+		return math.NaN()
 	}
-	return fmt.Sprint(col.Value(c))
+	return r.Schema.Columns[i].Value(&r.Cells[i])
 }
 
 func (t *thing) thin() {
@@ -129,79 +117,9 @@ func (p *plotSink) End(e row.End) error {
 		return cmp.Or(cmp.Compare(b.rows, a.rows), cmp.Compare(a.key, b.key))
 	})
 	things = things[:min(len(things), max(p.o.Plot.Busiest, 1))]
-	var plots [][]*plot.Plot
-	for _, t := range things {
-		for i, panel := range p.o.Plot.Panels {
-			pl, err := p.panel(t, panel, i == 0)
-			if err != nil {
-				return fmt.Errorf("drawing: %w", err)
-			}
-			plots = append(plots, []*plot.Plot{pl})
-		}
-	}
-	if len(plots) == 0 {
-		plots = [][]*plot.Plot{{plot.New()}}
-		plots[0][0].Title.Text = "nothing happened"
-	}
-	return p.draw(plots)
-}
-
-var colours = []color.Color{color.RGBA{R: 0x1f, G: 0x5f, B: 0xbf, A: 0xff}, color.RGBA{R: 0xd0, G: 0x80, A: 0xff}}
-
-// panel draws columns of a thing.
-func (p *plotSink) panel(t *thing, columns []string, first bool) (*plot.Plot, error) {
-	pl := plot.New()
-	if first {
-		pl.Title.Text = t.title
-	}
-	pl.X.Label.Text = "time (s)"
-	pl.Legend.Top = true
-	pl.Add(plotter.NewGrid())
-	for n, id := range columns {
-		xys := make(plotter.XYs, len(t.x))
-		for i := range xys {
-			xys[i] = plotter.XY{X: t.x[i], Y: t.y[id][i]}
-		}
-		line, err := plotter.NewLine(xys)
-		if err != nil {
-			return nil, err
-		}
-		line.StepStyle = plotter.PostStep
-		line.Color = colours[n%len(colours)]
-		pl.Add(line)
-		pl.Legend.Add(id, line)
-	}
-	if len(t.marks) > 0 {
-		marks := make(plotter.XYs, len(t.marks))
-		for i, x := range t.marks {
-			marks[i].X = x
-		}
-		crosses, err := plotter.NewScatter(marks)
-		if err != nil {
-			return nil, err
-		}
-		crosses.Shape = draw.CrossGlyph{}
-		crosses.Color = color.RGBA{R: 0xc0, A: 0xff}
-		crosses.Radius = vg.Points(4)
-		pl.Add(crosses)
-		pl.Legend.Add(p.o.Plot.Marked, crosses)
-	}
-	return pl, nil
-}
-
-// draw puts the panels one above the other.
-func (p *plotSink) draw(plots [][]*plot.Plot) error {
-	wide, high := vg.Points(800), vg.Points(260*float64(len(plots)))
-	var c vg.CanvasWriterTo
+	pic := p.o.Plot.draw(things)
 	if p.png {
-		c = vgimg.PngCanvas{Canvas: vgimg.New(wide, high)}
-	} else {
-		c = vgsvg.New(wide, high)
+		return pic.PNG(p.to)
 	}
-	tiles := draw.Tiles{Rows: len(plots), Cols: 1, PadY: vg.Points(10), PadX: vg.Points(2), PadTop: vg.Points(6), PadRight: vg.Points(8)}
-	for i, cs := range plot.Align(plots, tiles, draw.New(c)) {
-		plots[i][0].Draw(cs[0])
-	}
-	_, err := c.WriteTo(p.to)
-	return err
+	return pic.SVG(p.to)
 }

@@ -119,6 +119,7 @@ type Plot struct {
 	Title        []string   // columns that head them
 	X            string     // microseconds
 	Panels       [][]string // columns to draw as lines
+	Units        []string   // of each panel
 	Mark, Marked string     // rows whose column Mark holds Marked get a cross
 	Busiest      int        // how many things are drawn; 0: the one with the most rows
 }

@@ -108,8 +108,8 @@ func views(cfg any) []tool.View {
 func figure(cfg any) tool.Plot {
 	return tool.Plot{
 		Key: "skaddr", Title: []string{"comm", "laddr", "lport", "raddr", "rport", "cong"}, X: "time_us",
-		Panels: [][]string{{"snd_cwnd"}, {"sk_wmem_queued", "sk_sndbuf"}},
-		Mark:   "event", Marked: "retrans",
+		Panels: [][]string{{"snd_cwnd"}, {"sk_wmem_queued", "sk_sndbuf"}}, Units: []string{"segments", "bytes"},
+		Mark: "event", Marked: "retrans",
 		Busiest: int(cfg.(*config).Busiest),
 	}
 }

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sink
+
+import (
+	"bytes"
+	"encoding/xml"
+	"image/color"
+	"image/png"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"seine/internal/row"
+)
+
+// window has rows of a connection, as a tool that draws has them.
+func window() *row.Schema {
+	return &row.Schema{Tool: "win", Columns: []row.Column{
+		{ID: "sock", Kind: row.Text}, {ID: "comm", Kind: row.Text}, {ID: "raddr", Kind: row.Addr}, {ID: "rport", Kind: row.Uint},
+		{ID: "time_us", Kind: row.Uint}, {ID: "event", Kind: row.Text}, {ID: "cwnd", Kind: row.Uint},
+	}}
+}
+
+var windowPlot = Plot{
+	Key: "sock", Title: []string{"comm", "raddr", "rport"}, X: "time_us", Panels: [][]string{{"cwnd"}}, Units: []string{"segments"},
+	Mark: "event", Marked: "retrans",
+}
+
+// texts of a picture, and the points of its longest line.
+func readSVG(t *testing.T, svg []byte) (texts []string, points int) {
+	t.Helper()
+	d := xml.NewDecoder(bytes.NewReader(svg))
+	in := false
+	for {
+		tok, err := d.Token()
+		if err == io.EOF {
+			return texts, points
+		}
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, svg)
+		}
+		switch tok := tok.(type) {
+		case xml.StartElement:
+			in = tok.Name.Local == "text"
+			for _, a := range tok.Attr {
+				if a.Name.Local == "points" {
+					points = max(points, len(strings.Fields(a.Value)))
+				}
+			}
+		case xml.CharData:
+			if in {
+				texts = append(texts, string(tok))
+			}
+		case xml.EndElement:
+			in = false
+		}
+	}
+}
+
+func TestPlotHostileNames(t *testing.T) {
+	s := window()
+	o := Options{Schemas: []*row.Schema{s}, Plot: windowPlot}
+	for _, h := range hostile {
+		rows := []*row.Row{fill(s, h, h, six, 443, 1, "new", 10), fill(s, h, h, six, 443, 2000, "retrans", 5)}
+		texts, _ := readSVG(t, render(t, "svg", o, rows))
+		want := string(appendEscaped(nil, h)) + " [" + six.String() + "]:443"
+		if !slices.Contains(texts, want) {
+			t.Errorf("no text %q in %q", want, texts)
+		}
+		for _, also := range []string{"segments", "time (ms)", "cwnd", "retrans", "10"} {
+			if !slices.Contains(texts, also) {
+				t.Errorf("no %s in %q", also, texts)
+			}
+		}
+	}
+	h := hostile[len(hostile)-1] // too long for its line
+	if _, err := png.Decode(bytes.NewReader(render(t, "png", o, []*row.Row{fill(s, h, h, six, 443, 1, "new", 10)}))); err != nil {
+		t.Error(err)
+	}
+}
+
+// Few rows, none, and rows without values are drawn too.
+func TestPlotLittle(t *testing.T) {
+	s := window()
+	o := Options{Schemas: []*row.Schema{s}, Plot: windowPlot}
+	for _, tt := range []struct {
+		rows []*row.Row
+		want string
+	}{
+		{nil, "nothing happened"},
+		{[]*row.Row{fill(s, "a", "curl", nil, nil, 7, "new", 0)}, "curl"},
+		{[]*row.Row{fill(s, "a", "curl", nil, nil, 7, "new", nil)}, "curl"},
+	} {
+		if texts, _ := readSVG(t, render(t, "svg", o, tt.rows)); !slices.Contains(texts, tt.want) {
+			t.Errorf("no %q in %q", tt.want, texts)
+		}
+		if _, err := png.Decode(bytes.NewReader(render(t, "png", o, tt.rows))); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A picture does not grow with the events, and still shows the one that stands out.
+func TestPlotMany(t *testing.T) {
+	s := window()
+	var rows []*row.Row
+	for i := range 50_000 {
+		cwnd := 100 + i%2*100
+		if i == 25_000 {
+			cwnd = 990
+		}
+		rows = append(rows, fill(s, "a", "curl", four, 80, 1_000_000+i*100, "rcv", cwnd))
+	}
+	o := Options{Schemas: []*row.Schema{s}, Plot: windowPlot}
+	texts, points := readSVG(t, render(t, "svg", o, rows))
+	if points < 1000 || points > 10_000 {
+		t.Errorf("a line of %d points for %d rows", points, len(rows))
+	}
+	if !slices.Contains(texts, "time (s)") || !slices.Contains(texts, "3.0") {
+		t.Errorf("no round seconds in %q", texts)
+	}
+	img, err := png.Decode(bytes.NewReader(render(t, "png", o, rows)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blue := 0
+	x := (left + (wide-left-right)/2) * 2 // the peak is half way
+	for y := range img.Bounds().Dy() {
+		for dx := -2; dx <= 2; dx++ {
+			if c := color.RGBAModel.Convert(img.At(x+dx, y)).(color.RGBA); c == (color.RGBA{0x1f, 0x5f, 0xbf, 0xff}) {
+				blue++
+				break
+			}
+		}
+	}
+	if blue < 200 {
+		t.Errorf("the peak is %d pixels high", blue)
+	}
+}
+
+func TestTicks(t *testing.T) {
+	for _, tt := range []struct {
+		lo, hi float64
+		n      int
+		want   []float64
+	}{
+		{0, 11, 5, []float64{0, 5, 10}},
+		{0, 1_050_000, 5, []float64{0, 500_000, 1_000_000}},
+		{0.2341, 0.2389, 5, []float64{0.235, 0.236, 0.237, 0.238}},
+		{-3, 4, 5, []float64{-2, 0, 2, 4}},
+	} {
+		a := axis{lo: tt.lo, hi: tt.hi}
+		got := a.ticks(a.step(tt.n))
+		if !slices.EqualFunc(got, tt.want, func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }) {
+			t.Errorf("%g to %g: got %v, want %v", tt.lo, tt.hi, got, tt.want)
+		}
+	}
+	for v, want := range map[float64]string{0: "0", 999: "999", 1000: "1k", 250_000: "250k", 1.2e6: "1.2M", -5000: "-5k", 0.25: "0.25"} {
+		if got := thousands(v); got != want {
+			t.Errorf("%g is %s, want %s", v, got, want)
+		}
+	}
+}
