@@ -13,6 +13,7 @@ type Marks struct {
 	Network              Network // UDP4 or UDP6
 	Addr                 string  // as Network.Sockaddr takes it
 	None, ECT1, ECT0, CE int
+	Size                 int // bytes of each; default 100
 	// Segments is how many datagrams each send stands for (UDP_SEGMENT), which
 	// the kernel keeps together as long as it can. Default 1.
 	Segments int
@@ -70,9 +71,9 @@ func marksBody(c *Child) error {
 	if m.Network.Family() == unix.AF_INET6 {
 		level, option = unix.IPPROTO_IPV6, unix.IPV6_TCLASS
 	}
-	const size = 100
+	setDefault(&m.Size, 100)
 	if m.Segments > 1 {
-		if err := unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_SEGMENT, size); err != nil {
+		if err := unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_SEGMENT, m.Size); err != nil {
 			return unsupported("UDP_SEGMENT", err)
 		}
 	}
@@ -81,7 +82,7 @@ func marksBody(c *Child) error {
 			return fmt.Errorf("mark %d: %w", mark, err)
 		}
 		for range count {
-			if _, err := unix.Write(fd, make([]byte, size*max(m.Segments, 1))); err != nil {
+			if _, err := unix.Write(fd, make([]byte, m.Size*max(m.Segments, 1))); err != nil {
 				return err
 			}
 		}

@@ -18,6 +18,8 @@ type Target struct {
 	Kind TargetKind
 	// Backlog is the second argument of listen; default 128.
 	Backlog int
+	// GRO has the kernel hand datagrams of a flow to a UDP socket together.
+	GRO bool
 }
 
 // TargetKind says how a target treats those who connect.
@@ -117,6 +119,11 @@ func (t Target) open() (int, string, error) {
 	fd, port, err := Bind(t.Network, t.Addr)
 	if err != nil {
 		return -1, "", err
+	}
+	if t.GRO {
+		if err := unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_GRO, 1); err != nil {
+			return -1, "", unsupported("UDP_GRO", err)
+		}
 	}
 	if t.Kind == Silent {
 		// A filter that keeps 0 bytes of everything.

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// QueueLength sets how many packets a device of a host may have waiting.
+func (w *World) QueueLength(host, dev string, packets int) error {
+	return w.Do(host, func() error {
+		l, err := netlink.LinkByName(dev)
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetTxQLen(l, packets)
+	})
+}
+
+// Macvlan puts a device on top of another one of a host.
+func (w *World) Macvlan(host, dev, on string) error {
+	return w.Do(host, func() error {
+		parent, err := netlink.LinkByName(on)
+		if err != nil {
+			return err
+		}
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.ParentIndex = dev, parent.Attrs().Index
+		if err := netlink.LinkAdd(&netlink.Macvlan{LinkAttrs: attrs, Mode: netlink.MACVLAN_MODE_PRIVATE}); err != nil {
+			return fmt.Errorf("lab: %w", unsupported("macvlan", err))
+		}
+		return raise(dev)
+	})
+}
+
+// Card moves a network card with that driver into a host and sets it up; it goes
+// back when the world ends. Only guests of test/vm have cards to spare, and of
+// those the ones that are down.
+func (w *World) Card(host, driver string) (dev string, err error) {
+	if !Emulated() {
+		return "", fmt.Errorf("lab: %w: the cards of this machine are its own", ErrNotSupported)
+	}
+	paths, err := filepath.Glob("/sys/class/net/*/device/driver")
+	if err != nil {
+		return "", err
+	}
+	for _, p := range paths {
+		if to, err := os.Readlink(p); err != nil || filepath.Base(to) != driver {
+			continue
+		}
+		dev = filepath.Base(filepath.Dir(filepath.Dir(p)))
+		l, err := netlink.LinkByName(dev)
+		if err != nil || l.Attrs().RawFlags&unix.IFF_UP != 0 {
+			continue
+		}
+		if err := netlink.LinkSetNsFd(l, int(w.must(host).ns.Fd())); err != nil {
+			return "", fmt.Errorf("lab: %s: %w", dev, err)
+		}
+		return dev, w.Do(host, func() error { return raise(dev) })
+	}
+	return "", fmt.Errorf("lab: %w: no card by %s that is free", ErrNotSupported, driver)
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// Wire makes a veth device work like a network card: what its peer sends is cut
+// into packets first, and what it receives is polled for (NAPI) and put
+// together again (GRO). An XDP program that passes everything brings this about
+// on every kernel until it is closed; GRO has to be asked for as well.
+func (w *World) Wire(host, dev string) (io.Closer, error) {
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.XDP, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2 /* XDP_PASS */), asm.Return()},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("lab: wire: %w", err)
+	}
+	defer prog.Close()
+	var l link.Link
+	err = w.Do(host, func() error {
+		i, err := net.InterfaceByName(dev)
+		if err != nil {
+			return err
+		}
+		if err := ethtool(dev, sgro, 1); err != nil {
+			return fmt.Errorf("GRO: %w", err)
+		}
+		l, err = link.AttachXDP(link.XDPOptions{Program: prog, Interface: i.Index, Flags: link.XDPDriverMode})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("lab: wire: %w", unsupported("XDP on "+dev, err))
+	}
+	return l, nil
+}
+
+// sgro is ETHTOOL_SGRO.
+const sgro = 0x2c
+
+// ethtool sets one number of a device in the namespace of the calling thread.
+func ethtool(dev string, command, value uint32) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	arg := [2]uint32{command, value}
+	var req struct { // struct ifreq
+		name [unix.IFNAMSIZ]byte
+		data unsafe.Pointer
+		rest [16]byte
+	}
+	copy(req.name[:unix.IFNAMSIZ-1], dev)
+	req.data = unsafe.Pointer(&arg)
+	_, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&req)))
+	runtime.KeepAlive(&req)
+	if e != 0 {
+		return e
+	}
+	return nil
+}

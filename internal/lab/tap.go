@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// A Tap is a network device whose driver is the caller: what is written to it
+// has been received by it, and what it sends waits to be read.
+type Tap struct{ *os.File }
+
+// OpenTap makes a tap device of that name in a host, and sets it up. It hands
+// frames to the stack page by page, as drivers do that use napi_gro_frags.
+func (w *World) OpenTap(host, name string) (*Tap, error) {
+	var f *os.File
+	err := w.Do(host, func() error {
+		fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%w: no /dev/net/tun", ErrNotSupported)
+		} else if err != nil {
+			return err
+		}
+		f = os.NewFile(uintptr(fd), "tap")
+		req, err := unix.NewIfreq(name)
+		if err != nil {
+			return err
+		}
+		req.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_NAPI | unix.IFF_NAPI_FRAGS)
+		if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, req); err != nil {
+			return unsupported("tap", err)
+		}
+		return raise(name)
+	})
+	if err != nil {
+		if f != nil {
+			f.Close()
+		}
+		return nil, fmt.Errorf("lab: %w", err)
+	}
+	return &Tap{f}, nil
+}
+
+// raise sets a device up without IPv6, which would send of its own accord. It
+// runs on a thread in the host.
+func raise(dev string) error {
+	if err := setSysctl("net.ipv6.conf."+dev+".disable_ipv6", "1"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	l, err := netlink.LinkByName(dev)
+	if err != nil {
+		return err
+	}
+	return netlink.LinkSetUp(l)
+}
+
+// frame is one of size bytes that no protocol wants.
+func frame(size int) []byte {
+	f := make([]byte, size)
+	copy(f, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, 0x88, 0xb5})
+	return f
+}
+
+// Receive has the device receive frames of size bytes that no protocol wants.
+func (t *Tap) Receive(count, size int) error {
+	for range count {
+		if _, err := t.Write(frame(size)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Drain takes frames that the device is to send.
+func (t *Tap) Drain(count int) error {
+	buf := make([]byte, 1<<16)
+	for range count {
+		if _, err := t.Read(buf); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SendFrames has a device of a host send frames of size bytes that no protocol
+// wants, by a packet socket, and says how many the kernel took: a full queue
+// refuses some (ENOBUFS).
+func (w *World) SendFrames(host, dev string, count, size int) (taken int, err error) {
+	err = w.Do(host, func() error {
+		l, err := netlink.LinkByName(dev)
+		if err != nil {
+			return err
+		}
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return unsupported("packet socket", err)
+		}
+		defer unix.Close(fd)
+		// Room for all of them to wait in a queue.
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, count*(size+4096)); err != nil {
+			return err
+		}
+		to := &unix.SockaddrLinklayer{Ifindex: l.Attrs().Index}
+		for range count {
+			err := unix.Sendto(fd, frame(size), 0, to)
+			if err == nil {
+				taken++
+			} else if !errors.Is(err, unix.ENOBUFS) {
+				return err
+			}
+		}
+		return nil
+	})
+	return taken, err
+}
