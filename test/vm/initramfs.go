@@ -21,13 +21,15 @@ import (
 	"seine/test/vm/kernel"
 )
 
-// Modules that every guest loads, and those that a Debian root needs first.
+// Modules that every guest loads, those for a card, and those that a Debian
+// root needs first.
 var (
 	guestModules = []string{
-		"veth", "dummy",
+		"veth", "dummy", "tun", "macvlan",
 		"sch_fq", "sch_fq_codel", "sch_codel", "sch_red", "sch_tbf", "sch_cbs", "sch_prio", "sch_htb", "sch_netem", "sch_ingress",
 		"inet_diag", "tcp_diag", "udp_diag", "unix_diag",
 	}
+	nicModules  = []string{"virtio_pci", "virtio_net"}
 	rootModules = []string{"virtio_pci", "virtio_blk", "crc32c_generic", "ext4", "overlay"}
 )
 
@@ -132,6 +134,9 @@ func (r *runner) loadOrder(k kernel.Kernel) ([]string, error) {
 	var first []string
 	if r.root {
 		first = rootModules
+	}
+	if r.nic {
+		first = slices.Concat(first, nicModules)
 	}
 	files, missing, err := k.LoadOrder(slices.Concat(first, guestModules, r.modules)...)
 	if err != nil {

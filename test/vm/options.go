@@ -27,6 +27,7 @@ type options struct {
 	modules  []string
 	tracefs  bool
 	root     bool
+	nic      bool
 	out      string
 	parallel int
 	append   string
@@ -51,6 +52,7 @@ func parseOptions(args []string) (options, error) {
 	flags.Func("modules", "`names` of more kernel modules to load, such as mac80211_hwsim, separated by commas", split(&o.modules))
 	flags.BoolVar(&o.tracefs, "tracefs", false, "mount tracefs and debugfs")
 	flags.BoolVar(&o.root, "root", false, "run inside the Debian root (see vm rootfs); a BINARY without a slash is then one of its commands")
+	flags.BoolVar(&o.nic, "nic", false, "give the guest a network card (virtio, with its modules) that leads nowhere")
 	flags.StringVar(&o.out, "out", "", "also write KERNEL.stdout, KERNEL.stderr and KERNEL.console to `dir`")
 	flags.IntVar(&o.parallel, "parallel", 1, "`number` of kernels at once; their output is mixed by whole lines")
 	flags.StringVar(&o.append, "append", "", "more `words` for the kernel's command line")

@@ -41,6 +41,7 @@ type boot struct {
 	Kernel         string // uncompressed: qemu enters it by its PVH note, and 5.10 boots in half the time
 	Initrd         string
 	Disk           string // a root image; may be empty
+	NIC            bool   // a card that leads nowhere
 	Memory         string
 	CPUs           int
 	Append         string
@@ -109,7 +110,13 @@ func (b boot) args() []string {
 		// Four levels of page tables, whichever way a kernel is entered.
 		"-cpu", "max,la57=off", "-accel", "tcg,thread=multi",
 		"-kernel", b.Kernel, "-initrd", b.Initrd, "-append", strings.TrimSpace(cmdline + " " + b.Append),
-		"-nodefaults", "-display", "none", "-no-reboot", "-nic", "none",
+		"-nodefaults", "-display", "none", "-no-reboot",
+	}
+	if b.NIC {
+		// What a hub sends goes to its other ports, of which there are none.
+		args = append(args, "-netdev", "hubport,id=net0,hubid=0", "-device", "virtio-net-pci,netdev=net0,romfile=")
+	} else {
+		args = append(args, "-nic", "none")
 	}
 	if b.Disk != "" {
 		args = append(args, "-drive", "file="+b.Disk+",if=virtio,format=raw,readonly=on")

@@ -92,6 +92,7 @@ func (r *runner) on(ctx context.Context, k kernel.Kernel) (int, error) {
 		Kernel:  filepath.Join(r.tmp, k.Name+".vmlinux"),
 		Initrd:  filepath.Join(r.tmp, k.Name+".initrd"),
 		Disk:    r.disk,
+		NIC:     r.nic,
 		Memory:  r.mem,
 		CPUs:    r.cpus,
 		Append:  r.append,
