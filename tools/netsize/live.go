@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netsize
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"seine/internal/kern"
+	"seine/internal/lab"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+var twoHosts = []string{"client", "server"}
+
+var demo = tool.Workload{
+	Hosts: twoHosts,
+	Run: func(w *lab.World) error {
+		wire, err := w.Wire("server", "eth0")
+		if err != nil {
+			return err
+		}
+		defer wire.Close()
+		t, err := lab.StartTCP(w, lab.Sessions{Count: 7, Send: 100, Recv: 300_000, ClientHost: "server", ServerHost: "client"})
+		if err != nil {
+			return err
+		}
+		_, err = t.Run()
+		return err
+	},
+}
+
+var live = []tool.Case{
+	{Name: "sizes", Hosts: twoHosts, Run: sizes},
+	{Name: "segments", Hosts: twoHosts, Run: segments},
+	{Name: "tcp", Hosts: twoHosts, Run: tcp},
+	{Name: "frags", Run: frags},
+	{Name: "loopback", Run: loopback},
+	{Name: "devices", Hosts: []string{"client", "router", "server"}, Run: devices},
+}
+
+// What goes over a link before an IP header when sent, and not when received.
+const ethernet = 14
+
+// headers of UDP and IP.
+var headers = map[lab.Network]int{lab.UDP4: 20 + 8, lab.UDP6: 40 + 8}
+
+// where is a row's place; dev is empty for rows that are not told apart by it.
+type where struct{ metric, dev, netns string }
+
+// send has the first host send to the last one.
+func send(w *lab.World, m lab.Marks, gro bool) error {
+	hosts := w.Hosts()
+	to, err := lab.StartTargets(w, hosts[len(hosts)-1], "sink", lab.Target{Network: m.Network, GRO: gro})
+	if err != nil {
+		return err
+	}
+	m.Addr = to.Addrs[0]
+	x, err := lab.StartMarks(w, hosts[0], "sender", m)
+	if err != nil {
+		return err
+	}
+	return errors.Join(x.Run(), to.End())
+}
+
+// times is a histogram of n packets of a size; more are put in with and.
+func times(n, size int) *kern.Hist { return and(&kern.Hist{}, n, size) }
+
+func and(h *kern.Hist, n, size int) *kern.Hist {
+	for range n {
+		h.Add(uint64(size))
+	}
+	return h
+}
+
+// hists is the histograms by place.
+func hists(x *tool.Trial, rows []*row.Row) map[where]*kern.Hist {
+	got := map[where]*kern.Hist{}
+	for _, r := range rows {
+		at := where{tool.Value(r.Get("metric")), tool.Value(r.Get("dev")), tool.Value(r.Get("netns"))}
+		if got[at] != nil {
+			x.Errorf("two rows of %v", at)
+		}
+		got[at] = r.Get("bytes").Ref.(*kern.Hist)
+	}
+	return got
+}
+
+// compare looks at packets above 200 bytes: IPv6 tells its neighbours of itself
+// in smaller ones.
+func compare(x *tool.Trial, rows []*row.Row, want map[where]*kern.Hist) {
+	got := hists(x, rows)
+	least := slices.IndexFunc(times(1, 200).Slots[:], func(n uint64) bool { return n > 0 })
+	for at, h := range want {
+		if got[at] == nil {
+			x.Errorf("no row of %v", at)
+			continue
+		}
+		if !slices.Equal(got[at].Slots[least:], h.Slots[least:]) || got[at].Max != h.Max {
+			x.Errorf("%v: up to %d, %v; want up to %d, %v", at, got[at].Max, got[at].Buckets(), h.Max, h.Buckets())
+		}
+	}
+	for at, h := range got {
+		if want[at] == nil && h.Max > 200 {
+			x.Errorf("a row of %v, want none: %v", at, h.Buckets())
+		}
+	}
+	if lost := x.Report.Lost(); lost != 0 {
+		x.Errorf("%d lost, want none", lost)
+	}
+}
+
+// all is a place that is not told apart by device.
+func all(metric string) where { return where{metric, "-", "-"} }
+
+// sizes: over a plain link nothing is cut or put together.
+func sizes(x *tool.Trial) error {
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	sent, received := &kern.Hist{}, &kern.Hist{}
+	for _, m := range []lab.Marks{
+		{Network: lab.UDP4, None: 23, Size: 300},
+		{Network: lab.UDP6, None: 17, Size: 1000},
+		{Network: lab.UDP4, None: 11, Size: 1472},
+	} {
+		if err := send(x.World, m, false); err != nil {
+			return err
+		}
+		and(sent, m.None, ethernet+headers[m.Network]+m.Size)
+		and(received, m.None, headers[m.Network]+m.Size)
+	}
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	compare(x, rows, map[where]*kern.Hist{all("send"): sent, all("nic_send"): sent, all("recv"): received})
+	return nil
+}
+
+// wire makes the link between the hosts like one of cards.
+func wire(x *tool.Trial) (func() error, error) {
+	c, err := x.World.Wire("server", "eth0")
+	if errors.Is(err, lab.ErrNotSupported) {
+		return nil, tool.Skip("%v", err)
+	} else if err != nil {
+		return nil, err
+	}
+	return c.Close, nil
+}
+
+// segments: what is sent as one is cut on its way to the driver, and put
+// together again on its way from the driver.
+func segments(x *tool.Trial) error {
+	unwire, err := wire(x)
+	if err != nil {
+		return err
+	}
+	defer unwire()
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	const sends, segs = 13, 11
+	var sent, cut, arrived, joined kern.Hist
+	for _, m := range []lab.Marks{
+		{Network: lab.UDP4, None: sends, Size: 500, Segments: segs},
+		{Network: lab.UDP6, None: sends, Size: 1300, Segments: segs},
+	} {
+		if err := send(x.World, m, true); err != nil {
+			return err
+		}
+		h := headers[m.Network]
+		and(&sent, sends, ethernet+h+segs*m.Size)
+		and(&cut, sends*segs, ethernet+h+m.Size)
+		and(&arrived, sends*segs, h+m.Size)
+		and(&joined, sends, h+segs*m.Size)
+	}
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	compare(x, rows, map[where]*kern.Hist{
+		all("send"): &sent, all("nic_send"): &cut, all("nic_recv"): &arrived, all("recv"): &joined,
+	})
+	return nil
+}
+
+// tcp: no packet at the device is larger than it can carry, those of the stack
+// are.
+func tcp(x *tool.Trial) error {
+	unwire, err := wire(x)
+	if err != nil {
+		return err
+	}
+	defer unwire()
+	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 3, Send: 200_000, Recv: 1})
+	if err != nil {
+		return err
+	}
+	rows, err := x.Rows(func() error { _, err := t.Run(); return err }, "--by=dev,netns")
+	if err != nil {
+		return err
+	}
+	got := hists(x, rows)
+	at := func(metric, host string) where { return where{metric, "eth0", fmt.Sprint(x.World.Netns(host))} }
+	sent, cut := got[at("send", "client")], got[at("nic_send", "client")]
+	arrived, joined := got[at("nic_recv", "server")], got[at("recv", "server")]
+	if sent == nil || cut == nil || arrived == nil || joined == nil {
+		return fmt.Errorf("not all four of a device: %v", got)
+	}
+	if cut.Max > ethernet+1500 || arrived.Max > 1500 || sent.Max < 3000 || joined.Max < 2000 {
+		x.Errorf("the largest: %d sent, %d of them to the driver; %d from the driver, %d received", sent.Max, cut.Max, arrived.Max, joined.Max)
+	}
+	if cut.Count != arrived.Count || cut.Sum != arrived.Sum+ethernet*arrived.Count {
+		x.Errorf("%d packets of %d bytes to one driver, %d of %d from the other, want the same", cut.Count, cut.Sum, arrived.Count, arrived.Sum)
+	}
+	if sent.Count >= cut.Count || joined.Count >= arrived.Count {
+		x.Errorf("%d packets sent as %d, %d received as %d: nothing was cut or put together", sent.Count, cut.Count, arrived.Count, joined.Count)
+	}
+	return nil
+}
+
+// frags: a driver that hands over pages.
+func frags(x *tool.Trial) error {
+	tap, err := x.World.OpenTap("", "tap0")
+	if errors.Is(err, lab.ErrNotSupported) {
+		return tool.Skip("%v", err)
+	} else if err != nil {
+		return err
+	}
+	defer tap.Close()
+	rows, err := x.Rows(func() error { return tap.Receive(29, 700) }, "--by=dev")
+	if err != nil {
+		return err
+	}
+	compare(x, rows, map[where]*kern.Hist{
+		{"nic_recv", "tap0", "-"}: times(29, 700-ethernet), {"recv", "tap0", "-"}: times(29, 700-ethernet),
+	})
+	return nil
+}
+
+// loopback has no driver that would poll.
+func loopback(x *tool.Trial) error {
+	rows, err := x.Rows(func() error {
+		return send(x.World, lab.Marks{Network: lab.UDP6, None: 19, Size: 2000}, false)
+	}, "--by=dev")
+	if err != nil {
+		return err
+	}
+	size := ethernet + headers[lab.UDP6] + 2000
+	compare(x, rows, map[where]*kern.Hist{
+		{"send", "lo", "-"}: times(19, size), {"nic_send", "lo", "-"}: times(19, size), {"recv", "lo", "-"}: times(19, size-ethernet),
+	})
+	return nil
+}
+
+// devices: one that forwards, and a filter for one device of it.
+func devices(x *tool.Trial) error {
+	w := x.World
+	if err := w.Via("client", "router", "server"); err != nil {
+		return err
+	}
+	in, out := w.Dev("router", "client"), w.Dev("router", "server")
+	router := fmt.Sprint(w.Netns("router"))
+	for _, flags := range [][]string{{"--by=dev,netns"}, {"--by=dev,netns", "--dev=" + out}} {
+		rows, err := x.Rows(func() error {
+			return send(w, lab.Marks{Network: lab.UDP4, None: 31, Size: 900}, false)
+		}, flags...)
+		if err != nil {
+			return err
+		}
+		rows = slices.DeleteFunc(rows, func(r *row.Row) bool { return tool.Value(r.Get("netns")) != router })
+		size := headers[lab.UDP4] + 900
+		want := map[where]*kern.Hist{
+			{"recv", in, router}:      times(31, size),
+			{"send", out, router}:     times(31, size+ethernet),
+			{"nic_send", out, router}: times(31, size+ethernet),
+		}
+		if len(flags) > 1 {
+			delete(want, where{"recv", in, router})
+		}
+		compare(x, rows, want)
+	}
+	return nil
+}
