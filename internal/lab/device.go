@@ -22,6 +22,18 @@ func (w *World) QueueLength(host, dev string, packets int) error {
 	})
 }
 
+// Sent is how many packets a device of a host has sent so far.
+func (w *World) Sent(host, dev string) (packets uint64, err error) {
+	err = w.Do(host, func() error {
+		l, err := netlink.LinkByName(dev)
+		if err == nil {
+			packets = l.Attrs().Statistics.TxPackets
+		}
+		return err
+	})
+	return packets, err
+}
+
 // Macvlan puts a device on top of another one of a host.
 func (w *World) Macvlan(host, dev, on string) error {
 	return w.Do(host, func() error {
