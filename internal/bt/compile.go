@@ -31,6 +31,8 @@ type Options struct {
 
 	// Show prints the maps in place of print.go, for BCC's tools.
 	Show func(*Run, time.Time) error
+	// Head is printed, but as JSON, before everything else.
+	Head string
 	// Line prints a printf record in another form, for BCC's trace.
 	Line func(*Run, *Event)
 }

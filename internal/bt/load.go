@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -167,6 +168,13 @@ const slotSizeRef = "slot size"
 
 var verifierLine = regexp.MustCompile(`^(\d+): \(`)
 
+const tooLong = "the verifier refuses it: a loop that may not end, or too large"
+
+// endless is a line with which the verifier gives up.
+func endless(line string) bool {
+	return strings.Contains(line, "infinite loop detected") || strings.Contains(line, "program is too large") || strings.Contains(line, "too complex")
+}
+
 // refused maps what the verifier says to the line of the script.
 func (p *Program) refused(j *job, t *Target, err error) error {
 	var ve *ebpf.VerifierError
@@ -176,7 +184,7 @@ func (p *Program) refused(j *job, t *Target, err error) error {
 		}
 		if errors.Is(err, unix.E2BIG) || errors.Is(err, unix.EFAULT) || errors.Is(err, unix.ENOSPC) {
 			// The log would not fit either.
-			return &refusedError{p.Script.Src.errorf(t.pos.pos, t.pos.end, "%s: the verifier refuses it: too large, or a loop that may not end", t.Probe), err}
+			return &refusedError{p.Script.Src.errorf(t.pos.pos, t.pos.end, "%s: %s", t.Probe, tooLong), err}
 		}
 		return fmt.Errorf("loading %s: %w", t.Probe, err)
 	}
@@ -198,7 +206,11 @@ func (p *Program) refused(j *job, t *Target, err error) error {
 	if p.opts.Verbose > 1 {
 		p.opts.note("%s", strings.Join(ve.Log, "\n"))
 	}
-	return &refusedError{p.Script.Src.errorf(span[0], span[1], "%s: %s", t.Probe, probe.Reason(err)), err}
+	reason := probe.Reason(err)
+	if slices.ContainsFunc(ve.Log, endless) { // followed by registers
+		reason = tooLong
+	}
+	return &refusedError{p.Script.Src.errorf(span[0], span[1], "%s: %s", t.Probe, reason), err}
 }
 
 // A refusedError is a verifier's refusal at a place of the script.

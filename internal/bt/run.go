@@ -67,6 +67,11 @@ func (p *Program) Run(ctx context.Context) (*Run, error) {
 		}
 		defer r.reader.Close()
 	}
+	if !r.asJSON() {
+		if _, err := r.out.WriteString(p.opts.Head); err != nil {
+			return nil, err
+		}
+	}
 	r.a, err = p.attach(l, func(a *attached) error {
 		for _, prog := range a.begin {
 			if err := trigger(prog); err != nil {
@@ -88,7 +93,9 @@ func (p *Program) Run(ctx context.Context) (*Run, error) {
 	if p.opts.Ready != nil {
 		p.opts.Ready()
 	}
-	err = r.loop(ctx)
+	if err = r.out.Flush(); err == nil {
+		err = r.loop(ctx)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, prog := range r.a.end {

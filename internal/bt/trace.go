@@ -18,19 +18,15 @@ func Trace(texts []string, timestamp bool, o Options) (*Program, error) {
 			return nil, err
 		}
 	}
-	head := false
+	o.Head = fmt.Sprintf("%-7s %-7s %-15s %-16s %s\n", "PID", "TID", "COMM", "FUNC", "-")
+	if timestamp {
+		o.Head = fmt.Sprintf("%-8s ", "TIME") + o.Head
+	}
 	o.Line = func(r *Run, ev *Event) {
 		ev.a.narrow()
 		if r.asJSON() {
 			r.traceJSON(ev)
 			return
-		}
-		if !head {
-			head = true
-			if timestamp {
-				fmt.Fprintf(r.out, "%-8s ", "TIME")
-			}
-			fmt.Fprintf(r.out, "%-7s %-7s %-15s %-16s %s\n", "PID", "TID", "COMM", "FUNC", "-")
 		}
 		parts := strings.SplitN(r.sprintf(ev), "\x00", 5)
 		if timestamp {

@@ -14,49 +14,51 @@ import (
 // in its place: flags that are not here, and letters that mean something else
 // here. What means the same is not in the table.
 var bccFlags = map[string]map[string]string{
-	"": { // any tool
+	"": { // any tool that makes rows
 		"T": "--columns +time", "timestamp": "--columns +time --time rel", "csv": "-o csv", "ebpf": "-vv",
 		"cgroupmap": "--cgroup PATH", "mntnsmap": "--container NAME", "noclear": "--no-clear",
 		"localport": "--lport LIST", "remoteport": "--rport LIST",
 	},
+	"funccount":  {"T": "-o json", "timestamp": "-o json"},
 	"hardirqs":   {"d": "--dist", "N": "-o json", "c": "--where 'cpu == N'"},
 	"profile":    {"c": "--count N", "d": "-o folded", "L": "--where 'tid == N'", "C": "--where 'cpu == N'"},
 	"sofdsnoop":  {"t": "--where 'tid == N'", "n": "--comm NAME"},
 	"softirqs":   {"d": "--dist", "N": "-o json"},
 	"solisten":   {"show-netns": "--columns +netns"},
+	"stackcount": {"d": "-o json", "D": "--duration TIME", "T": "-o json", "timestamp": "-o json", "f": "-o json", "folded": "-o json"},
 	"tcpaccept":  {"t": "--columns +time --time rel"},
 	"tcpconnect": {"s": "--columns +lport"},
 	"tcplife":    {"t": "--columns +time --time rel", "s": "-o csv"},
 	"tcpretrans": {"sequence": "-s", "lossprobe": "-l"},
 	"tcpstates":  {"t": "--columns +time --time rel", "s": "-o csv", "Y": "-o json", "journal": "-o json"},
 	"tcptop":     {"C": "--no-clear", "nosummary": "-S"},
+	"trace":      {"n": "a filter, as ($comm == \"NAME\")", "M": "--count N", "max-events": "--count N", "T": "-t", "u": "-o json", "unix-timestamp": "-o json"},
 }
 
 // bccFlag is what to write here for a flag of BCC's tool; empty: no idea.
 func bccFlag(toolName, flag string) string {
-	if ours := bccFlags[toolName][flag]; ours != "" {
-		return ours
+	ours := bccFlags[toolName][flag]
+	if t, _ := find(toolName); ours == "" && t != nil {
+		return bccFlags[""][flag]
 	}
-	return bccFlags[""][flag]
+	return ours
 }
 
 // checkLetters refuses, where seine goes by a tool's own name, letters to which
 // that tool gives another meaning in BCC, though they would be taken here.
-func checkLetters(t *tool.Tool, args []string) error {
-	fs := pflag.NewFlagSet(t.Name, pflag.ContinueOnError)
-	declare(fs, t, t.NewConfig())
+func checkLetters(name string, fs *pflag.FlagSet, args []string) error {
 	for i := 0; i < len(args) && args[i] != "--"; i++ {
-		name, long := strings.CutPrefix(args[i], "--")
+		word, long := strings.CutPrefix(args[i], "--")
 		switch {
 		case long:
-			if f := fs.Lookup(name); f != nil && f.NoOptDefVal == "" {
+			if f := fs.Lookup(word); f != nil && f.NoOptDefVal == "" {
 				i++ // its value
 			}
 			continue
 		case len(args[i]) < 2 || args[i][0] != '-':
 			continue
 		}
-		wants, err := checkCluster(fs, t.Name, args[i][1:])
+		wants, err := checkCluster(fs, name, args[i][1:])
 		if err != nil {
 			return err
 		}

@@ -3,10 +3,13 @@
 package cli
 
 import (
+	"io"
 	"strings"
 	"testing"
 
-	"seine/internal/tool"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"seine/tools/tcplife"
 )
 
@@ -14,6 +17,8 @@ import (
 func TestCheckLetters(t *testing.T) {
 	bccFlags["tcplife"]["d"] = "--dns" // a letter that seine has too
 	defer delete(bccFlags["tcplife"], "d")
+	fs := pflag.NewFlagSet("tcplife", pflag.ContinueOnError)
+	declare(fs, tcplife.Tool, tcplife.Tool.NewConfig())
 	for args, refused := range map[string]bool{
 		"-d":                  true,
 		"-d5":                 true,
@@ -33,7 +38,7 @@ func TestCheckLetters(t *testing.T) {
 		"- 1":                 false,
 		"-L 80 -D 90 -v -v 1": false,
 	} {
-		err := checkLetters(tcplife.Tool, strings.Fields(args))
+		err := checkLetters("tcplife", fs, strings.Fields(args))
 		if (err != nil) != refused {
 			t.Errorf("tcplife %s: got %v, want refused: %t", args, err, refused)
 		}
@@ -46,20 +51,22 @@ func TestCheckLetters(t *testing.T) {
 // What is suggested must be there: every hint for a tool that exists parses.
 func TestHintsParse(t *testing.T) {
 	for name, hints := range bccFlags {
-		tl, _ := find(name)
-		if tl == nil {
+		cmd, _, err := New(io.Discard, io.Discard).Find([]string{name})
+		if err != nil || cmd.Name() != name {
 			continue
 		}
 		for flag, ours := range hints {
-			if err := parses(tl, ours); err != nil {
+			if !strings.HasPrefix(ours, "-") { // words
+				continue
+			}
+			if err := parses(cmd, ours); err != nil {
 				t.Errorf("%s -%s: the hint %q: %v", name, flag, ours, err)
 			}
 		}
 	}
 }
 
-func parses(tl *tool.Tool, flags string) error {
-	flags = strings.NewReplacer("NAME", "x", "LIST", "1", " == N", "==1", "'", "", " N", " 1").Replace(flags)
-	_, _, err := Parse(tl, strings.Fields(flags))
-	return err
+func parses(cmd *cobra.Command, flags string) error {
+	flags = strings.NewReplacer("NAME", "x", "LIST", "1", "TIME", "1s", " == N", "==1", "'", "", " N", " 1").Replace(flags)
+	return cmd.ParseFlags(strings.Fields(flags))
 }

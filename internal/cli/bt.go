@@ -29,6 +29,9 @@ type btFlags struct {
 	way                string
 }
 
+// multiTools are the commands that go by the names of BCC's.
+var multiTools = []string{"funccount", "stackcount", "argdist", "trace"}
+
 // btCommands are seine run and BCC's multi-tools, which are front ends to it.
 func btCommands(stdout, stderr io.Writer) []*cobra.Command {
 	return []*cobra.Command{

@@ -46,12 +46,21 @@ func Main(args []string, stdout, stderr *os.File) int {
 const echo = 200 * time.Millisecond
 
 // execute runs the command that args name: by the first of them if that is the
-// name of a tool, as where seine is linked to as tcplife.
+// name of a tool, as where seine is linked to as tcplife or funccount.
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	root := New(stdout, stderr)
 	name, rest := filepath.Base(args[0]), args[1:]
-	if t, _ := find(name); t != nil {
-		if err := checkLetters(t, rest); err != nil {
+	bccName := name
+	t, _ := find(name)
+	if t != nil {
+		bccName = t.Name
+	}
+	if t != nil || slices.Contains(multiTools, name) {
+		cmd, _, err := root.Find([]string{name})
+		if err != nil {
+			return err
+		}
+		if err := checkLetters(bccName, cmd.Flags(), rest); err != nil {
 			return err
 		}
 		rest = append([]string{name}, rest...)

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -78,13 +79,20 @@ func TestScripts(t *testing.T) {
 			"jsonl": jsonl,
 			"csv":   csvFile,
 			"plain": plain,
+			"place": place,
 		},
 		Condition: func(cond string) (bool, error) {
-			if cond != "fexit" {
-				return false, fmt.Errorf("no condition %q", cond)
-			}
 			k, err := probe.Running()
-			return err == nil && k.Offers()["fentry"] == nil, err
+			if err != nil {
+				return false, err
+			}
+			switch offers := k.Offers(); cond {
+			case "fexit":
+				return offers["fentry"] == nil, nil
+			case "functions":
+				return offers["fentry"] == nil || offers["kprobe"] == nil, nil
+			}
+			return false, fmt.Errorf("no condition %q", cond)
 		},
 	})
 }
@@ -111,6 +119,23 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if !pattern.MatchString(line) {
 		ts.Fatalf("stderr is %q, want a match of %s", line, pattern)
+	}
+}
+
+// place CODE PATTERN CARET COMMAND… is exits for a script with a mistake: above
+// the line from seine are the script's line and another with the caret.
+func place(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 4 {
+		ts.Fatalf("usage: place CODE PATTERN CARET COMMAND…")
+	}
+	if got := fmt.Sprint(exitCode(ts.Exec(args[3], args[4:]...))); got != args[0] {
+		ts.Fatalf("exit code %s, want %s", got, args[0])
+	}
+	lines := strings.Split(ts.ReadFile("stderr"), "\n")
+	lines = slices.DeleteFunc(lines, func(l string) bool { return strings.HasPrefix(l, "Attaching ") })
+	if len(lines) != 4 || !strings.Contains(lines[1], args[2]) || strings.Trim(lines[1], " \t^~") != "" ||
+		!strings.HasPrefix(lines[2], "seine: ") || !regexp.MustCompile(args[1]).MatchString(lines[2]) {
+		ts.Fatalf("stderr is %q, want the place with a caret %q and one line that matches %s", lines, args[2], args[1])
 	}
 }
 
