@@ -360,6 +360,8 @@ func (c *checker) str(e *Call) *Type {
 		return t
 	case t.charArray() && t.Size > 0:
 		return stringOf(min(n, t.Size))
+	case t.Kind == Pointer && t.Len > 0:
+		return stringOf(min(n, t.Len))
 	case !t.number() && t.Kind != Array && t != unknown:
 		c.failAt(e.Args[0], "str() needs a pointer, not %s", t)
 	}

@@ -152,6 +152,11 @@ func unify(a, b *Type) (*Type, bool) {
 			return b, true
 		}
 		return a, true
+	case Pointer:
+		if a.Len > 0 && (b.Len == 0 || b.Len > a.Len) {
+			return b, true
+		}
+		return a, true
 	case Buffer, Array:
 		if a.store() < b.store() {
 			return b, true

@@ -221,18 +221,18 @@ func TestPollOneLiner(t *testing.T) {
 }
 
 // TestReceiveOneLiner names the loopback of a network namespace of its own, so
-// that nobody else's packets are counted.
+// that nobody else's packets are counted. The name is as long as they get.
 func TestReceiveOneLiner(t *testing.T) {
 	needRoot(t)
 	runtime.LockOSThread() // for good: the thread ends with its namespace
 	check(unix.Unshare(unix.CLONE_NEWNET))
 	lo := must(netlink.LinkByName("lo"))
-	check(netlink.LinkSetName(lo, "btlo0"))
+	check(netlink.LinkSetName(lo, "btlo0123456789a"))
 	check(netlink.LinkSetUp(lo))
 	out, _ := live(t, script("t:net:netif_receive_skb { @[str(args->name)] = lhist(cpu, 0, 128, 1); }"), Options{}, func() {
 		datagrams(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13)
 	})
-	_, hist, ok := strings.Cut(out, "@[btlo0]: \n")
+	_, hist, ok := strings.Cut(out, "@[btlo0123456789a]: \n")
 	hist, _, _ = strings.Cut(hist, "\n\n")
 	n := 0
 	for line := range strings.Lines(hist) {

@@ -62,7 +62,7 @@ type Type struct {
 	Bool   bool
 	Char   bool // an array of it is a string
 	Space  Space
-	Len    int    // of String, Buffer, Array
+	Len    int    // of String, Buffer, Array; of a Pointer, the most that a string there can have, if known
 	Format string // of Time
 	Depth  int    // of stacks
 	Elems  []*Type

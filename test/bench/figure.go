@@ -69,6 +69,8 @@ func (f figure) goal() (text, met string) {
 	switch {
 	case g.Ratio && len(f.Other) == 0:
 		return "", ""
+	case g.Ratio && g.Best:
+		v, unit = slices.Min(f.Own)/slices.Min(f.Other), "×, best"
 	case g.Ratio:
 		v, unit = f.ratio(), "×"
 	case g.Best:

@@ -24,6 +24,8 @@ func TestFigure(t *testing.T) {
 			[]string{"", "20.0 ms", "10.0 – 30.0", "", "", "", "≤ 15.0 ms", "no"}},
 		{"the best meets", figure{Unit: "ms", Own: own, Goal: &goal{Bound: 15, Best: true}},
 			[]string{"", "20.0 ms", "10.0 – 30.0", "", "", "", "≤ 15.0 ms, best", "yes"}},
+		{"the best of both", figure{Unit: "ms", Own: own, Beside: "y", Other: []float64{100, 50, 60}, Goal: &goal{Bound: 0.2, Ratio: true, Best: true}},
+			[]string{"", "20.0 ms", "10.0 – 30.0", "y", "60.0 ms", "0.30", "≤ 0.20×, best", "yes"}},
 		{"at least", figure{Unit: "rows/s", Own: []float64{1234567}, Goal: &goal{Bound: 500000, Least: true}},
 			[]string{"", "1,234,567 rows/s", "1,234,567 – 1,234,567", "", "", "", "≥ 500,000 rows/s", "yes"}},
 		{"not measured", figure{What: "x", Note: "why"},

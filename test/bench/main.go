@@ -49,7 +49,7 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 3, "how `often` each measure is taken")
 	flag.IntVar(&o.sessions, "sessions", 0, "TCP sessions of a round (default 20000; 2000 where emulated)")
 	flag.IntVar(&o.requests, "requests", 0, "requests of a round (default 50000; 2000 where emulated)")
-	flag.StringVar(&o.only, "only", "", "one `part`: start, sessions, requests, tools or sinks")
+	flag.StringVar(&o.only, "only", "", "one `part`: start, sessions, requests, tools, language or sinks")
 	flag.StringVar(&o.markdown, "o", "", "also write the tables to a `file`, as Markdown")
 	flag.StringVar(&o.vm, "vm", "", "the `program` of test/vm, to measure in a guest too")
 	flag.StringVar(&o.kernel, "kernel", "6.12", "the guest's `kernel`")
@@ -114,7 +114,7 @@ func (o *options) measure() (*machine, error) {
 	for _, p := range []struct {
 		name string
 		take func(*options) ([]figure, error)
-	}{{"start", starts}, {"sessions", sessions}, {"requests", requests}, {"tools", everyTool}, {"sinks", sinks}} {
+	}{{"start", starts}, {"sessions", sessions}, {"requests", requests}, {"tools", everyTool}, {"language", language}, {"sinks", sinks}} {
 		if o.only != "" && o.only != p.name {
 			continue
 		}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"seine/internal/lab"
+)
+
+const otherName = "bpftrace"
+
+// first prints a line for a system call that hardly anybody makes: with it a
+// script says by itself that it is attached, whoever runs it.
+const first = `t:syscalls:sys_enter_getppid { printf("up\n"); }`
+
+// oneLiners are three of the book's, with what they have most of: keys, a string
+// with a histogram, stacks.
+var oneLiners = []struct{ what, text string }{
+	{"count by pid and comm", "t:syscalls:sys_enter_connect { @[pid, comm] = count(); }"},
+	{"lhist by device", "t:net:netif_receive_skb { @[str(args->name)] = lhist(cpu, 0, 128, 1); }"},
+	{"count by kernel stack", "t:net:net_dev_xmit { @[kstack] = count(); }"},
+}
+
+// interpreter is something that runs scripts: seine run or bpftrace.
+type interpreter struct{ child }
+
+func newInterpreter(script string, command ...string) *interpreter {
+	return &interpreter{child{args: append(command, "-e", script), ready: "up", tty: true}}
+}
+
+// start makes the system call until its first line is there.
+func (i *interpreter) start() error {
+	done := make(chan error, 1)
+	go func() { done <- i.child.start() }()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(200 * time.Microsecond):
+			unix.Getppid()
+		}
+	}
+}
+
+// other is the command of Debian's bpftrace, nil where there is none that works.
+func other() []string {
+	path, err := exec.LookPath(otherName)
+	if err != nil {
+		return nil
+	}
+	i := newInterpreter(first, path)
+	if err := i.start(); err != nil {
+		fmt.Fprintf(os.Stderr, "bench: %s is left out: %v\n", otherName, err)
+		return nil
+	}
+	if err := i.stop(); err != nil {
+		return nil
+	}
+	return []string{path}
+}
+
+// language measures seine run beside bpftrace.
+func language(o *options) ([]figure, error) {
+	own, peer := []string{o.seine, "run"}, other()
+	up := figure{What: "run: from exec to the first event printed", Unit: "ms", Goal: &goal{Bound: 100, Best: true}}
+	ratio := figure{What: "run: the same, beside it", Unit: "ms", Goal: &goal{Bound: 0.2, Ratio: true, Best: true}}
+	memory := figure{What: "run: peak resident memory", Unit: "MB"}
+	if lab.Emulated() {
+		up.Goal = nil
+	}
+	costs := make([]figure, len(oneLiners))
+	for i, l := range oneLiners {
+		costs[i] = figure{What: "run: " + l.what + ", BPF per event", Unit: "ns", Goal: &goal{Bound: 1, Ratio: true}}
+	}
+	if peer != nil {
+		for _, f := range []*figure{&ratio, &memory, &costs[0], &costs[1], &costs[2]} {
+			f.Beside = otherName
+		}
+	}
+	for range 4*o.rounds + 1 {
+		for _, command := range [][]string{own, peer} {
+			if command == nil {
+				continue
+			}
+			i := newInterpreter(first, command...)
+			var peak float64
+			err := beside(i, func() (err error) { peak, err = i.peak(); return err })
+			if err != nil {
+				return nil, err
+			}
+			took := i.took.Seconds() * 1000
+			if &command[0] == &own[0] {
+				// The kernel lets one at a time change tracepoints: the best
+				// round is the one in which nobody else did.
+				up.Own, ratio.Own, memory.Own = append(up.Own, took), append(ratio.Own, took), append(memory.Own, peak/mega)
+			} else {
+				ratio.Other, memory.Other = append(ratio.Other, took), append(memory.Other, peak/mega)
+			}
+		}
+	}
+	for range o.rounds {
+		for n, l := range oneLiners {
+			for _, command := range [][]string{own, peer} {
+				if command == nil {
+					continue
+				}
+				i := newInterpreter(l.text+"\n"+first, command...)
+				err := beside(i, func() error {
+					m, err := during(i, o.someSessions)
+					sum := total(m)
+					to := &costs[n].Own
+					if &command[0] != &own[0] {
+						to = &costs[n].Other
+					}
+					*to = append(*to, sum.ns/max(1, sum.runs))
+					return err
+				})
+				if err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	return append([]figure{up, ratio, memory}, costs...), nil
+}
