@@ -18,7 +18,6 @@ type mapDef struct {
 
 	valuePos, keyPos [2]Pos // where they were first seen
 	read             bool   // the value of an aggregation is read in the kernel
-	index            int
 }
 
 func (c *checker) assignMap(a *Assign, m *MapRef) {
@@ -71,7 +70,7 @@ func (c *checker) setMap(m *MapRef, d *mapDef, t *Type) {
 func (c *checker) mapKeys(m *MapRef) *mapDef {
 	d := c.maps[m.Name]
 	if d == nil {
-		d = &mapDef{name: m.Name, index: len(c.order)}
+		d = &mapDef{name: m.Name}
 		c.maps[m.Name] = d
 		c.order = append(c.order, d)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -179,6 +180,7 @@ func (p *Program) infer(targets [][]*Target) error {
 		}
 	}
 	p.c.final = true // from now on a map without a value is an error
+	slices.SortFunc(p.c.order, func(a, b *mapDef) int { return strings.Compare(a.name, b.name) })
 	return nil
 }
 

@@ -24,10 +24,11 @@ func TestElements(t *testing.T) {
 		{"casts", string(must(corpus.ReadFile("testdata/corpus/el_casts.bt"))),
 			"-56 255 -1 1 -1 18446744073709551615 ffffffff ffffffffffffffff\n-3 -1 -4\n@big: 18446744073709551615\n@small: -1\n"},
 		{"maps", string(must(corpus.ReadFile("testdata/corpus/el_maps.bt"))),
-			"31 one 1 3\n@k[a, 1]: one\n\n@c: 2\n@k[a, 1]: one\n(1, 2)\ntext\n@h: \n[64, 128)               1 |" + strings.Repeat("@", 52) + "|\n\n" +
+			"31 one 1 3\n@k[a, 1]: one\n\n@c: 2\n@k[a, 1]: one\n(1, 2)\ntext\n@h: \n[64, 128)              1 |" + strings.Repeat("@", 52) + "|\n\n" +
 				"@k[a, 1]: one\n\n@n: 15\n1 0\n" +
-				"@n: 31\n@k[a, 1]: one\n\n@t: (1, x, (2, 3))\n@c: 0\n@s: 7\n@mi: -5\n@ma: 9\n@av: 15\n@st: count 2, average 1, total 3\n@h: \n[64, 128)               1 |" + strings.Repeat("@", 52) + "|\n\n"},
-		{"control", string(must(corpus.ReadFile("testdata/corpus/el_control.bt"))), "nine btf 4464\nend\n@u[1]: 1\n@u[3]: 1\n\n@j: 1\n"},
+				"@av: 15\n@c: 0\n@h: \n[64, 128)              1 |" + strings.Repeat("@", 52) + "|\n\n" +
+				"@k[a, 1]: one\n\n@ma: 9\n@mi: -5\n@n: 31\n@s: 7\n@st: count 2, average 1, total 3\n@t: (1, x, (2, 3))\n"},
+		{"control", string(must(corpus.ReadFile("testdata/corpus/el_control.bt"))), "nine btf 4464\nend\n@j: 1\n@u[1]: 1\n@u[3]: 1\n\n"},
 		{"printf", `BEGIN { printf("%d|%5d|%-5d|%05d|%+d|%x|%X|%#x|%o|%c|%%|%u|%lld|%hhx\n", -1, 42, 42, 42, 42, 255, 255, 255, 8, 65, 7, -9, 0x1ff); printf("%s|%8s|%-8s|%.2s|%p\n", "ab", "ab", "ab", "abc", 4096); exit(); }`,
 			"-1|   42|42   |00042|+42|ff|FF|0xff|10|A|%|7|-9|ff\nab|      ab|ab      |ab|0x1000\n"},
 		{"builtins", fmt.Sprintf(`BEGIN { printf("%%d %%d %%d\n", pid == %d, uid, gid); printf("%%d %%d %%d\n", cpu < ncpus, ncpus, tid > 0); printf("%%s\n", probe); @c = comm; exit(); }`, os.Getpid()),
@@ -47,17 +48,17 @@ func TestElements(t *testing.T) {
 		{"has_key", `BEGIN { @a[1] = 0; printf("%d %d\n", has_key(@a, 1), has_key(@a, 2)); clear(@a); exit(); }`, "1 0\n"},
 		{"delete", `BEGIN { @a[1] = 5; @b[2] = 6; delete(@a[1]); delete(@b, 2); @c = 1; delete(@c); exit(); }`, ""},
 		{"hist", `BEGIN { @ = hist(-3); @ = hist(0); @ = hist(1); @ = hist(2); @ = hist(3); @ = hist(1024); exit(); }`,
-			"@: \n(..., 0)                1 |@@@@@@@@@@@@@@@@@@@@@@@@@@                          |\n" +
-				"[0]                     1 |@@@@@@@@@@@@@@@@@@@@@@@@@@                          |\n" +
-				"[1]                     1 |@@@@@@@@@@@@@@@@@@@@@@@@@@                          |\n" +
-				"[2, 4)                  2 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|\n" +
+			"@: \n(..., 0)               1 |@@@@@@@@@@@@@@@@@@@@@@@@@@                          |\n" +
+				"[0]                    1 |@@@@@@@@@@@@@@@@@@@@@@@@@@                          |\n" +
+				"[1]                    1 |@@@@@@@@@@@@@@@@@@@@@@@@@@                          |\n" +
+				"[2, 4)                 2 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|\n" +
 				strings.Join(emptyRows("[4, 8)", "[8, 16)", "[16, 32)", "[32, 64)", "[64, 128)", "[128, 256)", "[256, 512)", "[512, 1K)"), "") +
-				"[1K, 2K)                1 |@@@@@@@@@@@@@@@@@@@@@@@@@@                          |\n\n"},
+				"[1K, 2K)               1 |@@@@@@@@@@@@@@@@@@@@@@@@@@                          |\n\n"},
 		{"lhist", `BEGIN { @ = lhist(-1, 0, 30, 10); @ = lhist(5, 0, 30, 10); @ = lhist(29, 0, 30, 10); @ = lhist(30, 0, 30, 10); exit(); }`,
-			"@: \n(..., 0)                1 |" + strings.Repeat("@", 52) + "|\n[0, 10)                 1 |" + strings.Repeat("@", 52) + "|\n" +
-				"[10, 20)                0 |" + strings.Repeat(" ", 52) + "|\n[20, 30)                1 |" + strings.Repeat("@", 52) + "|\n[30, ...)               1 |" + strings.Repeat("@", 52) + "|\n\n"},
+			"@: \n(..., 0)               1 |" + strings.Repeat("@", 52) + "|\n[0, 10)                1 |" + strings.Repeat("@", 52) + "|\n" +
+				"[10, 20)               0 |" + strings.Repeat(" ", 52) + "|\n[20, 30)               1 |" + strings.Repeat("@", 52) + "|\n[30, ...)              1 |" + strings.Repeat("@", 52) + "|\n\n"},
 		{"reading aggregations", `BEGIN { @c = count(); @c = count(); @s = sum(5); @a = avg(4); @a = avg(8); @m = max(7); printf("%d %d %d %d\n", @c, @s, @a, @m); exit(); }`,
-			"2 5 6 7\n@c: 2\n@s: 5\n@a: 6\n@m: 7\n"},
+			"2 5 6 7\n@a: 6\n@c: 2\n@m: 7\n@s: 5\n"},
 		{"stacks", `BEGIN { @[kstack(2)] = count(); exit(); }`, "@[\n    ⟨\\w+\\+\\d+⟩\n    ⟨\\w+\\+\\d+⟩\n]: 1\n\n"},
 		{"users", `BEGIN { printf("%s %s\n", username, uid == 0 ? "root" : "other"); exit(); }`, "⟨\\w+⟩ ⟨\\w+⟩\n"},
 		{"cgroup", `BEGIN { printf("%d %s\n", cgroup > 0, cgroup_path(cgroup)); exit(); }`, "1 ⟨.+⟩\n"},
@@ -114,7 +115,7 @@ func TestElements(t *testing.T) {
 
 func emptyRows(labels ...string) (rows []string) {
 	for _, l := range labels {
-		rows = append(rows, fmt.Sprintf("%-16s %8d |%52s|\n", l, 0, ""))
+		rows = append(rows, fmt.Sprintf("%-16s%8d |%52s|\n", l, 0, ""))
 	}
 	return rows
 }

@@ -180,7 +180,7 @@ func bars(w io.Writer, list []bucket, div int64) {
 	}
 	for _, b := range list {
 		n := int(float64(b.count) / float64(most) * barWidth)
-		fmt.Fprintf(w, "%-16s %8d |%-*s|\n", b.label, b.count/uint64(div), barWidth, strings.Repeat("@", n))
+		fmt.Fprintf(w, "%-16s%8d |%-*s|\n", b.label, b.count/uint64(div), barWidth, strings.Repeat("@", n))
 	}
 	fmt.Fprintln(w)
 }

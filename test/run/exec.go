@@ -17,7 +17,7 @@ import (
 var compilers = []string{"clang-14", "llvm-14", "clang-format-14", "libbpf-dev"}
 
 // others are what single tests use: peers, servers, and programs to check with.
-var others = []string{"graphviz", "iproute2", "iputils-ping", "musl", "dnsmasq-base"}
+var others = []string{"bpftrace", "graphviz", "iproute2", "iputils-ping", "musl", "dnsmasq-base"}
 
 // install brings the Debian packages that are not there yet.
 func install(ctx context.Context) error {

@@ -61,9 +61,12 @@ func (s *suite) run() {
 		return stream(ctx, nil, "./test/check")
 	})
 	s.goTest()
-	live, runner := filepath.Join(s.dir, "live.test"), filepath.Join(s.dir, "vm")
+	live, bt, runner := filepath.Join(s.dir, "live.test"), filepath.Join(s.dir, "bt.test"), filepath.Join(s.dir, "vm")
 	built := s.step("build", func(ctx context.Context) error {
 		if err := stream(ctx, nil, "go", "test", "-c", "-o", live, "./test/live"); err != nil {
+			return err
+		}
+		if err := stream(ctx, nil, "go", "test", "-c", symbols, "-o", bt, "./internal/bt"); err != nil {
 			return err
 		}
 		return stream(ctx, nil, "go", "build", "-o", runner, "./test/vm")
@@ -72,6 +75,7 @@ func (s *suite) run() {
 		return
 	}
 	s.live("native", true, live)
+	// internal/bt has run natively with the other packages.
 	if !s.step("kernels", func(ctx context.Context) error { return stream(ctx, nil, runner, "fetch") }) {
 		return
 	}
@@ -81,6 +85,7 @@ func (s *suite) run() {
 			for _, g := range lane {
 				every := g.every || os.Getenv("FULL") != ""
 				s.live(g.name, every, runner, "run", "-kernels", g.name, "-cpus", "1", "-timeout", "30m", "-modules", "sch_netem", "--", live)
+				s.language(g.name, runner, "run", "-kernels", g.name, "-cpus", "1", "-timeout", "10m", "-modules", drivers, "--", bt)
 			}
 		})
 	}
@@ -111,9 +116,8 @@ func (s *suite) goTest() {
 		s.results.add("make test", "go list", false)
 		return
 	}
-	// One package at a time: many of them make traffic and look at it. With
-	// symbols, which go test leaves out: some put probes on themselves.
-	args := []string{"test", "-v", "-p", "1", "-ldflags=-s=false -w=false", "-timeout", "15m"}
+	// One package at a time: many of them make traffic and look at it.
+	args := []string{"test", "-v", "-p", "1", symbols, "-timeout", "15m"}
 	for _, p := range strings.Fields(pkgs) {
 		if !strings.HasSuffix(p, "/test/live") {
 			args = append(args, p)
@@ -123,6 +127,13 @@ func (s *suite) goTest() {
 	err = stream(s.ctx, p, "go", args...)
 	p.end(err)
 }
+
+// symbols are what go test leaves out: some tests put probes on themselves.
+const symbols = "-ldflags=-s=false -w=false"
+
+// drivers are modules that one-liners of the book are about, besides those that
+// every guest has.
+const drivers = "mac80211,virtio_net"
 
 // live runs rings 3 and 4: the live tests here or in a guest.
 func (s *suite) live(where string, every bool, command ...string) {
@@ -141,6 +152,13 @@ func (s *suite) peers(runner, live string) {
 		runner, "run", "-kernels", "6.12", "-cpus", "1", "-timeout", "10m", "-root", "-tracefs", "--",
 		live, "-test.v", "-test.run=^TestPeers$",
 	})
+}
+
+// language runs the tests of the language in a guest: its functions and its
+// verifier are other ones there.
+func (s *suite) language(where string, command ...string) {
+	s.say("language: %s", where)
+	s.tests(where, append(command, "-test.v", "-test.timeout=9m", "-test.skip=^Fuzz"))
 }
 
 func (s *suite) tests(where string, command []string) {
