@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"seine/internal/bt"
+	"seine/internal/cli"
+	"seine/internal/kern"
+	"seine/internal/row"
+	"seine/internal/tool"
+	"seine/tools"
+)
+
+//go:embed testdata/agree
+var scripts embed.FS
+
+// An agreement is a script that does what a tool of the book does, and how the
+// rows of our tool are made comparable with what it prints: a key, and how
+// often or how much.
+type agreement struct {
+	tool  string
+	flags []string
+	demo  string                      // the tool whose traffic it is; "": its own
+	key   []string                    // columns; empty: of rows that do not count
+	keep  func(r *row.Row) bool       // nil: all rows
+	much  string                      // column with the number, or with a histogram; "": each row is one
+	alter func(string, string) string // of a column's text; nil: as it is
+}
+
+func is(id string, values ...string) func(*row.Row) bool {
+	return func(r *row.Row) bool { return slices.Contains(values, tool.Value(r.Get(id))) }
+}
+
+var agreements = []agreement{
+	{tool: "soconnect", key: []string{"pid", "comm", "raddr", "rport"}, keep: is("via", "syscall")},
+	{tool: "soaccept", key: []string{"pid", "comm"}, keep: is("comm", "web", "store")},
+	{tool: "sofamily", demo: "soconnect", key: []string{"comm", "family"}, keep: is("op", "connect"), much: "count"},
+	{tool: "soconnlat", demo: "so1stbyte", key: []string{"comm"}, keep: is("metric", "connect", "failed"), much: "latency_us"},
+	{tool: "so1stbyte", key: []string{"comm"}, much: "latency_us"},
+	{tool: "socketio", key: []string{"dir", "comm"}, much: "bytes"},
+	{tool: "socksize", key: []string{"dir", "comm"}, much: "bytes"},
+	{tool: "soprotocol", key: []string{"comm", "prot"}, keep: is("op", "connect"), much: "count"},
+	{tool: "tcplife", key: []string{"lport", "rport", "tx_bytes", "rx_bytes"}, alter: func(id, v string) string {
+		if strings.HasSuffix(id, "_bytes") { // as the book has it: the kernel's counters have SYN and FIN in them
+			n, _ := strconv.Atoi(v)
+			return fmt.Sprint(n / 1024)
+		}
+		return v
+	}},
+	{tool: "tcpconnect", key: []string{"pid", "comm", "raddr", "rport"}},
+	{tool: "tcpaccept", key: []string{"pid", "comm", "lport"}},
+	{tool: "tcpretrans", flags: []string{"-l"}, key: []string{"lport", "rport"}},
+	{tool: "tcpwin", key: []string{"lport", "snd_cwnd"}, keep: is("event", "rcv")},
+	{tool: "tcpsynbl", key: []string{"limit"}, keep: is("metric", "accept"), much: "used"},
+	{tool: "udpconnect", key: []string{"pid", "comm", "rport"}, keep: is("how", "connect")},
+	{tool: "superping", key: []string{"ident", "seq"}, keep: is("ip", "4")},
+	{tool: "ipecn", key: []string{"saddr", "dev"}, keep: func(r *row.Row) bool { return is("ip", "4")(r) && is("dir", "rx")(r) }},
+}
+
+// TestAgree runs each script beside our tool over the tool's demo traffic: they
+// must have the same figures.
+func TestAgree(t *testing.T) {
+	for _, a := range agreements {
+		t.Run(a.tool, func(t *testing.T) {
+			tl, demo := named(t, a.tool), named(t, cmp.Or(a.demo, a.tool)).Demo
+			c := tool.Case{Name: "agree", Hosts: demo.Hosts, Run: a.run(t, demo)}
+			if _, err := tool.RunCase(t.Context(), tl, c, "", cli.Parse, cli.NamersOf); errors.Is(err, tool.ErrSkip) {
+				t.Skip(err)
+			} else if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func named(t *testing.T, name string) *tool.Tool {
+	t.Helper()
+	i := slices.IndexFunc(tools.All, func(tl *tool.Tool) bool { return tl.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no tool %s", name)
+	}
+	return tools.All[i]
+}
+
+func (a *agreement) run(t *testing.T, demo tool.Workload) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		stop, err := a.script(x)
+		if err != nil {
+			return err
+		}
+		rows, err := x.Rows(func() error {
+			if err := demo.Run(x.World); err != nil {
+				return err
+			}
+			time.Sleep(300 * time.Millisecond) // sessions still close
+			return nil
+		}, a.flags...)
+		out, e := stop()
+		if err = errors.Join(err, e); err != nil {
+			return err
+		}
+		got, want := a.ofRows(rows), ofText(out)
+		if !maps.Equal(got, want) || len(want) == 0 {
+			x.Errorf("the tool has\n%s\nthe script has\n%s", list(got), list(want))
+		}
+		t.Logf("%d keys agree", len(want))
+		return nil
+	}
+}
+
+func list(m map[string]uint64) (s string) {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		s += fmt.Sprintf("  %s: %d\n", k, m[k])
+	}
+	return s
+}
+
+// script starts the script, limited to the world's network namespaces.
+func (a *agreement) script(x *tool.Trial) (stop func() (string, error), err error) {
+	text, err := scripts.ReadFile("testdata/agree/" + a.tool + ".bt")
+	if err != nil {
+		return nil, err
+	}
+	hosts := x.World.Hosts()
+	var args, here []string
+	for i, h := range hosts {
+		args = append(args, fmt.Sprint(x.World.Netns(h)))
+		here = append(here, fmt.Sprintf("curtask->nsproxy->net_ns->ns.inum == $%d", i+1))
+	}
+	head := "#define HERE (" + strings.Join(here, " || ") + ")\n"
+	var out, errs bytes.Buffer
+	ready := make(chan struct{})
+	p, err := bt.Compile(&bt.Source{Name: a.tool + ".bt", Text: head + string(text)},
+		bt.Options{Args: args, Out: &out, Err: &errs, Ready: func() { close(ready) }})
+	if bt.KernelsFault(err) || err != nil && strings.Contains(err.Error(), "unknown tracepoint") {
+		return nil, tool.Skip("%v", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(x.Ctx)
+	done := make(chan error, 1)
+	go func() {
+		r, err := p.Run(ctx)
+		if err == nil && r.Lost() != (bt.Lost{}) {
+			err = fmt.Errorf("the script lost something: %+v", r.Lost())
+		}
+		done <- err
+	}()
+	select {
+	case <-ready:
+	case err := <-done:
+		cancel()
+		return nil, fmt.Errorf("the script: %w: %s", err, errs.String())
+	}
+	return func() (string, error) {
+		cancel()
+		err := <-done
+		return out.String(), err
+	}, nil
+}
+
+// ofRows adds up rows by their keys.
+func (a *agreement) ofRows(rows []*row.Row) map[string]uint64 {
+	m := map[string]uint64{}
+	for _, r := range rows {
+		if r.Get(a.key[0]) == nil || a.much != "" && r.Get(a.much) == nil || a.keep != nil && !a.keep(r) {
+			continue
+		}
+		var key []string
+		for _, id := range a.key {
+			v := tool.Value(r.Get(id))
+			if a.alter != nil {
+				v = a.alter(id, v)
+			}
+			key = append(key, v)
+		}
+		n := uint64(1)
+		if a.much != "" {
+			switch c := r.Get(a.much); h := c.Ref.(type) {
+			case *kern.Hist:
+				n = h.Count
+			default:
+				n = c.N
+			}
+		}
+		if n > 0 {
+			m[strings.Join(key, " ")] += n
+		}
+	}
+	return m
+}
+
+var mapLine = regexp.MustCompile(`^@\[(.*)\]: (\d+)$`)
+
+// ofText adds up lines, and has the keys of maps.
+func ofText(out string) map[string]uint64 {
+	m := map[string]uint64{}
+	for line := range strings.SplitSeq(out, "\n") {
+		if p := mapLine.FindStringSubmatch(line); p != nil {
+			n, _ := strconv.ParseUint(p[2], 10, 64)
+			m[strings.ReplaceAll(p[1], ", ", " ")] += n
+		} else if line != "" {
+			m[line]++
+		}
+	}
+	return m
+}
