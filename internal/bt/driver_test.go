@@ -114,7 +114,7 @@ func TestLibrary(t *testing.T) {
 	shell := func() { _ = exec.Command("sh", "-c", "cd "+a+"; cd "+b+"; cd "+a+"; cd "+b+"/none 2>/dev/null").Run() }
 	for _, spec := range []string{`p:c:chdir "%s", arg1`, `c:chdir(char *path) "%s", path`, `u:c:chdir (STRCMP("` + a + `", arg1)) "%s", arg1`} {
 		out, _ := live(t, func(o Options) (*Program, error) { return Trace([]string{spec}, false, o) }, Options{}, shell)
-		n := regexp.MustCompile(`(?m)^\d+ +\d+ +sh +chdir +` + a + `$`).FindAllString(out, -1)
+		n := regexp.MustCompile(`(?m)^\d+ +\d+ +sh +chdir +`+a+`$`).FindAllString(out, -1)
 		if len(n) != 2 || strings.Contains(out, b) == strings.Contains(spec, "STRCMP") {
 			t.Errorf("%s: got\n%s", spec, out)
 		}
@@ -127,6 +127,6 @@ func TestLibrary(t *testing.T) {
 		}, 0, o)
 	}, Options{}, shell)
 	want(t, out, "\t2          path = "+a+"\n", "\t1          path = "+b+"\n", "\t1          $retval = -1, $entry(path) = "+b+"/none\n", ": count     distribution\n")
-	out, _ = live(t, script(`u:libc:chdir /str(arg0) == str($1)/ { @in[tid] = 1; @p[comm, str(arg0)] = count(); } ur:c:chdir /@in[tid]/ { @[func, (int32)retval] = count(); clear(@in); }`, a), Options{}, shell)
+	out, _ = live(t, script(`u:libc:chdir /str(arg0) == str($1)/ { @in[tid] = 1; @p[comm, str(arg0)] = count(); } ur:c:chdir /@in[tid]/ { @[func, (int32)retval] = count(); delete(@in[tid]); }`, a), Options{}, shell)
 	want(t, out, "@[chdir, 0]: 2\n", "@p[sh, "+a+"]: 2\n")
 }

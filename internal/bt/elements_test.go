@@ -72,6 +72,12 @@ func TestElements(t *testing.T) {
 		{"zero", `BEGIN { @a[1] = 10; zero(@a); @c[1] = sum(4); zero(@c); exit(); }`, "@a[1]: 0\n\n@c[1]: 0\n\n"},
 		{"params", `BEGIN { printf("%d %s %d %d\n", $1, str($2), $#, $9); exit(); }`, "42 word 2 0\n"},
 		{"while", `BEGIN { $i = 0; while ($i < 5) { $i++; if ($i == 2) { continue; } if ($i == 4) { break; } @[$i] = 1; } exit(); }`, "@[1]: 1\n@[3]: 1\n\n"},
+		{"for", `BEGIN { $n = 3; for ($i : $n..$n + 3) { for ($j : 0..9) { if ($j == 1) { continue; } if ($j > 2) { break; } printf("%d %d\n", $i, $j); } } exit(); }`,
+			"3 0\n3 2\n4 0\n4 2\n5 0\n5 2\n"},
+		{"arithmetic", `BEGIN { $a = 7; $b = 3; printf("%d %d %d %d %d\n", $a * $b, $a & $b, $a / $b, $a % $b, -$a * $b); exit(); }`, "21 3 2 1 -21\n"},
+		{"includes", "#include <linux/skbuff.h>\n#include \"x.h\"\nBEGIN { printf(\"%s\\n\", \"included\"); exit(); }", "included\n"},
+		{"machine", `BEGIN { $j = jiffies; printf("%d %d %d\n", $j > 0 && $j <= jiffies, numaid < 1024, rand != rand || rand != rand); exit(); }`, "1 1 1\n"},
+		{"username", `BEGIN { printf("%s %s\n", username(0), username(4294967290)); exit(); }`, "root 4294967290\n"},
 		{"sort", `BEGIN { @["b"] = 2; @["a"] = 2; @["c"] = 1; exit(); }`, "@[c]: 1\n@[a]: 2\n@[b]: 2\n\n"},
 		{"buf", `BEGIN { printf("%r\n", buf(kaddr("tcp_v4_connect"), 0)); exit(); }`, "⟨.*⟩\n"},
 		{"join none", `BEGIN { join(0); exit(); }`, "\n"},
@@ -185,6 +191,7 @@ func TestEventElements(t *testing.T) {
 			}
 			_ = unix.Munmap(b)
 		}, []string{"@: "}},
+		{"ctx", `t:syscalls:sys_enter_getppid { @[ctx > 4096] = count(); }`, func() { unix.Getppid() }, []string{"@[1]: 1\n"}},
 		{"usym", `u:/proc/self/exe:seine/internal/bt.traced { @[usym(reg("ip"))] = count(); }`, func() { sink += traced(1) }, []string{"@[seine/internal/bt.traced]: 1\n"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -214,7 +221,7 @@ func TestSignal(t *testing.T) {
 	defer signal.Stop(got)
 	_, errs := live(t, func(o Options) (*Program, error) {
 		o.Unsafe, o.PIDs = true, self()
-		return Compile(&Source{"-e", `t:syscalls:sys_enter_getppid { signal("USR1"); errorf("sent %d\n", 10); }`}, o)
+		return Compile(&Source{"-e", `t:syscalls:sys_enter_getppid { signal("USR1"); errorf("sent %d\n", 10); warnf("careful\n"); }`}, o)
 	}, Options{}, func() {
 		unix.Getppid()
 		select {
@@ -223,7 +230,7 @@ func TestSignal(t *testing.T) {
 			t.Error("got no signal")
 		}
 	})
-	want(t, errs, "seine: sent 10\n")
+	want(t, errs, "seine: sent 10\n", "careful\n")
 }
 
 // TestStringLength has config = { max_strlen }.

@@ -280,7 +280,8 @@ func (p *parser) stmt() Stmt {
 			p.expect(")", "after the condition")
 			return &While{cond, p.block("after while")}
 		case "for":
-			p.fail(t.pos, t.end, "for loops over maps and ranges are not supported: print(@map) in an interval, or unroll (n) { }")
+			p.next()
+			return p.forStmt(t)
 		case "let":
 			p.next()
 			return p.let()
@@ -340,6 +341,36 @@ func (p *parser) ifStmt() Stmt {
 		}
 	}
 	return s
+}
+
+// forStmt reads for ($i : from..to) { … }. It is a while over a counter that the
+// script cannot name, so that continue and assignments to $i do no harm.
+func (p *parser) forStmt(t token) Stmt {
+	p.expect("(", "after for")
+	v := p.next()
+	if v.kind != tokVar {
+		p.fail(v.pos, v.end, "for declares a $variable, not %s: write for ($i : 0..10) { }", v)
+	}
+	p.expect(":", "after the variable")
+	if m := p.peek(); m.kind == tokMap {
+		p.fail(m.pos, m.end, "for loops over maps are not supported: print(%s) prints all of it", m.text)
+	}
+	from := p.expr()
+	p.expect("..", "between the ends of a range")
+	to := p.expr()
+	p.expect(")", "after the range")
+	at := p.node(t.pos, t.end)
+	name := fmt.Sprintf("$for %d", t.pos) // no script can write it
+	i := func() *Var { return &Var{p.node(v.pos, v.end), v.text} }
+	next, end := func() *Var { return &Var{p.node(t.pos, t.end), name} }, func() *Var { return &Var{p.node(t.pos, t.end), name + " end"} }
+	body := append([]Stmt{
+		&Assign{t.pos, t.end, i(), "", next()},
+		&ExprStmt{&IncDec{node: p.node(t.pos, t.end), Op: "++", X: next()}},
+	}, p.block("after for (…)")...)
+	return &Block{[]Stmt{
+		&Assign{t.pos, t.end, next(), "", from}, &Assign{t.pos, t.end, end(), "", to},
+		&While{&Binary{at, "<", next(), end()}, body},
+	}}
 }
 
 func (p *parser) let() Stmt {
