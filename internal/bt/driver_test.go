@@ -49,7 +49,11 @@ func veths(t *testing.T) (send func(n int)) {
 func TestDriver(t *testing.T) {
 	send := veths(t)
 	o := Options{PIDs: self()}
-	for _, pattern := range []string{"k:veth_*", "k:veth:veth_*"} {
+	few := "veth_*"
+	if !running().multi() {
+		few = "veth_x*" // one by one takes half a minute under emulation: once is enough
+	}
+	for _, pattern := range []string{"k:veth_*", "k:veth:" + few} {
 		out, errs := live(t, script(pattern+" { @[func] = count(); }"), o, func() { send(37) })
 		want(t, out, "@[veth_xmit]: 37\n")
 		// One line a function, the least called first.
@@ -69,7 +73,7 @@ func TestDriver(t *testing.T) {
 			t.Error(errs)
 		}
 	}
-	out, _ := live(t, func(o Options) (*Program, error) { return FuncCount("veth_*", false, o) }, o, func() { send(41) })
+	out, _ := live(t, func(o Options) (*Program, error) { return FuncCount(few, false, o) }, o, func() { send(41) })
 	want(t, out, fmt.Sprintf("%-36s %9d\n", "veth_xmit", 41)[27:])
 	want(t, out, "veth_xmit ")
 }
