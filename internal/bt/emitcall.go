@@ -125,12 +125,18 @@ func (e *emitter) stackHash(t *Type) {
 	none, done := e.label("nostack"), e.label("hashed")
 	e.add(asm.Mov.Imm(asm.R3, int32(n)), asm.Mov.Imm(asm.R4, flags), asm.FnGetStack.Call(), asm.JSLE.Imm(asm.R0, 0, none))
 	e.add(asm.Mov.Imm(asm.R0, int32(t.Depth)), asm.LoadImm(asm.R5, -7046029254386353131, asm.DWord)) // 2^64 / φ
-	for i := range t.Depth {
+	e.add(asm.Mov.Imm(asm.R4, 1))
+	for i := range t.Depth { // two sums, by turns: they do not wait for each other
+		sum, was := asm.R0, asm.R2
+		if i%2 == 1 {
+			sum, was = asm.R4, asm.R3
+		}
 		e.load(asm.R1, buf.at(8*i))
-		e.add(asm.JEq.Imm(asm.R1, 0, done), asm.Xor.Reg(asm.R0, asm.R1), asm.Mul.Reg(asm.R0, asm.R5),
-			asm.Mov.Reg(asm.R2, asm.R0), asm.RSh.Imm(asm.R2, 29), asm.Xor.Reg(asm.R0, asm.R2))
+		e.add(asm.JEq.Imm(asm.R1, 0, done), asm.Xor.Reg(sum, asm.R1), asm.Mul.Reg(sum, asm.R5),
+			asm.Mov.Reg(was, sum), asm.RSh.Imm(was, 29), asm.Xor.Reg(sum, was))
 	}
 	e.here(done)
+	e.add(asm.Mul.Reg(asm.R0, asm.R5), asm.Xor.Reg(asm.R0, asm.R4))
 	e.store(key, asm.R0)
 	kept := e.label("kept")
 	e.lookup(stackMap(t.Depth), key)
