@@ -8,6 +8,8 @@ import (
 	"seine/internal/tool"
 	"seine/tools/filetype"
 	"seine/tools/ipecn"
+	"seine/tools/netsize"
+	"seine/tools/nettxlat"
 	"seine/tools/so1stbyte"
 	"seine/tools/soaccept"
 	"seine/tools/socketio"
@@ -40,6 +42,8 @@ import (
 var All = []*tool.Tool{
 	filetype.Tool,
 	ipecn.Tool,
+	netsize.Tool,
+	nettxlat.Tool,
 	so1stbyte.Tool,
 	soaccept.Tool,
 	socketio.Tool,
