@@ -88,6 +88,7 @@ func run(ctx context.Context, args []string) (int, error) {
 
 // on runs the command on one kernel and returns its exit code.
 func (r *runner) on(ctx context.Context, k kernel.Kernel) (int, error) {
+	started := false
 	b := boot{
 		Kernel:  filepath.Join(r.tmp, k.Name+".vmlinux"),
 		Initrd:  filepath.Join(r.tmp, k.Name+".initrd"),
@@ -98,6 +99,7 @@ func (r *runner) on(ctx context.Context, k kernel.Kernel) (int, error) {
 		Append:  r.append,
 		Console: filepath.Join(r.out, k.Name+".console"),
 		Started: func(after time.Duration) {
+			started = true
 			r.say(k, "%s: command started after %.1f s", k.Version, after.Seconds())
 		},
 	}
@@ -132,6 +134,10 @@ func (r *runner) on(ctx context.Context, k kernel.Kernel) (int, error) {
 	defer cancel()
 	start := time.Now()
 	code, ok, err := b.run(limited)
+	if err == nil && !ok && !started && limited.Err() == nil {
+		r.say(k, "the guest did not come up; another try")
+		code, ok, err = b.run(limited)
+	}
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", k.Name, err)
 	}
