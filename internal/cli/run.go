@@ -239,6 +239,11 @@ func (r *run) sorted(next row.Sink, shown []*row.Schema, p *pipe) (row.Sink, err
 		column = "count"
 	} else if column == "" {
 		column = r.prepared.Views[0].Sort
+		for _, v := range r.prepared.Views {
+			if v.Name == r.flags.view {
+				column = v.Sort
+			}
+		}
 	}
 	if column == "" && r.flags.top == 0 {
 		return next, nil

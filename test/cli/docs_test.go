@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// shown is a line of a code block that calls seine, with or without a prompt.
+var shown = regexp.MustCompile(`^(?:    )?(?:[#$] )?(?:\./)?(seine [a-z].*)$`)
+
+// A few want what a test does not have.
+var unrunnable = regexp.MustCompile(`TOOL|COMMAND|NAME|…|script.bt|--container|--selftest|completion|setcap|systemctl`)
+
+// somebody is a process that a page names; we are there, it is not.
+var somebody = regexp.MustCompile(`(-p|--pid|--netns)[ =]\d+\b`)
+
+// TestDocs runs every command that the documents show, for a moment: each is one
+// that seine takes.
+func TestDocs(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	readmes, err := filepath.Glob("../../tools/*/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	if err := os.Symlink(seine, filepath.Join(bin, "seine")); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, page := range append(append(pages, readmes...), "../../README.md") {
+		for _, c := range commands(t, page) {
+			if seen[c] || unrunnable.MatchString(c) {
+				continue
+			}
+			seen[c] = true
+			t.Run(c, func(t *testing.T) {
+				t.Parallel()
+				moment(t, bin, c)
+			})
+		}
+	}
+	if len(seen) < 100 {
+		t.Errorf("only %d commands found", len(seen))
+	}
+}
+
+// commands is what a page shows in its code blocks, without what is behind a
+// pipe or a comment.
+func commands(t *testing.T, page string) (out []string) {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fenced := false
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimRight(line, "\n")
+		if strings.HasPrefix(line, "```") {
+			fenced = !fenced
+			continue
+		}
+		m := shown.FindStringSubmatch(line)
+		if m == nil || !fenced && !strings.HasPrefix(line, "    ") {
+			continue
+		}
+		out = append(out, somebody.ReplaceAllString(outside(m[1]), fmt.Sprint("$1 ", os.Getpid())))
+	}
+	return out
+}
+
+// outside is a command up to a pipe, a redirection, a comment, or the gap before
+// what explains it.
+func outside(c string) string {
+	quote := byte(0)
+	for i := range len(c) {
+		switch b := c[i]; {
+		case quote != 0:
+			if b == quote {
+				quote = 0
+			}
+		case b == '\'' || b == '"':
+			quote = b
+		case b == '|', b == '>', b == '&', b == ';', b == '#' && c[i-1] == ' ', strings.HasPrefix(c[i:], "  "):
+			return strings.TrimSpace(c[:i])
+		}
+	}
+	return strings.TrimSpace(c)
+}
+
+// moment runs a command until it is ready or ends by itself, and interrupts it.
+// What this kernel cannot is no fault of the page.
+func moment(t *testing.T, bin, command string) {
+	var out bytes.Buffer
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	cmd := exec.Command("sh", "-c", "exec "+command)
+	cmd.Dir = "../.."
+	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+	cmd.Stdout, cmd.Stderr = &out, w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	limit := time.AfterFunc(2*time.Minute, func() { cmd.Process.Kill() })
+	defer limit.Stop()
+	var said bytes.Buffer
+	buf := make([]byte, 4096)
+	interrupted := false
+	for {
+		n, err := r.Read(buf)
+		said.Write(buf[:n])
+		if err != nil {
+			break
+		}
+		if !interrupted && bytes.Contains(said.Bytes(), []byte("seine: ready")) {
+			interrupted = true
+			cmd.Process.Signal(syscall.SIGINT)
+		}
+	}
+	err = cmd.Wait()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 3 {
+		t.Skip(strings.TrimSpace(said.String()))
+	}
+	if err != nil {
+		t.Errorf("%v: %s", err, said.String())
+	}
+}
