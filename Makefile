@@ -58,6 +58,10 @@ update: ## rewrite the golden files of ring 2
 fuzz: ## run every fuzz target for FUZZTIME
 	./test/fuzz $(FUZZTIME)
 
+.PHONY: soak
+soak: ## 100,000 sockets, and sessions without a pause for ten minutes
+	$(GO) test -count=1 -v -timeout 30m ./test/soak -sockets 100000 -for 10m
+
 .PHONY: bench
 bench: build ## speed and size, natively and in a VM
 	./test/bench/run

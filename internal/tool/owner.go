@@ -3,7 +3,6 @@
 package tool
 
 import (
-	"bufio"
 	"fmt"
 	"math/bits"
 	"os"
@@ -51,23 +50,21 @@ func ownerPoints(spec *ebpf.CollectionSpec) []probe.Point {
 }
 
 // ownerEntries is how many sockets the map of owners has room for: four times
-// as many as there are, and some more.
+// as many as there are here, at least twice as many as there can be in all
+// network namespaces, and some more.
 func ownerEntries() uint32 {
-	n := 4*socketsInUse() + 16384
+	n := max(4*firstNumber("/proc/net/sockstat", "sockets: used %d"), 2*firstNumber("/proc/sys/fs/file-nr", "%d")) + 16384
 	return 1 << bits.Len32(n-1)
 }
 
-// socketsInUse reads the machine's count of sockets; 0 if it is not told.
-func socketsInUse() (n uint32) {
-	f, err := os.Open("/proc/net/sockstat")
+// firstNumber is the number in the first line of a file; 0 if it has none.
+func firstNumber(file, format string) (n uint32) {
+	b, err := os.ReadFile(file) // a sysctl is told whole or not at all
 	if err != nil {
 		return 0
 	}
-	defer f.Close()
-	for sc := bufio.NewScanner(f); sc.Scan(); {
-		if _, err := fmt.Sscanf(sc.Text(), "sockets: used %d", &n); err == nil {
-			return n
-		}
+	if _, err := fmt.Sscanf(string(b), format, &n); err != nil {
+		return 0
 	}
-	return 0
+	return n
 }

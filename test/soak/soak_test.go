@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package soak holds tools to their promises when there is much of everything:
+// as many sockets as a busy server has, and sessions without a pause. make soak
+// takes 100,000 sockets and ten minutes; make test a shorter form.
+package soak
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"seine/internal/lab"
+)
+
+var (
+	sockets = flag.Int("sockets", 20000, "how many TCP sockets are open at once")
+	lasting = flag.Duration("for", 10*time.Second, "how long sessions are made without a pause")
+)
+
+// seine is the binary under test.
+var seine string
+
+func TestMain(m *testing.M) {
+	lab.Main()
+	flag.Parse()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "seine-soak")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	seine = filepath.Join(dir, "seine")
+	build := exec.Command("go", "build", "-o", seine, "seine/cmd/seine")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "building seine: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+// row is what every tool here tells of a session.
+type row struct {
+	PID int `json:"pid"`
+}
+
+// tool is a run of seine.
+type tool struct {
+	cmd  *exec.Cmd
+	up   time.Duration // from exec to attached
+	err  strings.Builder
+	rows map[int]int // by process
+	done chan error
+}
+
+var (
+	ready   = regexp.MustCompile(`(?m)^seine: ready$`)
+	summary = regexp.MustCompile(`(?m)^seine: [\d,]+ rows, ([\d,]+) lost.*$`)
+)
+
+func start(t *testing.T, args ...string) *tool {
+	t.Helper()
+	x := &tool{cmd: exec.Command(seine, append(args, "-o", "json")...), rows: map[int]int{}, done: make(chan error, 1)}
+	out, err := x.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := x.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if err := x.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { x.cmd.Process.Kill() })
+	up := make(chan time.Duration, 1)
+	ended := make(chan bool, 1)
+	go func() {
+		for s := bufio.NewScanner(said); s.Scan(); {
+			x.err.WriteString(s.Text() + "\n")
+			if ready.MatchString(s.Text()) {
+				up <- time.Since(began)
+			}
+		}
+		ended <- true
+	}()
+	go func() {
+		d := json.NewDecoder(bufio.NewReaderSize(out, 1<<20))
+		for d.More() {
+			var r row
+			if err := d.Decode(&r); err != nil {
+				x.done <- err
+				return
+			}
+			x.rows[r.PID]++
+		}
+		<-ended
+		x.done <- x.cmd.Wait()
+	}()
+	select {
+	case x.up = <-up:
+	case <-time.After(time.Minute):
+		t.Fatalf("not ready: %s", x.err.String())
+	}
+	return x
+}
+
+// resident is the memory of the process, in bytes.
+func (x *tool) resident(t *testing.T) int {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", x.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(b)
+	kb, _ := strconv.Atoi(string(m[1]))
+	return kb << 10
+}
+
+// end interrupts the tool, which must have lost nothing.
+func (x *tool) end(t *testing.T) {
+	t.Helper()
+	x.cmd.Process.Signal(syscall.SIGINT)
+	select {
+	case err := <-x.done:
+		if err != nil {
+			t.Fatalf("%v: %s", err, x.err.String())
+		}
+	case <-time.After(2 * time.Minute):
+		t.Fatalf("does not end: %s", x.err.String())
+	}
+	if m := summary.FindStringSubmatch(x.err.String()); m == nil || m[1] != "0" || strings.Contains(x.err.String(), "refused") {
+		t.Errorf("want 0 lost and no map full: %s", x.err.String())
+	}
+}
+
+// most is how many sessions a pair of processes holds: a process may have
+// 20,000 files where nobody allows more.
+const most = 15000
+
+// open makes n sessions that are open and wait, by as many processes as it takes.
+func open(t *testing.T, n int) (all []*lab.TCP) {
+	t.Helper()
+	w, err := lab.NewWorld(lab.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	for ; n > 0; n -= most {
+		// An address of its own, which has ports enough.
+		addr := netip.AddrFrom4([4]byte{127, 0, 1, byte(len(all) + 1)})
+		s, err := lab.StartTCP(w, lab.Sessions{Count: min(n, most), Send: 100, Recv: 50, Hold: true, Brief: true, Addrs: []netip.Addr{addr}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Open(); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// TestMany: tools start beside many open sockets, know the owner of each, and
+// show each session when it ends.
+func TestMany(t *testing.T) {
+	n := *sockets / 2
+	all := open(t, n)
+	life := start(t, "tcplife")
+	top := start(t, "tcptop", "-i", "1h", "--top", strconv.Itoa(4*n))
+	t.Logf("beside %d sockets tcplife attached after %v, tcptop after %v", 2*n, life.up, top.up)
+	if *sockets >= 100000 && (life.up > 2*time.Second || top.up > 2*time.Second) {
+		t.Errorf("attached after %v and %v, want under 2 s", life.up, top.up)
+	}
+	for _, s := range all {
+		if _, err := s.Run(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(time.Second)
+	t.Logf("at the end tcplife has %d MB, tcptop %d MB", life.resident(t)>>20, top.resident(t)>>20)
+	life.end(t)
+	top.end(t)
+	for _, s := range all {
+		for _, p := range []*lab.Proc{s.Client, s.Server} {
+			if want := s.Sessions.Count; life.rows[p.PID] != want || top.rows[p.PID] != want {
+				t.Errorf("%d rows of tcplife and %d of tcptop for %s, want %d", life.rows[p.PID], top.rows[p.PID], p.Comm, want)
+			}
+		}
+	}
+}
+
+// TestLasting: sessions without a pause; none is lost or somebody else's.
+func TestLasting(t *testing.T) {
+	life := start(t, "tcplife", "--buffer", "64M") // other tests may keep the reader from its turn
+	want, total := map[int]int{}, 0
+	for began := time.Now(); time.Since(began) < *lasting; {
+		w, err := lab.NewWorld(lab.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := lab.StartTCP(w, lab.Sessions{Count: 10000, Send: 100, Recv: 50, Parallel: 2, Brief: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Run(); err != nil {
+			t.Fatal(err)
+		}
+		want[s.Client.PID] += 10000
+		want[s.Server.PID] += 10000
+		total += 20000
+		w.Close()
+	}
+	time.Sleep(time.Second)
+	rss := life.resident(t)
+	life.end(t)
+	for pid, n := range want {
+		if life.rows[pid] != n {
+			t.Errorf("%d rows of process %d, want %d", life.rows[pid], pid, n)
+		}
+	}
+	u := life.cmd.ProcessState
+	t.Logf("%d rows in %v; tcplife took %v of CPU time and %d MB", total, *lasting, u.UserTime()+u.SystemTime(), rss>>20)
+}
