@@ -65,3 +65,12 @@ soak: ## 100,000 sockets, and sessions without a pause for ten minutes
 .PHONY: bench
 bench: build ## speed and size, natively and in a VM
 	./test/bench/run
+
+.PHONY: release
+release: ## dist/: tarballs, .deb and .rpm for amd64 and arm64, SBOMs, checksums
+	$(GO) -C release run .
+
+.PHONY: release-check
+release-check: ## make all that twice, compare it byte by byte, install the .deb; with FULL=1 compile it twice
+	$(GO) -C release vet .
+	$(GO) -C release test -count=1 -timeout 30m .

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestRelease makes everything, makes it again from a copy in another folder
+// with other settings, and installs it. With FULL=1 the copy is compiled anew,
+// which takes minutes.
+func TestRelease(t *testing.T) {
+	first, second := t.TempDir(), t.TempDir()
+	s, err := source("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := release("..", first); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("again", func(t *testing.T) {
+		t.Setenv("VERSION", s.version)
+		t.Setenv("SOURCE_DATE_EPOCH", fmt.Sprint(s.time.Unix()))
+		t.Setenv("TZ", "Asia/Kathmandu")
+		t.Setenv("LC_ALL", "C")
+		t.Setenv("GOFLAGS", "-buildvcs=false -mod=mod")
+		if os.Getenv("FULL") != "" {
+			t.Setenv("GOCACHE", t.TempDir())
+		}
+		defer syscall.Umask(syscall.Umask(0o077))
+		if err := release(clone(t), second); err != nil {
+			t.Fatal(err)
+		}
+		same(t, first, second)
+	})
+	t.Run("tarball", func(t *testing.T) { checkTarball(t, s, first) })
+	t.Run("deb", func(t *testing.T) { install(t, s, first) })
+}
+
+// clone copies the sources, without git.
+func clone(t *testing.T) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "a folder")
+	list, err := git("..", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range strings.SplitSeq(strings.Trim(list, "\x00"), "\x00") {
+		data, err := os.ReadFile(filepath.Join("..", name))
+		if os.IsNotExist(err) {
+			continue // removed, and that not committed
+		}
+		if err == nil {
+			err = os.MkdirAll(filepath.Dir(filepath.Join(to, name)), 0o755)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, name), data, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return to
+}
+
+// same compares folders byte by byte.
+func same(t *testing.T, a, b string) {
+	t.Helper()
+	of := func(dir string) (names []string) {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		return names
+	}
+	names := of(a)
+	if got := of(b); !slices.Equal(got, names) || len(names) != 4*len(arches)+1 {
+		t.Fatalf("got %q and %q, want four files for each architecture and the checksums", names, got)
+	}
+	for _, name := range names {
+		x, errX := os.ReadFile(filepath.Join(a, name))
+		y, errY := os.ReadFile(filepath.Join(b, name))
+		if errX != nil || errY != nil {
+			t.Fatal(errX, errY)
+		}
+		if !bytes.Equal(x, y) {
+			t.Errorf("%s: the second one is different", name)
+		}
+	}
+}
+
+func checkTarball(t *testing.T, s *src, dist string) {
+	top := fmt.Sprintf("seine-%s-linux-%s", s.version, runtime.GOARCH)
+	f, err := os.Open(filepath.Join(dist, top+".tar.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string][]byte{}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimPrefix(h.Name, top+"/")
+		if found[name], err = io.ReadAll(r); err != nil {
+			t.Fatal(err)
+		}
+		mode := int64(0o644)
+		if name == "seine" {
+			mode = 0o755
+		}
+		if h.Mode != mode || h.Uid != 0 || h.Gid != 0 || h.Uname != "root" || !h.ModTime.Equal(s.time) {
+			t.Errorf("%s: mode %o, owner %d %d %s, time %v", h.Name, h.Mode, h.Uid, h.Gid, h.Uname, h.ModTime)
+		}
+	}
+	for _, name := range []string{
+		"seine", "README.md", "CHANGELOG.md", sbomName, "LICENSES/Apache-2.0.txt", "LICENSES/GPL-2.0-only.txt", "LICENSES/BSD-2-Clause.txt", "LICENSES/THIRD-PARTY.txt",
+		"man/man8/seine.8.gz", "man/man8/seine-tcplife.8.gz", "completion/bash/seine", "completion/zsh/_seine", "completion/fish/seine.fish",
+	} {
+		if len(found[name]) == 0 {
+			t.Errorf("no %s", name)
+		}
+	}
+	var bill spdx
+	if err := json.Unmarshal(found[sbomName], &bill); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"seine", "std", "github.com/cilium/ebpf", "golang.org/x/sys"} {
+		i := slices.IndexFunc(bill.Packages, func(p spdxPackage) bool { return p.Name == path })
+		if i < 0 || bill.Packages[i].Version == "" {
+			t.Errorf("%s is not in the bill of materials", path)
+		}
+	}
+}
+
+// install has dpkg install the package in an empty root, and uses what is there.
+func install(t *testing.T, s *src, dist string) {
+	if _, err := exec.LookPath("dpkg"); err != nil || os.Geteuid() != 0 {
+		t.Skip("needs dpkg and root")
+	}
+	root := t.TempDir()
+	for _, dir := range []string{"info", "updates", "triggers"} {
+		if err := os.MkdirAll(filepath.Join(root, "var/lib/dpkg", dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run := func(cmd *exec.Cmd) string {
+		t.Helper()
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
+		}
+		return string(out)
+	}
+	run(exec.Command("dpkg", "--root="+root, "--install", filepath.Join(dist, fmt.Sprintf("seine_%s-1_%s.deb", s.version, runtime.GOARCH))))
+
+	// There is nothing else in that root: the binary is static.
+	version := exec.Command("/usr/bin/seine", "version")
+	version.SysProcAttr = &syscall.SysProcAttr{Chroot: root}
+	version.Dir = "/"
+	if got, want := run(version), "seine "+s.version+"\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	bin := filepath.Join(root, "usr/bin/seine")
+	if out := run(exec.Command(bin, "demo", "tcplife")); strings.Count(out, " browser ") != 3 {
+		t.Errorf("seine demo tcplife does not show the browser's three sessions:\n%s", out)
+	}
+	if _, err := exec.LookPath("man"); err == nil {
+		man := exec.Command("man", "--warnings", filepath.Join(root, "usr/share/man/man8/seine-tcplife.8.gz"))
+		man.Env = append(os.Environ(), "MANPAGER=cat", "MANWIDTH=80", "LC_ALL=C.UTF-8")
+		if out := run(man); !strings.Contains(out, "TCP sessions with lifespan and bytes") || strings.Contains(out, "warning:") {
+			t.Errorf("the man page reads\n%s", out)
+		}
+	}
+	if out := run(exec.Command("dpkg", "--root="+root, "--verify", "seine")); out != "" {
+		t.Errorf("dpkg --verify: %s", out)
+	}
+	run(exec.Command("dpkg", "--root="+root, "--remove", "seine"))
+	if _, err := os.Stat(filepath.Join(root, "usr/share/doc/seine")); !os.IsNotExist(err) {
+		t.Errorf("files remain after the removal (%v)", err)
+	}
+}
