@@ -41,7 +41,7 @@ func modules(s *src, info *buildinfo.BuildInfo) ([]module, error) {
 		dirs = append(dirs, dir)
 	}
 	for i := range all {
-		if all[i].text, err = texts(dirs[i]); err != nil {
+		if all[i].text, err = texts(dirs[i], more[all[i].path]); err != nil {
 			return nil, err
 		}
 		if all[i].licence = name(all[i].text); all[i].licence == "" {
@@ -61,8 +61,11 @@ func goTool(s *src, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
+// more are licences of parts of a module, where those are not the module's.
+var more = map[string][]string{"golang.org/x/image": {"font/gofont/ttfs/README"}}
+
 // texts are the files that must go along with the code in dir.
-func texts(dir string) ([]byte, error) {
+func texts(dir string, names []string) ([]byte, error) {
 	var b bytes.Buffer
 	entries, err := os.ReadDir(dir) // sorted
 	if err != nil {
@@ -70,10 +73,12 @@ func texts(dir string) ([]byte, error) {
 	}
 	for _, e := range entries {
 		stem, _, _ := strings.Cut(strings.ToUpper(e.Name()), ".")
-		if e.IsDir() || !slices.Contains([]string{"LICENSE", "LICENCE", "COPYING", "NOTICE", "PATENTS"}, stem) {
-			continue
+		if !e.IsDir() && slices.Contains([]string{"LICENSE", "LICENCE", "COPYING", "NOTICE", "PATENTS"}, stem) {
+			names = append(names, e.Name())
 		}
-		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+	}
+	for _, name := range names {
+		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			return nil, err
 		}
@@ -82,21 +87,24 @@ func texts(dir string) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// name finds a licence by sentences that only it has.
+// name finds licences by sentences that only they have.
 func name(text []byte) string {
 	words := strings.Join(strings.Fields(string(text)), " ")
+	var names []string
 	for _, l := range []struct{ name, has string }{
-		{"Apache-2.0", "Apache License Version 2.0"},
+		{"Apache-2.0", "Apache License Version 2.0, January 2004"},
+		{"Apache-2.0", "Licensed under the Apache License, Version 2.0"},
 		{"MIT", "Permission is hereby granted, free of charge, to any person"},
-		{"BSD-3-Clause", "or the names of its contributors may be used to endorse"},
-		{"BSD-3-Clause", "nor the names of its contributors may be used to endorse"},
-		{"BSD-2-Clause", "Redistribution and use in source and binary forms"},
+		{"BSD-3-Clause", "names of its contributors may be used to endorse"},
 	} {
-		if strings.Contains(words, l.has) {
-			return l.name
+		if strings.Contains(words, l.has) && !slices.Contains(names, l.name) {
+			names = append(names, l.name)
 		}
 	}
-	return ""
+	if strings.Contains(words, "Redistribution and use in source and binary forms") && !slices.Contains(names, "BSD-3-Clause") {
+		names = append(names, "BSD-2-Clause")
+	}
+	return strings.Join(names, " AND ")
 }
 
 // notices are the texts one after the other.
@@ -104,7 +112,7 @@ func notices(mods []module) []byte {
 	var b bytes.Buffer
 	b.WriteString("seine is linked with this code of others.\n")
 	for _, m := range mods {
-		fmt.Fprintf(&b, "\n%s\n%s %s (%s)\n%[1]s\n\n%s", strings.Repeat("=", 78), m.path, m.version, m.licence, m.text)
+		fmt.Fprintf(&b, "\n%s\n%s %s (%s)\n%[1]s\n\n%[5]s", strings.Repeat("=", 78), m.path, m.version, m.licence, m.text)
 	}
 	return b.Bytes()
 }

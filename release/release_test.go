@@ -47,7 +47,8 @@ func TestRelease(t *testing.T) {
 		same(t, first, second)
 	})
 	t.Run("tarball", func(t *testing.T) { checkTarball(t, s, first) })
-	t.Run("deb", func(t *testing.T) { install(t, s, first) })
+	t.Run("deb", func(t *testing.T) { checkDeb(t, s, first) })
+	t.Run("rpm", func(t *testing.T) { checkRPM(t, s, first) })
 }
 
 // clone copies the sources, without git.
@@ -145,6 +146,11 @@ func checkTarball(t *testing.T, s *src, dist string) {
 			t.Errorf("no %s", name)
 		}
 	}
+	for _, want := range []string{"Bigelow & Holmes", "Copyright 2009 The Go Authors", "Permission is hereby granted", "Apache License\n"} {
+		if !bytes.Contains(found["LICENSES/THIRD-PARTY.txt"], []byte(want)) {
+			t.Errorf("no %q in the licences of others", want)
+		}
+	}
 	var bill spdx
 	if err := json.Unmarshal(found[sbomName], &bill); err != nil {
 		t.Fatal(err)
@@ -157,11 +163,37 @@ func checkTarball(t *testing.T, s *src, dist string) {
 	}
 }
 
-// install has dpkg install the package in an empty root, and uses what is there.
-func install(t *testing.T, s *src, dist string) {
-	if _, err := exec.LookPath("dpkg"); err != nil || os.Geteuid() != 0 {
-		t.Skip("needs dpkg and root")
+// run runs a command that must end well.
+func run(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
 	}
+	return string(out)
+}
+
+func need(t *testing.T, program string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil || os.Geteuid() != 0 {
+		t.Skipf("needs %s and root", program)
+	}
+}
+
+// checkVersion runs what was installed in a root that has nothing else, no
+// library either.
+func checkVersion(t *testing.T, s *src, root string) {
+	t.Helper()
+	cmd := exec.Command("/usr/bin/seine", "version")
+	cmd.SysProcAttr, cmd.Dir = &syscall.SysProcAttr{Chroot: root}, "/"
+	if got, want := run(t, cmd), "seine "+s.version+"\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// checkDeb has dpkg install the package in an empty root, and uses what is there.
+func checkDeb(t *testing.T, s *src, dist string) {
+	need(t, "dpkg")
 	root := t.TempDir()
 	for _, dir := range []string{"info", "updates", "triggers"} {
 		if err := os.MkdirAll(filepath.Join(root, "var/lib/dpkg", dir), 0o755); err != nil {
@@ -171,39 +203,34 @@ func install(t *testing.T, s *src, dist string) {
 	if err := os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	run := func(cmd *exec.Cmd) string {
-		t.Helper()
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
-		}
-		return string(out)
-	}
-	run(exec.Command("dpkg", "--root="+root, "--install", filepath.Join(dist, fmt.Sprintf("seine_%s-1_%s.deb", s.version, runtime.GOARCH))))
-
-	// There is nothing else in that root: the binary is static.
-	version := exec.Command("/usr/bin/seine", "version")
-	version.SysProcAttr = &syscall.SysProcAttr{Chroot: root}
-	version.Dir = "/"
-	if got, want := run(version), "seine "+s.version+"\n"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	bin := filepath.Join(root, "usr/bin/seine")
-	if out := run(exec.Command(bin, "demo", "tcplife")); strings.Count(out, " browser ") != 3 {
+	run(t, exec.Command("dpkg", "--root="+root, "--install", filepath.Join(dist, fmt.Sprintf("seine_%s-1_%s.deb", s.version, runtime.GOARCH))))
+	checkVersion(t, s, root)
+	if out := run(t, exec.Command(filepath.Join(root, "usr/bin/seine"), "demo", "tcplife")); strings.Count(out, " browser ") != 3 {
 		t.Errorf("seine demo tcplife does not show the browser's three sessions:\n%s", out)
 	}
 	if _, err := exec.LookPath("man"); err == nil {
 		man := exec.Command("man", "--warnings", filepath.Join(root, "usr/share/man/man8/seine-tcplife.8.gz"))
 		man.Env = append(os.Environ(), "MANPAGER=cat", "MANWIDTH=80", "LC_ALL=C.UTF-8")
-		if out := run(man); !strings.Contains(out, "TCP sessions with lifespan and bytes") || strings.Contains(out, "warning:") {
+		if out := run(t, man); !strings.Contains(out, "TCP sessions with lifespan and bytes") || strings.Contains(out, "warning:") {
 			t.Errorf("the man page reads\n%s", out)
 		}
 	}
-	if out := run(exec.Command("dpkg", "--root="+root, "--verify", "seine")); out != "" {
+	if out := run(t, exec.Command("dpkg", "--root="+root, "--verify", "seine")); out != "" {
 		t.Errorf("dpkg --verify: %s", out)
 	}
-	run(exec.Command("dpkg", "--root="+root, "--remove", "seine"))
+	run(t, exec.Command("dpkg", "--root="+root, "--remove", "seine"))
 	if _, err := os.Stat(filepath.Join(root, "usr/share/doc/seine")); !os.IsNotExist(err) {
 		t.Errorf("files remain after the removal (%v)", err)
+	}
+}
+
+func checkRPM(t *testing.T, s *src, dist string) {
+	need(t, "rpm")
+	root := t.TempDir()
+	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+	run(t, exec.Command("rpm", "--root="+root, "--install", filepath.Join(dist, fmt.Sprintf("seine-%s-1.%s.rpm", s.version, arch))))
+	checkVersion(t, s, root)
+	if out := run(t, exec.Command("rpm", "--root="+root, "--verify", "seine")); out != "" {
+		t.Errorf("rpm --verify: %s", out)
 	}
 }
