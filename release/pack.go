@@ -55,7 +55,7 @@ func pack(format string, s *src, arch string, all []part, tmp, dist string) erro
 		}
 		info.Contents = append(info.Contents, &files.Content{
 			Source: from, Destination: "/" + p.path(format), Type: rpmType(p, format),
-			FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: p.mode(), MTime: s.time},
+			FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: p.mode()},
 		})
 	}
 	packager, err := nfpm.Get(format)
