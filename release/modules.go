@@ -27,7 +27,7 @@ func modules(s *src, info *buildinfo.BuildInfo) ([]module, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := []module{{path: "std", version: strings.TrimPrefix(info.GoVersion, "go")}}
+	all := []module{{path: "stdlib", version: strings.TrimPrefix(info.GoVersion, "go")}}
 	dirs := []string{root}
 	for _, d := range info.Deps {
 		if d.Replace != nil {

@@ -155,7 +155,7 @@ func checkTarball(t *testing.T, s *src, dist string) {
 	if err := json.Unmarshal(found[sbomName], &bill); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"seine", "std", "github.com/cilium/ebpf", "golang.org/x/sys"} {
+	for _, path := range []string{"seine", "stdlib", "github.com/cilium/ebpf", "golang.org/x/sys"} {
 		i := slices.IndexFunc(bill.Packages, func(p spdxPackage) bool { return p.Name == path })
 		if i < 0 || bill.Packages[i].Version == "" {
 			t.Errorf("%s is not in the bill of materials", path)
