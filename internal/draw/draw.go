@@ -56,10 +56,10 @@ func (p *Picture) Text(size float64, c Colour, at Point, a Anchor, text string) 
 	p.shapes = append(p.shapes, shape{points: []Point{at}, size: size, colour: c, text: text, anchor: a})
 }
 
-// Width is how wide a text is in the PNG. In an SVG, whose reader chooses a
-// font, it is a guess.
+// Width is the room that a text takes. The reader of an SVG chooses the font:
+// a wide one has room too.
 func Width(size float64, text string) float64 {
-	return float64(font.MeasureString(face(size), text)) / 64
+	return 1.17 * float64(font.MeasureString(face(size), text)) / 64
 }
 
 var letters = sync.OnceValue(func() *opentype.Font {

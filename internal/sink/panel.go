@@ -158,22 +158,25 @@ func (p *Plot) panel(pic *draw.Picture, t *thing, n int, x axis, top float64) {
 	p.legend(pic, columns, len(marks) > 0, draw.Point{X: x.to, Y: top - 10})
 }
 
-// legend writes what is what, from right to left.
-func (p *Plot) legend(pic *draw.Picture, columns []string, marked bool, at draw.Point) {
-	const sample, gap = 22, 18
-	name := func(text string) {
-		pic.Text(letter, black, at, draw.End, text)
-		at.X -= draw.Width(letter, text) + 6
-	}
+// legend writes what is what, up to its right end.
+func (p *Plot) legend(pic *draw.Picture, columns []string, marked bool, end draw.Point) {
+	const sample, gap = 28, 12
+	names := columns
 	if marked {
-		name(p.Marked)
-		cross(pic, draw.Point{X: at.X - 6, Y: at.Y - 4})
-		at.X -= 12 + gap
+		names = append(slices.Clone(columns), p.Marked)
 	}
-	for i, id := range slices.Backward(columns) {
-		name(id)
-		pic.Line(1.6, colours[i%len(colours)], draw.Point{X: at.X - sample, Y: at.Y - 4}, draw.Point{X: at.X, Y: at.Y - 4})
-		at.X -= sample + gap
+	at := draw.Point{X: end.X + gap, Y: end.Y}
+	for _, name := range names {
+		at.X -= sample + draw.Width(letter, name) + gap
+	}
+	for i, name := range names {
+		if i < len(columns) {
+			pic.Line(1.6, colours[i%len(colours)], draw.Point{X: at.X, Y: at.Y - 4}, draw.Point{X: at.X + sample - 6, Y: at.Y - 4})
+		} else {
+			cross(pic, draw.Point{X: at.X + sample - 12, Y: at.Y - 4})
+		}
+		pic.Text(letter, black, draw.Point{X: at.X + sample, Y: at.Y}, draw.Start, name)
+		at.X += sample + draw.Width(letter, name) + gap
 	}
 }
 
