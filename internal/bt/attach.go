@@ -115,6 +115,10 @@ func (p *Program) attach(l *loaded, started func(*attached) error) (*attached, e
 			err = p.attachTracing(l, w.j, a, total)
 		default:
 			for i, t := range w.j.targets {
+				if w.j.calls != nil && i > 0 {
+					a.count++ // the first one's link serves all
+					continue
+				}
 				p.progress(a, total)
 				var c io.Closer
 				if c, err = p.one(w.prog, t, w.j.cookie); err != nil {
@@ -158,7 +162,7 @@ func (a *attached) fail(t *Target, err error) {
 // line that is replaced by the next.
 func (p *Program) progress(a *attached, total int) {
 	n := a.count + a.failed
-	if total < 50 || p.opts.Err == nil || n%25 != 0 {
+	if total < 50 || p.opts.Err == nil || n%25 != 0 || n == 0 {
 		return
 	}
 	end := "\n"
@@ -260,7 +264,11 @@ func (p *Program) one(prog *ebpf.Program, t *Target, cookie bool) (io.Closer, er
 	case Tracepoint:
 		return tracepoint(prog, t.Group, t.Name)
 	case RawTracepoint:
-		return link.AttachRawTracepoint(link.RawTracepointOptions{Name: t.Name, Program: prog})
+		name := t.Name
+		if t.Kind == Tracepoint && t.Group == "syscalls" {
+			name, _ = callOf(t.Name)
+		}
+		return link.AttachRawTracepoint(link.RawTracepointOptions{Name: name, Program: prog})
 	case Kprobe:
 		return link.Kprobe(t.Name, prog, &link.KprobeOptions{Cookie: id, Offset: t.Offset})
 	case Kretprobe:

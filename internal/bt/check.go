@@ -34,8 +34,9 @@ type checker struct {
 
 // uses is what a clause needs of its target.
 type uses struct {
-	types bool // args, argN, retval: the code depends on the prototype
-	name  bool // func, probe
+	types   bool // args, argN, retval: the code depends on the prototype
+	name    bool // func, probe
+	context bool // stacks, ctx: the kind of program matters
 }
 
 // unknown stands for the value of a map that nothing has been assigned to yet.

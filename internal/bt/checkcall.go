@@ -410,6 +410,7 @@ func (c *checker) pton(e *Call) *Type {
 }
 
 func (c *checker) stack(e *Call) *Type {
+	c.uses.context = true
 	t := &Type{Kind: KStack, Depth: stackDepth}
 	if e.Name == "ustack" {
 		t.Kind = UStack

@@ -52,7 +52,10 @@ func (c *checker) ident(e *Ident) *Type {
 		return pointerTo(t, InKernel)
 	case "args":
 		c.failAt(e, "args is used as args.NAME")
+	case "kstack", "ustack":
+		c.uses.context = true
 	case "ctx":
+		c.uses.context = true
 		return &Type{Kind: Number, Size: 8}
 	}
 	if t := builtins[e.Name]; t != nil {

@@ -61,6 +61,7 @@ type job struct {
 	code    *code
 	cookie  bool
 	key     string
+	calls   *calls // one program for many system calls
 }
 
 // Compile parses a program and emits its code. It needs no privileges beyond
@@ -222,16 +223,22 @@ func (p *Program) each(cl *Clause, targets []*Target, do func(*Target) error) er
 // emitClause emits the code of a clause, once for targets with the same code.
 func (p *Program) emitClause(cl *Clause, targets []*Target) error {
 	byKey := map[string]*job{}
+	many := p.manyTracepoints(targets)
 	cookies := len(targets) > 1 && p.k.cookies()
 	var shared *job
 	return p.each(cl, targets, func(t *Target) error {
 		cookie := p.c.uses.name && cookies && (t.Way == Kprobe || t.Way == Kretprobe || t.Way == Uprobe || t.Way == Uretprobe)
+		if many && t.Way == Tracepoint && !p.c.uses.types && !p.c.uses.context {
+			if done, err := p.viaRaw(cl, t, byKey); done || err != nil {
+				return err
+			}
+		}
 		// Neither the types nor the name: all have the code of the first.
 		if shared != nil && !p.c.uses.types && (!p.c.uses.name || cookie) && shared.targets[0].Way == t.Way {
 			shared.targets = append(shared.targets, t)
 			return nil
 		}
-		code, err := p.u.emit(cl, t, cookie)
+		code, err := p.u.emit(cl, t, cookie, nil)
 		if err != nil {
 			return err
 		}

@@ -70,6 +70,8 @@ type emitter struct {
 	c      *checker
 	target *Target
 	cookie bool // the target's number comes with the event
+	calls  *calls
+	number loc // where calls leave the target's number
 
 	ins   asm.Instructions
 	spans [][2]Pos // of each instruction
@@ -96,10 +98,13 @@ type code struct {
 }
 
 // emit compiles a clause that has just been checked for the target.
-func (u *unit) emit(cl *Clause, t *Target, cookie bool) (_ *code, err error) {
+func (u *unit) emit(cl *Clause, t *Target, cookie bool, via *calls) (_ *code, err error) {
 	defer catch(&err)
-	e := &emitter{u: u, c: u.c, target: t, cookie: cookie, stack: stackUsed, vars: map[string]loc{}, alias: map[string]string{}}
+	e := &emitter{u: u, c: u.c, target: t, cookie: cookie, calls: via, stack: stackUsed, vars: map[string]loc{}, alias: map[string]string{}}
 	e.span = [2]Pos{t.pos.pos, t.pos.end}
+	if via != nil {
+		e.number = e.slot()
+	}
 	e.prepareVars()
 	if cl.Pred != nil {
 		e.mark(cl.Pred)
@@ -277,6 +282,9 @@ func (e *emitter) finish() *code {
 		}
 		e.add(asm.Ja.Label("end"))
 		e.here("mine")
+	}
+	if e.calls != nil {
+		e.dispatch()
 	}
 	if e.usesScratch {
 		e.takeScratch()

@@ -76,9 +76,12 @@ func (e *emitter) builtin(x *Ident) {
 	case "retval":
 		e.returned(x.typ())
 	case "func", "probe":
-		if e.cookie {
+		switch {
+		case e.calls != nil:
+			e.load(asm.R0, e.number)
+		case e.cookie:
 			e.add(asm.Mov.Reg(asm.R1, asm.R6), asm.FnGetAttachCookie.Call())
-		} else {
+		default:
 			e.add(asm.Mov.Imm(asm.R0, int32(e.target.ID)))
 		}
 	case "kstack", "ustack":

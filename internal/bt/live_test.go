@@ -396,6 +396,57 @@ func TestTwins(t *testing.T) {
 	})
 }
 
+// TestWays counts all system calls by one raw tracepoint and by hundreds of
+// perf events: the counts are the same, and the first way ends at once.
+func TestWays(t *testing.T) {
+	needRoot(t)
+	var name unix.Utsname
+	work := func() {
+		fd := must(unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0))
+		defer unix.Close(fd)
+		for range 7 {
+			check(unix.Uname(&name))
+			_, _ = unix.Getsid(0)
+		}
+		for range 11 {
+			_, _ = unix.Sendfile(fd, fd, nil, 0)
+		}
+		for range 13 {
+			_, _, _ = unix.Syscall(unix.SYS_MKDIRAT, ^uintptr(0), 0, 0)
+		}
+		refused(17)
+	}
+	defer func(n int) { manyProbes = n }(manyProbes)
+	for _, way := range []struct {
+		many int
+		text string
+	}{
+		{1, "t:syscalls:sys_enter_*,t:syscalls:sys_exit_* { @[probe] = count(); }"},
+		{1000, "t:syscalls:sys_*_newuname,t:syscalls:sys_*_getsid,t:syscalls:sys_*_sendfile64,t:syscalls:sys_*_mkdirat,t:syscalls:sys_*_connect { @[probe] = count(); }"},
+	} {
+		manyProbes = way.many
+		var worked time.Time
+		out, errs := live(t, script(way.text), Options{PIDs: self()}, func() { work(); worked = time.Now() })
+		ended := time.Since(worked)
+		for _, dir := range []string{"enter", "exit"} {
+			for call, n := range map[string]int{"newuname": 7, "getsid": 7, "sendfile64": 11, "mkdirat": 13, "connect": 17} {
+				want(t, out, fmt.Sprintf("@[tracepoint:syscalls:sys_%s_%s]: %d\n", dir, call, n))
+			}
+		}
+		if strings.Contains(errs, "lost") {
+			t.Error(errs)
+		}
+		if way.many == 1 && runtime.GOARCH == "amd64" && ended > 5*time.Second {
+			t.Errorf("ended %v after it was told to", ended)
+		}
+	}
+	// What is no system call, and without names.
+	manyProbes = 1
+	out, _ := live(t, script("t:net:net_dev_queue,t:net:net_dev_xmit { @[probe] = count(); } t:net:net_dev_queue,t:net:net_dev_xmit /comm != \"\"/ { @both = count(); }"), Options{PIDs: self()},
+		func() { datagrams(1, 2, 3, 4, 5) })
+	want(t, out, "@[tracepoint:net:net_dev_queue]: 5\n", "@[tracepoint:net:net_dev_xmit]: 5\n", "@both: 10\n")
+}
+
 // TestStartup wants a tracepoint's one-liner attached within 100 ms, the best of
 // five: the machine may be busy.
 func TestStartup(t *testing.T) {

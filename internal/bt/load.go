@@ -67,6 +67,12 @@ func (p *Program) makeMaps() (*loaded, error) {
 	for depth := range p.u.stacks {
 		err = errors.Join(err, add(stackMap(depth), &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: uint32(8 * depth), MaxEntries: 8192}))
 	}
+	for _, j := range p.jobs {
+		if c := j.calls; c != nil {
+			err = errors.Join(err, add(c.table, &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 4 * mostCalls, MaxEntries: 1,
+				Contents: []ebpf.MapKV{{Key: uint32(0), Value: c.targets[:]}}}))
+		}
+	}
 	for _, d := range p.c.order {
 		if d.value == nil {
 			continue
