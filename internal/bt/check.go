@@ -35,6 +35,7 @@ type checker struct {
 // uses is what a clause needs of its target.
 type uses struct {
 	types   bool // args, argN, retval: the code depends on the prototype
+	fields  bool // more of it than what a system call returned
 	name    bool // func, probe
 	context bool // stacks, ctx: the kind of program matters
 }

@@ -512,6 +512,6 @@ func (c *checker) reg(e *Call) *Type {
 	if w := c.target.Way; w != Kprobe && w != Kretprobe && w != Uprobe && w != Uretprobe {
 		c.failAt(e, "%s has no registers", c.target.Kind)
 	}
-	c.uses.types = true
+	c.uses.types, c.uses.fields = true, true
 	return typeU64
 }

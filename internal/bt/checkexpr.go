@@ -328,8 +328,9 @@ func (c *checker) index(e *Index) *Type {
 
 // arg is args.name.
 func (c *checker) arg(e *Field) *Type {
-	c.uses.types = true
 	t := c.target
+	c.uses.types = true
+	c.uses.fields = c.uses.fields || t.Group != "syscalls" || e.Name != "ret"
 	pos, end := e.span()
 	pos = max(pos, end-Pos(len(e.Name)))
 	switch {

@@ -124,7 +124,7 @@ func (c *checker) named(name string) (int64, bool) {
 // argN is a register. Its width and sign come from BTF; a pointer is a number,
 // as in bpftrace, so that arithmetic on it counts bytes.
 func (c *checker) argN(e *Ident, n int) *Type {
-	c.uses.types = true
+	c.uses.types, c.uses.fields = true, true
 	t := c.target
 	space := InKernel
 	switch {
@@ -166,7 +166,7 @@ func scalarOf(t *Type) *Type {
 
 // retval has its true width and sign where BTF tells them.
 func (c *checker) retval(e *Ident) *Type {
-	c.uses.types = true
+	c.uses.types, c.uses.fields = true, true
 	t := c.target
 	if !t.Kind.returns() {
 		c.failAt(e, "%s has no retval: use a %s", t.Kind, map[ProbeKind]string{Kprobe: "kretprobe", Fentry: "fexit", Uprobe: "uretprobe"}[t.Kind])

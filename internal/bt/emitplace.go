@@ -28,7 +28,9 @@ type spot struct {
 func (e *emitter) place(x Expr) spot {
 	switch x := x.(type) {
 	case *Field:
-		if f := e.tpField(x); f != nil && !f.dataLoc {
+		if f := e.tpField(x); f != nil && e.calls != nil {
+			return spot{where: atContext, off: 8} // what the call returned, the only one
+		} else if f != nil && !f.dataLoc {
 			return spot{where: atContext, off: f.off}
 		}
 		t := x.X.typ()

@@ -440,9 +440,11 @@ func TestWays(t *testing.T) {
 			t.Errorf("ended %v after it was told to", ended)
 		}
 	}
-	// What is no system call, and without names.
+	// Returned values; what is no system call; and without names.
 	manyProbes = 1
-	out, _ := live(t, script("t:net:net_dev_queue,t:net:net_dev_xmit { @[probe] = count(); } t:net:net_dev_queue,t:net:net_dev_xmit /comm != \"\"/ { @both = count(); }"), Options{PIDs: self()},
+	out, _ := live(t, script("t:syscalls:sys_exit_* /args->ret < 0/ { @[probe, args->ret] = count(); }"), Options{PIDs: self()}, work)
+	want(t, out, "@[tracepoint:syscalls:sys_exit_connect, -111]: 17\n", "@[tracepoint:syscalls:sys_exit_mkdirat, -14]: 13\n")
+	out, _ = live(t, script("t:net:net_dev_queue,t:net:net_dev_xmit { @[probe] = count(); } t:net:net_dev_queue,t:net:net_dev_xmit /comm != \"\"/ { @both = count(); }"), Options{PIDs: self()},
 		func() { datagrams(1, 2, 3, 4, 5) })
 	want(t, out, "@[tracepoint:net:net_dev_queue]: 5\n", "@[tracepoint:net:net_dev_xmit]: 5\n", "@both: 10\n")
 }

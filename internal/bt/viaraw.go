@@ -14,7 +14,8 @@ import (
 // kernel waits until no task can be inside of it: 50 ms, so that a run with
 // hundreds of them ends long after Ctrl-C. Raw tracepoints are not waited for.
 // They do not have the fields; so where there are many tracepoints and the clause
-// asks for none of their fields, they serve. All system calls share two of them.
+// asks for none of their fields, they serve. All system calls share two of them,
+// and have what the call returned.
 
 // manyProbes is how many tracepoints of a clause are worth it.
 var manyProbes = 20
@@ -53,7 +54,7 @@ func callOf(name string) (point, call string) {
 func (p *Program) viaRaw(cl *Clause, t *Target, byKey map[string]*job) (done bool, err error) {
 	if t.Group != "syscalls" {
 		var def *btf.Typedef
-		if spec, err := p.k.types(); err == nil && spec.TypeByName("btf_trace_"+t.Name, &def) == nil {
+		if spec, err := p.k.types(); err == nil && !p.c.uses.types && spec.TypeByName("btf_trace_"+t.Name, &def) == nil {
 			t.Way = RawTracepoint
 		}
 		return false, nil
