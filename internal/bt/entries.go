@@ -58,7 +58,7 @@ func (r *Run) entries(d *mapDef) ([]*entry, error) {
 		return nil, fmt.Errorf("reading %s: %w", d.name, err)
 	}
 	list = slices.DeleteFunc(list, func(e *entry) bool { return d.keyed && d.value.aggregate() && e.empty(d.value) })
-	slices.SortStableFunc(list, func(a, b *entry) int { return r.compare(d, a, b) })
+	r.sort(d, list)
 	return list, nil
 }
 
@@ -152,6 +152,11 @@ func (e *entry) rank(t *Type) int64 {
 		return int64(word(e.value))
 	}
 	return 0
+}
+
+// sort puts entries in the order in which they are printed.
+func (r *Run) sort(d *mapDef, list []*entry) {
+	slices.SortStableFunc(list, func(a, b *entry) int { return r.compare(d, a, b) })
 }
 
 func (r *Run) compare(d *mapDef, a, b *entry) int {

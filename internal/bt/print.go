@@ -13,9 +13,13 @@ import (
 // printMap prints a map as bpftrace does: all of it, or the top largest values.
 func (r *Run) printMap(w io.Writer, d *mapDef, top, div int64) error {
 	list, err := r.entries(d)
-	if err != nil {
-		return err
+	if err == nil {
+		r.printEntries(w, d, list, top, div)
 	}
+	return err
+}
+
+func (r *Run) printEntries(w io.Writer, d *mapDef, list []*entry, top, div int64) {
 	if top > 0 && int64(len(list)) > top {
 		list = list[int64(len(list))-top:]
 	}
@@ -25,7 +29,6 @@ func (r *Run) printMap(w io.Writer, d *mapDef, top, div int64) error {
 	if d.keyed && !d.value.hist() && len(list) > 0 {
 		fmt.Fprintln(w)
 	}
-	return nil
 }
 
 func (t *Type) hist() bool { return t.Kind == HistOf || t.Kind == LhistOf }
