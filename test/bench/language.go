@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -103,6 +104,9 @@ func language(o *options) ([]figure, error) {
 				ratio.Other, memory.Other = append(ratio.Other, took), append(memory.Other, peak/mega)
 			}
 		}
+	}
+	if len(ratio.Other) > 0 {
+		ratio.Note = fmt.Sprintf("(%s and %s)", number(slices.Min(ratio.Own)), number(slices.Min(ratio.Other)))
 	}
 	for range o.rounds {
 		for n, l := range oneLiners {
