@@ -53,6 +53,7 @@ var agreements = []agreement{
 	{tool: "so1stbyte", key: []string{"comm"}, much: "latency_us"},
 	{tool: "socketio", key: []string{"dir", "comm"}, much: "bytes"},
 	{tool: "socksize", key: []string{"dir", "comm"}, much: "bytes"},
+	{tool: "sockstat", demo: "tcplife", key: []string{"op"}, keep: is("op", "socket", "bind", "listen", "connect", "accept"), much: "count"},
 	{tool: "soprotocol", key: []string{"comm", "prot"}, keep: is("op", "connect"), much: "count"},
 	{tool: "tcplife", key: []string{"lport", "rport", "tx_bytes", "rx_bytes"}, alter: func(id, v string) string {
 		if strings.HasSuffix(id, "_bytes") { // as the book has it: the kernel's counters have SYN and FIN in them
