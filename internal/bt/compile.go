@@ -28,7 +28,8 @@ type Options struct {
 	Count    uint64        // stop after so many lines, or outputs with Interval
 	Buffer   uint64        // bytes of the ring
 	Out, Err io.Writer
-	Ready    func() // called when everything is attached
+	Ready    func()     // called when everything is attached
+	Ended    func(*Run) // called when everything is printed, before it is detached
 
 	// Show prints the maps in place of print.go, for BCC's tools.
 	Show func(*Run, time.Time) error

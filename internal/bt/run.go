@@ -83,7 +83,11 @@ func (p *Program) Run(ctx context.Context) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.a.close() // after the printing
+	defer func() { // after the printing
+		late := time.AfterFunc(time.Second, func() { p.opts.note("detaching %d probes", r.a.count) })
+		defer late.Stop()
+		r.a.close()
+	}()
 	if r.a.failed > 0 {
 		p.opts.note("%d of %d probes could not be attached: %s … (%s)", r.a.failed, p.Probes(), strings.Join(r.a.firsts, ", "), probe.Reason(r.a.lastErr))
 	}
@@ -111,6 +115,9 @@ func (p *Program) Run(ctx context.Context) (*Run, error) {
 		err = e
 	}
 	r.lost = r.readLost()
+	if err == nil && p.opts.Ended != nil {
+		p.opts.Ended(r)
+	}
 	return r, err
 }
 

@@ -104,6 +104,11 @@ func (f *btFlags) execute(ctx context.Context, name string, out, errw io.Writer,
 		stopWhenClosed(ctx, out, stop)
 		fmt.Fprintln(errw, "seine: ready")
 	}
+	o.Ended = func(r *bt.Run) {
+		for _, s := range r.Lost().Summary() {
+			fmt.Fprintf(errw, "seine: %s\n", s)
+		}
+	}
 	prog, err := compile(o)
 	var at *bt.Error
 	if err != nil && (errors.As(err, &at) && !bt.KernelsFault(err) || checkPermission() == nil) {
@@ -128,9 +133,6 @@ func (f *btFlags) execute(ctx context.Context, name string, out, errw io.Writer,
 	r, err := prog.Run(ctx)
 	if err != nil {
 		return btError(errw, err)
-	}
-	for _, s := range r.Lost().Summary() {
-		fmt.Fprintf(errw, "seine: %s\n", s)
 	}
 	if r.Code != 0 {
 		return exitCode(r.Code)
