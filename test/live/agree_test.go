@@ -42,7 +42,10 @@ type agreement struct {
 }
 
 func is(id string, values ...string) func(*row.Row) bool {
-	return func(r *row.Row) bool { return slices.Contains(values, tool.Value(r.Get(id))) }
+	return func(r *row.Row) bool {
+		c := r.Get(id)
+		return c != nil && slices.Contains(values, tool.Value(c))
+	}
 }
 
 var agreements = []agreement{
@@ -54,7 +57,7 @@ var agreements = []agreement{
 	{tool: "socketio", key: []string{"dir", "comm"}, much: "bytes"},
 	{tool: "socksize", key: []string{"dir", "comm"}, much: "bytes"},
 	{tool: "sockstat", demo: "tcplife", key: []string{"op"}, keep: is("op", "socket", "bind", "listen", "connect", "accept"), much: "count"},
-	{tool: "soprotocol", key: []string{"comm", "prot"}, keep: is("op", "connect"), much: "count"},
+	{tool: "soprotocol", demo: "soconnect", key: []string{"comm", "prot"}, keep: is("op", "connect"), much: "count"},
 	{tool: "tcplife", key: []string{"lport", "rport", "tx_bytes", "rx_bytes"}, alter: func(id, v string) string {
 		if strings.HasSuffix(id, "_bytes") { // as the book has it: the kernel's counters have SYN and FIN in them
 			n, _ := strconv.Atoi(v)
@@ -62,14 +65,14 @@ var agreements = []agreement{
 		}
 		return v
 	}},
-	{tool: "tcpconnect", key: []string{"pid", "comm", "raddr", "rport"}},
+	{tool: "tcpconnect", key: []string{"pid", "comm", "raddr", "rport"}, keep: func(r *row.Row) bool { return !is("lport", "-")(r) }}, // those that got to a SYN
 	{tool: "tcpaccept", key: []string{"pid", "comm", "lport"}},
 	{tool: "tcpretrans", flags: []string{"-l"}, key: []string{"lport", "rport"}},
 	{tool: "tcpwin", key: []string{"lport", "snd_cwnd"}, keep: is("event", "rcv")},
-	{tool: "tcpsynbl", key: []string{"limit"}, keep: is("metric", "accept"), much: "used"},
+	{tool: "tcpsynbl", key: []string{"limit"}, keep: func(r *row.Row) bool { return is("metric", "accept")(r) && is("limit", "500")(r) }, much: "used"},
 	{tool: "udpconnect", key: []string{"pid", "comm", "rport"}, keep: is("how", "connect")},
 	{tool: "superping", key: []string{"ident", "seq"}, keep: is("ip", "4")},
-	{tool: "ipecn", key: []string{"saddr", "dev"}, keep: func(r *row.Row) bool { return is("ip", "4")(r) && is("dir", "rx")(r) }},
+	{tool: "ipecn", key: []string{"saddr", "dev"}, keep: func(r *row.Row) bool { return is("ip", "4")(r) && is("dir", "in")(r) }},
 }
 
 // TestAgree runs each script beside our tool over the tool's demo traffic: they
