@@ -65,8 +65,11 @@ func declare(fs *pflag.FlagSet, t *tool.Tool, cfg any) *common {
 func formats(t *tool.Tool) []string { return append([]string{"table", "json", "csv"}, t.Formats...) }
 
 // options turns the flags into what the engine wants. args are positionals:
-// [interval [count]].
+// [interval [count]], and before them the tool's own word if it has one.
 func (c *common) options(t *tool.Tool, cfg any, args []string) (o tool.Options, err error) {
+	if args, err = c.word(t, args); err != nil {
+		return o, err
+	}
 	if err := c.check(args); err != nil {
 		return o, err
 	}
@@ -93,6 +96,24 @@ func (c *common) options(t *tool.Tool, cfg any, args []string) (o tool.Options, 
 	}
 	o.Filter, err = c.filters.wanted(t)
 	return o, err
+}
+
+// word takes the tool's own word from the positionals and sets its flag.
+func (c *common) word(t *tool.Tool, args []string) ([]string, error) {
+	if t.Arg == "" || len(args) == 0 {
+		return args, nil
+	}
+	if _, err := tool.ParseDuration(args[0]); err == nil {
+		return args, nil
+	}
+	f := c.given.Lookup(t.Arg)
+	if f.Changed && f.Value.String() != args[0] {
+		return nil, tool.Usagef("%s %s and %s: only one", t.Arg, f.Value, args[0])
+	}
+	if err := c.given.Set(t.Arg, args[0]); err != nil {
+		return nil, tool.Usagef("%v", err)
+	}
+	return args[1:], nil
 }
 
 // check refuses values that no tool can do anything with. An empty one is most

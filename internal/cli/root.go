@@ -125,7 +125,7 @@ func find(name string) (*tool.Tool, *tool.Alias) {
 func toolCommand(t *tool.Tool, alias *tool.Alias, stdout, stderr io.Writer) *cobra.Command {
 	cfg := t.NewConfig()
 	cmd := &cobra.Command{
-		Use:     t.Name + " [flags] [interval [count]]",
+		Use:     t.Name + arg(t) + " [flags] [interval [count]]",
 		Short:   t.Short,
 		Long:    long(t),
 		Example: examples(t),
@@ -146,6 +146,14 @@ func toolCommand(t *tool.Tool, alias *tool.Alias, stdout, stderr io.Writer) *cob
 		return r.do(cmd.Context())
 	}
 	return cmd
+}
+
+// arg is a tool's own word, for its usage line.
+func arg(t *tool.Tool) string {
+	if t.Arg == "" {
+		return ""
+	}
+	return " [" + strings.ToUpper(t.Arg) + "]"
 }
 
 // preset sets an alias's flags unless the user has.

@@ -85,6 +85,11 @@ func (r *run) do(ctx context.Context) error {
 	if !r.quiet {
 		fmt.Fprintln(r.err, r.tool.Banner, "Ctrl-C ends.")
 	}
+	if r.onReady == nil { // what is missing comes with a demo's traffic
+		for _, n := range session.Notes {
+			r.say("%s", n)
+		}
+	}
 	names := newNames(session)
 	defer names.close()
 	pipe.name(names)

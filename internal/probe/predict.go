@@ -56,7 +56,8 @@ func (k *Kernel) target(ps *ebpf.ProgramSpec) error {
 			return fmt.Errorf("%w: no tracepoint %s", ErrNotSupported, target)
 		}
 	case "fentry", "fexit", "kprobe", "kretprobe":
-		if !k.HasFunc(target) {
+		// Without a target the point's Attach knows where.
+		if target != "" && !k.HasFunc(target) {
 			return fmt.Errorf("%w: no function %s", ErrNotSupported, target)
 		}
 		if k.cache != nil {

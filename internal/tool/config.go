@@ -94,8 +94,19 @@ func Constants(spec *ebpf.CollectionSpec, cfg any) (err error) {
 			return
 		}
 		val := v.Interface()
-		if d, ok := val.(time.Duration); ok {
-			val = uint64(d)
+		switch x := val.(type) {
+		case time.Duration:
+			val = uint64(x)
+		case string: // an array of characters, which ends in a NUL at least
+			size := 0
+			if c, ok := spec.Variables[name]; ok {
+				size = int(c.Size())
+			}
+			if len(x) >= size && size > 0 {
+				err = Usagef("--%s %s: at most %d characters", f.Tag.Get("flag"), x, size-1)
+				return
+			}
+			val = append([]byte(x), make([]byte, max(size-len(x), 0))...)
 		}
 		err = setConstant(spec, name, val)
 	})

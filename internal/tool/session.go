@@ -45,6 +45,7 @@ const (
 type Session struct {
 	Maps    map[string]*ebpf.Map
 	Choices []probe.Choice
+	Notes   []string // of the tool's Look
 
 	opts    Options
 	set     *probe.Set
@@ -65,6 +66,7 @@ type Prepared struct {
 	Views   []View
 	Schemas []*row.Schema
 	Points  []probe.Point
+	cfg     any
 	spec    *ebpf.CollectionSpec
 	opts    Options
 	by      []string
@@ -93,7 +95,7 @@ func Prepare(t *Tool, cfg any, o Options) (*Prepared, error) {
 	if o.Memory == 0 {
 		o.Memory = DefaultMemory
 	}
-	p := &Prepared{Tool: t, Views: t.Views(cfg), opts: o}
+	p := &Prepared{Tool: t, Views: t.Views(cfg), cfg: cfg, opts: o}
 	var err error
 	if p.spec, err = object.Spec(t.Name); err != nil {
 		return nil, err
@@ -217,6 +219,12 @@ func (p *Prepared) Attach() (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	var notes []string
+	if p.Tool.Look != nil {
+		if notes, err = p.Tool.Look(p.cfg, &p.opts.Filter); err != nil {
+			return nil, fmt.Errorf("%s: %w", p.Tool.Name, err)
+		}
+	}
 	if _, ok := p.spec.Variables["make_cookies"]; ok && k.HasFunc("bpf_get_socket_ptr_cookie") {
 		if err := setConstant(p.spec, "make_cookies", true); err != nil {
 			return nil, err
@@ -241,7 +249,7 @@ func (p *Prepared) Attach() (*Session, error) {
 		return nil, fmt.Errorf("%s: %w", p.Tool.Name, err)
 	}
 	s := &Session{
-		Maps: set.Maps, Choices: set.Choices, opts: p.opts, set: set,
+		Maps: set.Maps, Choices: set.Choices, Notes: notes, opts: p.opts, set: set,
 		views: p.Views, schemas: p.Schemas, by: p.by, keyBits: p.keyBits,
 		ticks: p.opts.Interval > 0,
 	}

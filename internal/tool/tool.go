@@ -26,6 +26,7 @@ type Tool struct {
 	Filters  Filter               // which filters its programs test
 	Config   func() any           // a fresh config struct; nil: no flags of its own
 	Shorts   map[string]string    // letters that BCC gave to common flags: L is lport
+	Arg      string               // the flag that a first word which is no interval stands for: kind
 	Families []uint16             // shown unless --family names others; nil: all
 	Points   []probe.Point        // moments that every view needs
 	Views    func(cfg any) []View // what a run shows; flags choose
@@ -33,6 +34,10 @@ type Tool struct {
 	Format   string               // the one that is written unless -o says otherwise; empty: table
 	Graph    *Graph               // for -o dot
 	Plot     func(cfg any) Plot   // for -o svg and -o png
+
+	// Look says, before anything is attached, what the machine lacks for there to
+	// be rows: notes for the user, or an error if there can never be any.
+	Look func(cfg any, w *Wanted) (notes []string, err error)
 
 	// Narrow gives cheaper points for filters that leave little; nil: it does
 	// not matter what is filtered.

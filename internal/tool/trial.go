@@ -42,6 +42,7 @@ type Trial struct {
 	Stalled bool
 
 	Choices []Choice // of the last attach, for reports
+	Notes   []string // of the last attach
 	Report  *Report  // of the last detach
 	tool    *Tool
 	namers  func(*Session) map[string]row.Namer
@@ -144,7 +145,7 @@ func (x *Trial) AttachAll(flags ...string) error {
 	if err != nil {
 		return err
 	}
-	x.Choices = nil
+	x.Choices, x.Notes = nil, s.Notes
 	for _, c := range s.Choices {
 		x.Choices = append(x.Choices, Choice{c.Point, c.Way})
 	}
