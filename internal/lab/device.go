@@ -73,7 +73,24 @@ func (w *World) Card(host, driver string) (dev string, err error) {
 		if err := netlink.LinkSetNsFd(l, int(w.must(host).ns.Fd())); err != nil {
 			return "", fmt.Errorf("lab: %s: %w", dev, err)
 		}
-		return dev, w.Do(host, func() error { return raise(dev) })
+		return dev, w.Do(host, func() error { return raiseCarrier(dev) })
 	}
 	return "", fmt.Errorf("lab: %w: no card by %s that is free", ErrNotSupported, driver)
+}
+
+// raiseCarrier sets a device up and waits until it can send. It runs on a thread
+// in the host.
+func raiseCarrier(dev string) error {
+	ev, err := watch(unix.RTNLGRP_LINK)
+	if err != nil {
+		return err
+	}
+	defer ev.Close()
+	if err := raise(dev); err != nil {
+		return err
+	}
+	return ev.until("carrier", func() (bool, error) {
+		l, err := netlink.LinkByName(dev)
+		return err == nil && l.Attrs().OperState == netlink.OperUp, err
+	})
 }

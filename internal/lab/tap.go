@@ -17,8 +17,9 @@ import (
 type Tap struct{ *os.File }
 
 // OpenTap makes a tap device of that name in a host, and sets it up. It hands
-// frames to the stack page by page, as drivers do that use napi_gro_frags.
-func (w *World) OpenTap(host, name string) (*Tap, error) {
+// frames to the stack page by page, as drivers do that use napi_gro_frags; more
+// flags, such as unix.IFF_MULTI_QUEUE, change it.
+func (w *World) OpenTap(host, name string, more ...uint16) (*Tap, error) {
 	var f *os.File
 	err := w.Do(host, func() error {
 		fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -32,7 +33,11 @@ func (w *World) OpenTap(host, name string) (*Tap, error) {
 		if err != nil {
 			return err
 		}
-		req.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_NAPI | unix.IFF_NAPI_FRAGS)
+		flags := uint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_NAPI | unix.IFF_NAPI_FRAGS)
+		for _, f := range more {
+			flags |= f
+		}
+		req.SetUint16(flags)
 		if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, req); err != nil {
 			return unsupported("tap", err)
 		}

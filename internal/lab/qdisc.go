@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// Qdisc is a queueing discipline for a device. What its kind has no use for is
+// left out.
+type Qdisc struct {
+	Kind   string
+	Parent uint32 // of netlink.MakeHandle; default: the device
+	Handle uint32 // likewise; default: the kernel's choice
+	Rate   int    // bytes a second: tbf, cbs, and the class of htb, which has the handle's minor number 1
+	Burst  int    // bytes that may go at once: tbf, cbs
+	Limit  int    // bytes that may wait, or packets: tbf, red, pfifo
+}
+
+// SetQdisc gives a device of a host a queueing discipline in place of what it
+// has there. A kind that the kernel lacks is ErrNotSupported.
+func (w *World) SetQdisc(host, dev string, q Qdisc) error {
+	setDefault(&q.Parent, netlink.HANDLE_ROOT)
+	err := w.Do(host, func() error {
+		l, err := netlink.LinkByName(dev)
+		if err != nil {
+			return err
+		}
+		index := l.Attrs().Index
+		if err := q.request(unix.RTM_NEWQDISC, index, q.Parent, q.Handle, q.options()); err != nil {
+			return err
+		}
+		if q.Kind != "htb" {
+			return nil
+		}
+		return q.request(unix.RTM_NEWTCLASS, index, q.Handle, q.Handle|1, q.class())
+	})
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
+		return fmt.Errorf("lab: %w: no queueing discipline %s", ErrNotSupported, q.Kind)
+	} else if err != nil {
+		return fmt.Errorf("lab: %s on %s: %w", q.Kind, dev, err)
+	}
+	return nil
+}
+
+func (q Qdisc) request(message, index int, parent, handle uint32, options []byte) error {
+	req := nl.NewNetlinkRequest(message, unix.NLM_F_CREATE|unix.NLM_F_REPLACE|unix.NLM_F_ACK)
+	req.AddData(&nl.TcMsg{Family: nl.FAMILY_ALL, Ifindex: int32(index), Parent: parent, Handle: handle})
+	req.AddData(nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated(q.Kind)))
+	if options != nil {
+		req.AddData(nl.NewRtAttr(nl.TCA_OPTIONS, options))
+	}
+	_, err := req.Execute(unix.NETLINK_ROUTE, 0)
+	return err
+}
+
+// words puts numbers one behind the other, as C does in a struct of such words.
+func words(n ...uint32) (b []byte) {
+	for _, w := range n {
+		b = binary.NativeEndian.AppendUint32(b, w)
+	}
+	return b
+}
+
+// rate is struct tc_ratespec: Ethernet, so that no table of times is wanted.
+func rate(bytes int) []byte { return words(1<<8, 0, uint32(bytes)) }
+
+func attr(kind int, parts ...[]byte) []byte {
+	var b []byte
+	for _, p := range parts {
+		b = append(b, p...)
+	}
+	return nl.NewRtAttr(kind, b).Serialize()
+}
+
+// options is what the kernel wants to know of a kind; the attributes' numbers
+// are those of linux/pkt_sched.h.
+func (q Qdisc) options() []byte {
+	switch q.Kind {
+	case "tbf": // TCA_TBF_PARMS: rate, peak rate, limit, buffer, mtu; TCA_TBF_BURST
+		return append(attr(1, rate(q.Rate), make([]byte, 12), words(uint32(q.Limit), 0, 0)), attr(6, words(uint32(q.Burst)))...)
+	case "htb": // TCA_HTB_INIT: version, rate2quantum, default class, debug, direct packets
+		return attr(2, words(3, 10, 1, 0, 0))
+	case "red": // TCA_RED_PARMS: limit, least and greatest length, three logarithms; TCA_RED_STAB; TCA_RED_MAX_P
+		n := uint32(q.Limit)
+		logs := []byte{9, 31, 0, 0}
+		return append(append(attr(1, words(n, n/4, n/2), logs), attr(2, make([]byte, 256))...), attr(3, words(1<<26))...)
+	case "cbs": // TCA_CBS_PARMS: offload, credits, slopes in kbit/s
+		kbit := int32(q.Rate / 125)
+		return attr(1, words(0, uint32(q.Burst), uint32(-int32(q.Burst)), uint32(kbit), uint32(kbit-10_000_000)))
+	case "pfifo", "bfifo":
+		return words(uint32(q.Limit))
+	}
+	return nil
+}
+
+// class is TCA_HTB_PARMS of a class: rate and ceiling, buffers in ticks, quantum.
+func (q Qdisc) class() []byte {
+	ticks := uint32(float64(q.Burst) / float64(q.Rate) * netlink.TickInUsec() * 1e6)
+	return attr(1, rate(q.Rate), rate(q.Rate), words(ticks, ticks, 1500, 0, 0))
+}
+
+// QdiscCount is what the kernel counts of a queueing discipline.
+type QdiscCount struct{ Packets, Dropped, Requeued, Waiting int }
+
+// QdiscCount reads it for one of a device of a host, by its parent.
+func (w *World) QdiscCount(host, dev string, parent uint32) (c QdiscCount, err error) {
+	err = w.Do(host, func() error {
+		l, err := netlink.LinkByName(dev)
+		if err != nil {
+			return err
+		}
+		all, err := netlink.QdiscList(l)
+		if err != nil {
+			return err
+		}
+		for _, q := range all {
+			if s := q.Attrs().Statistics; q.Attrs().Parent == parent && s != nil {
+				c = QdiscCount{int(s.Basic.Packets), int(s.Queue.Drops), int(s.Queue.Requeues), int(s.Queue.Qlen)}
+				return nil
+			}
+		}
+		return fmt.Errorf("lab: %s has no queueing discipline there", dev)
+	})
+	return c, err
+}
