@@ -275,8 +275,10 @@ struct net_device {
 	char name[16];
 	int ifindex;
 	possible_net_t nd_net;
+	struct netdev_queue *_tx;
 };
 struct sk_buff {
+	struct sk_buff *next;
 	struct net_device *dev;
 	struct sock *sk;
 	char cb[48];
@@ -288,10 +290,31 @@ struct sk_buff {
 	unsigned int tail; /* from head, as end is */
 	unsigned int end;
 	unsigned char *head, *data;
+	__u16 queue_mapping;
 };
 struct skb_shared_info {
 	unsigned short gso_size;
 	unsigned short gso_segs;
+};
+
+struct netdev_queue {
+	struct net_device *dev;
+	struct Qdisc *qdisc;
+};
+struct Qdisc_ops {
+	char id[16];
+};
+struct qdisc_skb_head {
+	__u32 qlen;
+};
+struct Qdisc {
+	int (*enqueue)(void);
+	unsigned int flags;
+	const struct Qdisc_ops *ops;
+	__u32 handle;
+	__u32 parent;
+	struct netdev_queue *dev_queue;
+	struct qdisc_skb_head q;
 };
 
 /* What TCP keeps in cb of its packets. */
