@@ -1,0 +1,541 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qdisclat
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"seine/internal/kern"
+	"seine/internal/lab"
+	"seine/internal/probe"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+var twoHosts = []string{"client", "server"}
+
+// The rate of most queues here: 1,000 bytes take a millisecond.
+const (
+	rate  = 1_000_000
+	frame = 1000
+	burst = 5 * frame
+)
+
+var root = uint32(netlink.HANDLE_ROOT)
+
+// shaped is the kinds that are known by name, with a rate where they have one.
+var shaped = []lab.Qdisc{
+	{Kind: "tbf", Rate: rate, Burst: burst, Limit: 1 << 20},
+	{Kind: "fq"},
+	{Kind: "cbs", Rate: rate, Burst: burst},
+	{Kind: "codel"},
+	{Kind: "fq_codel"},
+	{Kind: "red", Limit: 1 << 20},
+}
+
+var demo = tool.Workload{
+	Run: func(w *lab.World) error {
+		for _, q := range shaped {
+			err := overTap(w, q, func(*lab.Tap) error {
+				if _, err := w.SendFrames("", "tap0", 41, frame); err != nil {
+					return err
+				}
+				return drained(w, "", "tap0")
+			})
+			if err != nil && !errors.Is(err, lab.ErrNotSupported) {
+				return err
+			}
+		}
+		return nil
+	},
+}
+
+var live = []tool.Case{
+	{Name: "rate", Run: shapedRate},
+	{Name: "split", Hosts: twoHosts, Run: split},
+	{Name: "kinds", Run: everyKind},
+	{Name: "drops", Run: drops},
+	{Name: "bulk", Run: bulk},
+	{Name: "before", Run: before},
+	{Name: "bypass", Run: bypass},
+	{Name: "card", Run: card},
+	{Name: "children", Run: children},
+	{Name: "messages", Run: messages},
+}
+
+// overTap opens a device with a queue, which sends nothing of its own accord.
+func overTap(w *lab.World, q lab.Qdisc, do func(*lab.Tap) error, more ...uint16) error {
+	tap, err := w.OpenTap("", "tap0", more...)
+	if err != nil {
+		return err
+	}
+	defer tap.Close()
+	if err := w.SetQdisc("", "tap0", q); err != nil {
+		return err
+	}
+	return do(tap)
+}
+
+// drained waits until nothing is in the queue of a device. The queue is empty a
+// moment before the last packet is told of: it is looked at twice.
+func drained(w *lab.World, host, dev string) error {
+	empty := 0
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		c, err := w.QdiscCount(host, dev, root)
+		if c.Waiting == 0 {
+			empty++
+		}
+		if err != nil || empty == 2 {
+			return err
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%d packets have not left the queue of %s", c.Waiting, dev)
+		}
+	}
+}
+
+// unsupported turns what a kernel lacks into a skip.
+func unsupported(err error) error {
+	if errors.Is(err, lab.ErrNotSupported) {
+		return tool.Skip("%v", err)
+	}
+	return err
+}
+
+// count is the numbers of a row.
+type count struct{ timed, split, requeued, unknown, bypassed, dropped uint64 }
+
+// of reads a row and checks that its sum is right.
+func of(x *tool.Trial, r *row.Row) (count, *kern.Hist) {
+	h := r.Get("latency_us").Ref.(*kern.Hist)
+	n := func(id string) uint64 { return r.Get(id).N }
+	c := count{h.Count, n("split"), n("requeued"), n("unknown"), n("bypassed"), n("dropped")}
+	if n("dequeued") != c.timed+c.requeued+c.unknown {
+		x.Errorf("%d dequeued, but %+v", n("dequeued"), c)
+	}
+	return c, h
+}
+
+// single is the one row that there must be.
+func single(x *tool.Trial, rows []*row.Row) (count, *kern.Hist, error) {
+	if lost := x.Report.Lost(); lost != 0 {
+		x.Errorf("%d lost, want none", lost)
+	}
+	if len(rows) != 1 {
+		var all []string
+		for _, r := range rows {
+			all = append(all, tool.Dump(r))
+		}
+		return count{}, nil, fmt.Errorf("%d rows, want one: %s", len(rows), strings.Join(all, "; "))
+	}
+	c, h := of(x, rows[0])
+	return c, h, nil
+}
+
+// shapedRate: with a known rate it is known how long packets wait.
+func shapedRate(x *tool.Trial) error {
+	return unsupported(overTap(x.World, shaped[0], func(*lab.Tap) error {
+		const n = 101
+		return rated(x, n, func() error {
+			_, err := x.World.SendFrames("", "tap0", n, frame)
+			return err
+		}, "tbf", "--by=dev,kind,handle,parent")
+	}))
+}
+
+// rated sends n frames at once, of which burst bytes leave at once and the rest
+// at the rate, and compares.
+func rated(x *tool.Trial, n int, send func() error, flags ...string) error {
+	if err := x.Attach(flags...); err != nil {
+		return err
+	}
+	begun := time.Now()
+	if err := send(); err != nil {
+		return err
+	}
+	sending := time.Since(begun)
+	if err := drained(x.World, "", "tap0"); err != nil {
+		return err
+	}
+	late := time.Since(begun)
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	c, h, err := single(x, rows)
+	if err != nil {
+		return err
+	}
+	if c != (count{timed: uint64(n)}) {
+		x.Errorf("%+v, want %d timed and no other", c, n)
+	}
+	x.Want(rows[0], "dev", "tap0")
+	// The k-th cannot leave before the rate allows, and was sent somewhere
+	// within the time of sending.
+	var sum time.Duration
+	wait := func(k int) time.Duration {
+		return max(0, time.Duration(k*frame-burst)*time.Second/rate-sending)
+	}
+	for k := 1; k <= n; k++ {
+		sum += wait(k)
+	}
+	if got := time.Duration(h.Max) * time.Microsecond; got < wait(n)*98/100 || got > late {
+		x.Errorf("the last waited for %v, want %v to %v", got, wait(n), late)
+	}
+	if got := time.Duration(h.Sum) * time.Microsecond; got < sum*98/100 {
+		x.Errorf("all waited for %v, want %v at least", got, sum)
+	}
+	// Nobody was in the way for long, unless the machine is slow.
+	if most := wait(n) + sending + 50*time.Millisecond; !lab.Emulated() && late < most+20*time.Millisecond && time.Duration(h.Max)*time.Microsecond > most {
+		x.Errorf("the last waited for %d us, want no more than %v", h.Max, most)
+	}
+	return nil
+}
+
+// split: tbf cuts what is larger than may go at once. Each piece has its time.
+func split(x *tool.Trial) error {
+	w := x.World
+	if err := w.SetQdisc("client", "eth0", lab.Qdisc{Kind: "tbf", Rate: rate, Burst: 2 * frame, Limit: 1 << 20}); err != nil {
+		return unsupported(err)
+	}
+	to, err := lab.StartTargets(w, "server", "sink", lab.Target{Network: lab.UDP4})
+	if err != nil {
+		return err
+	}
+	const sends, segs, size = 13, 11, 958 // with headers a frame
+	s, err := lab.StartMarks(w, "client", "sender", lab.Marks{Network: lab.UDP4, Addr: to.Addrs[0], None: sends, Size: size, Segments: segs})
+	if err != nil {
+		return err
+	}
+	if err := x.Attach("--by=dev,kind"); err != nil {
+		return err
+	}
+	begun := time.Now()
+	if err := s.Run(); err != nil {
+		return err
+	}
+	sending := uint64(time.Since(begun).Microseconds()) // the socket has room for so many
+	if err := errors.Join(drained(w, "client", "eth0"), to.End()); err != nil {
+		return err
+	}
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	c, h, err := single(x, rows)
+	if err != nil {
+		return err
+	}
+	// IPv6 tells its neighbours of itself.
+	if c.split != sends*segs || c.timed < c.split || c.timed > c.split+9 || c.unknown+c.dropped+c.bypassed+c.requeued != 0 {
+		x.Errorf("%+v, want %d pieces, each with its time", c, sends*segs)
+	}
+	if least := uint64(sends*segs-2-9) * 1000; h.Max+sending < least {
+		x.Errorf("the last waited for %d us, sending took %d, want %d at least together", h.Max, sending, least)
+	}
+	return nil
+}
+
+// everyKind: one after the other, as root. What is bypassed while it is empty
+// is counted as such.
+func everyKind(x *tool.Trial) error {
+	tested := 0
+	for _, q := range shaped {
+		err := overTap(x.World, q, func(*lab.Tap) error {
+			tested++
+			const n = 53
+			if err := x.Attach(q.Kind); err != nil {
+				return err
+			}
+			if _, err := x.World.SendFrames("", "tap0", n, frame); err != nil {
+				return err
+			}
+			if err := drained(x.World, "", "tap0"); err != nil {
+				return err
+			}
+			rows, err := x.Detach()
+			if err != nil {
+				return err
+			}
+			c, h, err := single(x, rows)
+			if err != nil {
+				return fmt.Errorf("%s: %w", q.Kind, err)
+			}
+			want := count{timed: n}
+			if strings.Contains(q.Kind, "codel") {
+				want = count{bypassed: n}
+			}
+			if c != want {
+				x.Errorf("%s: %+v, want %+v", q.Kind, c, want)
+			}
+			x.Want(rows[0], "kind", q.Kind)
+			if q.Rate > 0 && h.Max < 20_000 {
+				x.Errorf("%s: the last waited for %d us, want some 40,000", q.Kind, h.Max)
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, lab.ErrNotSupported) {
+			return err
+		}
+	}
+	if tested == 0 {
+		return tool.Skip("none of the queueing disciplines is here")
+	}
+	return nil
+}
+
+// drops: what the queue has no room for, as it counts itself.
+func drops(x *tool.Trial) error {
+	return unsupported(overTap(x.World, lab.Qdisc{Kind: "tbf", Rate: rate, Burst: burst, Limit: 20 * frame}, func(*lab.Tap) error {
+		const n = 61
+		if err := x.Attach(); err != nil {
+			return err
+		}
+		if _, err := x.World.SendFrames("", "tap0", n, frame); err != nil {
+			return err
+		}
+		if err := drained(x.World, "", "tap0"); err != nil {
+			return err
+		}
+		k, err := x.World.QdiscCount("", "tap0", root)
+		if err != nil {
+			return err
+		}
+		rows, err := x.Detach()
+		if err != nil {
+			return err
+		}
+		c, _, err := single(x, rows)
+		if err != nil {
+			return err
+		}
+		if want := (count{timed: uint64(k.Packets), dropped: uint64(k.Dropped)}); c != want || c.timed+c.dropped != n || c.dropped < 10 {
+			x.Errorf("%+v, want %+v, together %d", c, want, n)
+		}
+		return nil
+	}))
+}
+
+// held queues n frames, which leave together when it is told to let go.
+func held(x *tool.Trial, do func(letGo func() error) error, more ...uint16) error {
+	slow := lab.Qdisc{Kind: "tbf", Handle: netlink.MakeHandle(1, 0), Rate: 100, Burst: 2 * frame, Limit: 1 << 20}
+	return unsupported(overTap(x.World, slow, func(*lab.Tap) error {
+		// What may go at once goes.
+		if _, err := x.World.SendFrames("", "tap0", 2, frame); err != nil {
+			return err
+		}
+		return do(func() error {
+			fast := slow
+			fast.Rate, fast.Burst = 1<<30, 1<<20
+			if err := x.World.SetQdisc("", "tap0", fast); err != nil {
+				return err
+			}
+			if _, err := x.World.SendFrames("", "tap0", 1, frame); err != nil {
+				return err
+			}
+			return drained(x.World, "", "tap0")
+		})
+	}, more...))
+}
+
+// bulk: a device of several queues is given several packets at a time.
+func bulk(x *tool.Trial) error {
+	return held(x, func(letGo func() error) error {
+		const n = 97
+		if err := x.Attach(); err != nil {
+			return err
+		}
+		if _, err := x.World.SendFrames("", "tap0", n, frame); err != nil {
+			return err
+		}
+		if err := letGo(); err != nil {
+			return err
+		}
+		rows, err := x.Detach()
+		if err != nil {
+			return err
+		}
+		c, _, err := single(x, rows)
+		if err != nil {
+			return err
+		}
+		if want := (count{timed: n + 1}); c != want {
+			x.Errorf("%+v, want %+v", c, want)
+		}
+		return nil
+	}, unix.IFF_MULTI_QUEUE)
+}
+
+// before: what was in the queue when we came has no time.
+func before(x *tool.Trial) error {
+	return held(x, func(letGo func() error) error {
+		const n, later = 17, 5
+		if _, err := x.World.SendFrames("", "tap0", n, frame); err != nil {
+			return err
+		}
+		if err := x.Attach(); err != nil {
+			return err
+		}
+		if _, err := x.World.SendFrames("", "tap0", later, frame); err != nil {
+			return err
+		}
+		if err := letGo(); err != nil {
+			return err
+		}
+		rows, err := x.Detach()
+		if err != nil {
+			return err
+		}
+		c, _, err := single(x, rows)
+		if err != nil {
+			return err
+		}
+		if want := (count{timed: later + 1, unknown: n}); c != want {
+			x.Errorf("%+v, want %+v", c, want)
+		}
+		return nil
+	})
+}
+
+// bypass: an empty pfifo lets everything past, what it is to cut behind it too.
+func bypass(x *tool.Trial) error {
+	return unsupported(overTap(x.World, lab.Qdisc{Kind: "pfifo", Limit: 1000}, func(*lab.Tap) error {
+		rows, err := x.Rows(func() error {
+			_, err := x.World.SendFrames("", "tap0", 37, frame)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		c, _, err := single(x, rows)
+		if err != nil {
+			return err
+		}
+		if want := (count{bypassed: 37}); c != want {
+			x.Errorf("%+v, want %+v", c, want)
+		}
+		return nil
+	}))
+}
+
+// card: a guest's own, which is slow enough for queues to form.
+func card(x *tool.Trial) error {
+	dev, err := x.World.Card("", "virtio_net")
+	if err != nil {
+		return unsupported(err)
+	}
+	for _, kind := range []string{"codel", "fq_codel", "fq", "pfifo"} {
+		if err := x.World.SetQdisc("", dev, lab.Qdisc{Kind: kind, Limit: 1000}); err != nil {
+			return err
+		}
+		const n = 2003
+		if err := x.Attach(kind); err != nil {
+			return err
+		}
+		if _, err := x.World.SendFrames("", dev, n, 1400); err != nil {
+			return err
+		}
+		if err := drained(x.World, "", dev); err != nil {
+			return err
+		}
+		rows, err := x.Detach()
+		if err != nil {
+			return err
+		}
+		c, _, err := single(x, rows)
+		if err != nil {
+			return fmt.Errorf("%s: %w", kind, err)
+		}
+		if c.timed+c.bypassed+c.dropped != n || c.unknown != 0 {
+			x.Errorf("%s: %+v, want %d timed, bypassed and dropped together", kind, c, n)
+		}
+	}
+	return nil
+}
+
+// children: a queue below another one, by its functions.
+func children(x *tool.Trial) error {
+	k, err := probe.Running()
+	if err != nil {
+		return err
+	}
+	if err := k.Offers()["kprobe"]; err != nil {
+		return tool.Skip("%v", err)
+	}
+	for _, kind := range []string{"codel", "fq_codel", "fq", "red"} {
+		handle := netlink.MakeHandle(1, 0)
+		err := overTap(x.World, lab.Qdisc{Kind: "tbf", Handle: handle, Rate: rate, Burst: burst, Limit: 1 << 20}, func(*lab.Tap) error {
+			if err := x.World.SetQdisc("", "tap0", lab.Qdisc{Kind: kind, Parent: handle | 1, Limit: 1 << 20}); err != nil {
+				return err
+			}
+			const n = 31
+			return rated(x, n, func() error {
+				_, err := x.World.SendFrames("", "tap0", n, frame)
+				return err
+			}, kind, "--by=dev,kind,parent")
+		})
+		if err != nil && !errors.Is(err, lab.ErrNotSupported) {
+			return fmt.Errorf("%s: %w", kind, err)
+		}
+	}
+	return nil
+}
+
+// messages: each reason for seeing nothing has its own.
+func messages(x *tool.Trial) error {
+	w := x.World
+	note := func(want string, flags ...string) {
+		if err := x.Attach(flags...); err != nil {
+			x.Errorf("%v: %v", flags, err)
+			return
+		}
+		if _, err := x.Detach(); err != nil {
+			x.Errorf("%v: %v", flags, err)
+		}
+		if got := strings.Join(x.Notes, "\n"); want == "" && got != "" || !strings.Contains(got, want) {
+			x.Errorf("%v: %q, want %q", flags, got, want)
+		}
+	}
+	refused := func(want string, flags ...string) {
+		err := x.Attach(flags...)
+		if err == nil {
+			x.Detach()
+		}
+		if !errors.Is(err, probe.ErrNotSupported) || !strings.Contains(err.Error(), want) {
+			x.Errorf("%v: %v, want that it is not supported: %s", flags, err, want)
+		}
+	}
+	note("no device has a queue")
+	note("no device uses tbf", "tbf")
+	refused("CBQ no longer exists", "cbq")
+	refused("there is no queueing discipline fq_coddle, built in or as a module sch_fq_coddle: did you mean fq_codel?", "fq_coddle")
+	return unsupported(overTap(w, shaped[0], func(*lab.Tap) error {
+		note("", "tbf")
+		note("no device uses tbf", "tbf", "--dev=lo")
+		k, err := probe.Running()
+		if err != nil {
+			return err
+		}
+		handle := netlink.MakeHandle(1, 0)
+		if err := w.SetQdisc("", "tap0", lab.Qdisc{Kind: "htb", Handle: handle, Rate: rate, Burst: burst}); err != nil {
+			return err
+		}
+		inner := shaped[0]
+		inner.Parent = handle | 1
+		if err := w.SetQdisc("", "tap0", inner); err != nil {
+			return err
+		}
+		if k.Offers()["kprobe"] == nil {
+			note("", "tbf")
+		} else {
+			refused("tbf of tap0 is below htb: without kprobes", "tbf")
+		}
+		return nil
+	}))
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qdisclat
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"seine/internal/host"
+	"seine/internal/probe"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+// functions are those that put packets into the queues of a kind and take them
+// out. Most kinds call them alike.
+func functions(kind string) (enqueue, dequeue string) {
+	switch kind {
+	case "codel", "pie", "fq_pie", "ets", "dualpi2":
+		kind += "_qdisc"
+	}
+	return kind + "_enqueue", kind + "_dequeue"
+}
+
+// instance is a queueing discipline of a device.
+type instance struct {
+	kind, dev string
+	child     bool   // of another one, so that no tracepoint tells of it
+	under     string // that one's kind
+}
+
+// hasNone are the kinds without a queue.
+var hasNone = []string{"noqueue", "noop", "mq", "mqprio", "ingress", "clsact"}
+
+// instances lists those of the network namespaces that are wanted, as far as
+// some process is in them.
+func instances(wanted []uint32) []instance {
+	var out []instance
+	seen := map[uint64]bool{}
+	paths, _ := filepath.Glob("/proc/[0-9]*/ns/net")
+	own, _ := filepath.Glob("/proc/self/task/*/ns/net")
+	for _, path := range append(own, paths...) {
+		var st unix.Stat_t
+		if unix.Stat(path, &st) != nil || seen[st.Ino] {
+			continue
+		}
+		seen[st.Ino] = true
+		if len(wanted) == 0 || slices.Contains(wanted, uint32(st.Ino)) {
+			out = append(out, inNamespace(path)...)
+		}
+	}
+	return out
+}
+
+// inNamespace lists those of one network namespace, on a thread that is thrown
+// away afterwards.
+func inNamespace(path string) (out []instance) {
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		f, err := os.Open(path)
+		if err != nil {
+			return
+		}
+		defer f.Close()
+		if unix.Setns(int(f.Fd()), unix.CLONE_NEWNET) != nil {
+			return
+		}
+		links, _ := netlink.LinkList()
+		names := map[int]string{}
+		for _, l := range links {
+			names[l.Attrs().Index] = l.Attrs().Name
+		}
+		all, _ := netlink.QdiscList(nil)
+		out = family(all, names)
+	}()
+	<-done
+	return out
+}
+
+// family says of each queueing discipline what it is below.
+func family(all []netlink.Qdisc, names map[int]string) (out []instance) {
+	for _, q := range all {
+		a := q.Attrs()
+		i := instance{kind: q.Type(), dev: names[a.LinkIndex]}
+		if a.Parent != netlink.HANDLE_ROOT && a.Parent != netlink.HANDLE_INGRESS {
+			for _, p := range all {
+				if b := p.Attrs(); b.LinkIndex == a.LinkIndex && b.Handle>>16 == a.Parent>>16 && p != q {
+					i.under = p.Type()
+				}
+			}
+			i.child = i.under != "mq" && i.under != "mqprio"
+		}
+		out = append(out, i)
+	}
+	return out
+}
+
+// anyChild says whether there is one of a kind that is below another, anywhere.
+func anyChild(kind string) bool {
+	return slices.ContainsFunc(instances(nil), func(i instance) bool { return i.kind == kind && i.child })
+}
+
+// look says why there may be nothing to see.
+func look(cfg any, w *tool.Wanted) ([]string, error) {
+	kind := cfg.(*config).Kind
+	all := slices.DeleteFunc(instances(w.Netns), func(i instance) bool {
+		return slices.Contains(hasNone, i.kind) || w.Dev != "" && i.dev != w.Dev
+	})
+	if kind == "" {
+		if len(all) == 0 {
+			return []string{"no device has a queue: lo and veth get one by 'tc qdisc add dev DEV root fq_codel'"}, nil
+		}
+		return nil, nil
+	}
+	all = slices.DeleteFunc(all, func(i instance) bool { return i.kind != kind })
+	if len(all) == 0 {
+		return unused(kind, findModule(kind))
+	}
+	k, err := probe.Running()
+	if err != nil {
+		return nil, err
+	}
+	return hidden(kind, all, k.Offers()["kprobe"])
+}
+
+// hidden says what cannot be seen of those that there are.
+func hidden(kind string, all []instance, functions error) ([]string, error) {
+	i := slices.IndexFunc(all, func(i instance) bool { return i.child })
+	if i < 0 || functions == nil {
+		return nil, nil
+	}
+	c := all[i]
+	roots := slices.ContainsFunc(all, func(i instance) bool { return !i.child })
+	text := fmt.Sprintf("%s of %s is below %s", kind, c.dev, c.under)
+	if roots {
+		return []string{text + ", and not visible on this kernel, which has no kprobes: only those that are a device's own are shown"}, nil
+	}
+	return nil, fmt.Errorf("%w: %s: without kprobes only a device's own can be seen; 'seine qdisclat %s' shows that one, with all below it", probe.ErrNotSupported, text, c.under)
+}
+
+// presence is how a kernel has a queueing discipline.
+type presence int
+
+const (
+	absent presence = iota
+	onDisk          // a module that is not loaded
+	loaded          // or built in
+)
+
+// findModule looks for a kind's functions in the kernel, then for its module.
+func findModule(kind string) presence {
+	symbols, err := os.ReadFile("/proc/kallsyms")
+	if err != nil || hasFunction(symbols, kind) {
+		return loaded // or nobody knows
+	}
+	dir := filepath.Join("/lib/modules", host.KernelVersion())
+	for _, f := range []string{"modules.dep", "modules.builtin"} {
+		if b, err := os.ReadFile(filepath.Join(dir, f)); err == nil && hasModule(b, kind) {
+			return onDisk
+		}
+	}
+	return absent
+}
+
+// hasFunction looks for the function that puts packets into a kind's queue. The
+// compiler may add a dot and more to its name.
+func hasFunction(symbols []byte, kind string) bool {
+	name, _ := functions(kind)
+	for lines := bufio.NewScanner(bytes.NewReader(symbols)); lines.Scan(); {
+		f := bytes.Fields(lines.Bytes())
+		if len(f) < 3 {
+			continue
+		}
+		if rest, ok := bytes.CutPrefix(f[2], []byte(name)); ok && (len(rest) == 0 || rest[0] == '.' || rest[0] == '_') {
+			return true
+		}
+	}
+	return false
+}
+
+func hasModule(list []byte, kind string) bool {
+	return bytes.Contains(list, []byte("/sch_"+kind+".ko"))
+}
+
+// kinds are those that people ask for, to find what was meant.
+var kinds = []string{
+	"bfifo", "cake", "cbq", "cbs", "choke", "codel", "drr", "etf", "ets", "fq", "fq_codel", "fq_pie", "gred", "hfsc", "hhf", "htb",
+	"multiq", "netem", "pfifo", "pfifo_fast", "pie", "plug", "prio", "qfq", "red", "sfb", "sfq", "skbprio", "taprio", "tbf", "teql",
+}
+
+// unused says why no device has one of a kind.
+func unused(kind string, p presence) ([]string, error) {
+	use := fmt.Sprintf("'tc qdisc add dev DEV root %s …'", kind)
+	switch {
+	case p == loaded:
+		return []string{fmt.Sprintf("no device uses %s: there is nothing to see until %s", kind, use)}, nil
+	case p == onDisk:
+		return []string{fmt.Sprintf("%s is not loaded: 'modprobe sch_%s', or let tc do it: %s", kind, kind, use)}, nil
+	case kind == "cbq":
+		return nil, fmt.Errorf("%w: CBQ no longer exists: it was taken out of Linux 6.3 and of the stable kernels before; htb and hfsc serve in its place", probe.ErrNotSupported)
+	}
+	text := fmt.Sprintf("there is no queueing discipline %s, built in or as a module sch_%s", kind, kind)
+	if near := row.Nearest(kind, kinds); near != "" && !slices.Contains(kinds, kind) {
+		text += fmt.Sprintf(": did you mean %s?", strings.TrimSpace(near))
+	}
+	return nil, fmt.Errorf("%w: %s", probe.ErrNotSupported, text)
+}

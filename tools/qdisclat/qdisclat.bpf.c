@@ -1,0 +1,351 @@
+//go:build ignore
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+
+/* qdisclat - time that packets spend in queueing disciplines, and an account of
+ * those that have none: given back by a driver, dropped, sent past the queue.
+ *
+ * The kernel tells of queues that a device's transmit queue points to: its root,
+ * or those below mq. A packet is remembered when the stack hands it to such a
+ * queue, and forgotten when the driver gets it.
+ */
+#include "dev.h"
+#include "hist.h"
+#include "span.h"
+
+const volatile char only_kind[16] = {};
+
+struct queue_key {
+	struct dev_key dev;
+	char kind[16];
+	__u32 handle, parent;
+};
+enum key_bits { KEY_dev, KEY_netns, KEY_kind, KEY_handle, KEY_parent };
+KEEP_ENUM(enum key_bits);
+
+/* dequeued is all of the histogram's, requeued and unknown. */
+struct queue_value {
+	struct hist hist;
+	__u64 dequeued;
+	__u64 split; /* of the histogram: pieces that the queue cut a packet into */
+	__u64 requeued, unknown;
+	__u64 bypassed, dropped;
+};
+static const struct queue_value queue_zero = {};
+
+COUNT_MAP(queues, struct queue_key, struct queue_value);
+
+enum state { WAITING, TAKEN /* out of the queue, but not with the driver yet */ };
+
+struct queued {
+	__u64 ts;
+	const struct Qdisc *q;
+	__u32 segs;
+	__u32 state;
+};
+SPAN(packets, const struct sk_buff *, struct queued);
+SPAN(children, const struct sk_buff *, struct queued); /* below another queue */
+
+#define TCQ_F_CAN_BYPASS 4
+
+/* The pieces of packets that a queue cut when it took them (tbf, cake) are new
+ * packets. How many there are and since when is kept by queue: first in, first
+ * out. The lock of the queue is held by whoever comes here.
+ */
+#define SPLITS 128
+struct splits {
+	__u32 head, tail;
+	struct {
+		__u64 ts, left;
+	} ring[SPLITS];
+};
+static const struct splits splits_zero = {};
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 128);
+	__type(key, const struct Qdisc *);
+	__type(value, struct splits);
+} splits SEC(".maps");
+
+static __always_inline void split_put(const struct Qdisc *q, __u64 ts, __u32 segs)
+{
+	struct splits *s = count_at(&splits, &q, &splits_zero);
+	__u32 i;
+
+	if (!s)
+		return;
+	if (s->tail - s->head >= SPLITS) {
+		lose(LOSS_SPAN);
+		return;
+	}
+	i = s->tail++ % SPLITS;
+	s->ring[i].ts = ts;
+	s->ring[i].left = segs;
+}
+
+static __always_inline __u64 split_take(const struct Qdisc *q)
+{
+	struct splits *s = bpf_map_lookup_elem(&splits, &q);
+	__u32 i;
+
+	if (!s || s->head == s->tail)
+		return 0;
+	i = s->head % SPLITS;
+	if (s->ring[i].left <= 1)
+		s->head++;
+	else
+		s->ring[i].left--;
+	return s->ring[i].ts;
+}
+
+static __always_inline bool kind_wanted(const char *kind)
+{
+	if (!only_kind[0])
+		return true;
+#pragma unroll
+	for (int i = 0; i < 16; i++) {
+		if (kind[i] != only_kind[i])
+			return false;
+		if (!kind[i])
+			break;
+	}
+	return true;
+}
+
+/* Fill k; false if the queue is not one that was asked for. */
+static __noinline bool queue_key_fill(struct queue_key *k, const struct Qdisc *q)
+{
+	char kind[16] = {};
+
+	if (KEY_WANTS(kind) || only_kind[0])
+		BPF_CORE_READ_STR_INTO(&kind, q, ops, id);
+	if (!kind_wanted(kind) || !dev_key_fill(&k->dev, BPF_CORE_READ(q, dev_queue, dev)))
+		return false;
+	if (KEY_WANTS(kind))
+		__builtin_memcpy(k->kind, kind, sizeof(kind));
+	if (KEY_WANTS(handle))
+		k->handle = BPF_CORE_READ(q, handle);
+	if (KEY_WANTS(parent))
+		k->parent = BPF_CORE_READ(q, parent);
+	return true;
+}
+
+static __noinline struct queue_value *queue_at(const struct Qdisc *q)
+{
+	struct queue_key k = {};
+
+	return queue_key_fill(&k, q) ? count_at(&queues, &k, &queue_zero) : NULL;
+}
+
+#define ADD(q, field)                                                          \
+	({                                                                     \
+		struct queue_value *__v = queue_at(q);                         \
+									       \
+		if (__v)                                                       \
+			__sync_fetch_and_add(&__v->field, 1);                  \
+		0;                                                             \
+	})
+
+/* The queue that skb goes to, NULL if the device has none (noqueue) or it is not
+ * one that was asked for.
+ */
+static __always_inline const struct Qdisc *queue_of(const struct sk_buff *skb, const struct net_device *dev)
+{
+	const struct netdev_queue *txq = (void *)BPF_CORE_READ(dev, _tx) +
+					 BPF_CORE_READ(skb, queue_mapping) * bpf_core_type_size(struct netdev_queue);
+	const struct Qdisc *q = BPF_CORE_READ(txq, qdisc);
+	struct queue_key k = {};
+
+	if (!q || !BPF_CORE_READ(q, enqueue))
+		return NULL;
+	if ((filter_on || only_kind[0]) && !queue_key_fill(&k, q))
+		return NULL;
+	return q;
+}
+
+KTRACE(queue, net_dev_queue, const struct sk_buff *skb)
+{
+	struct queued e = { .state = WAITING };
+
+	e.q = queue_of(skb, BPF_CORE_READ(skb, dev));
+	if (!e.q)
+		return 0;
+	e.segs = skb_segs(skb);
+	e.ts = bpf_ktime_get_ns();
+	span_begin(&packets, &skb, &e);
+	return 0;
+}
+
+/* Since 5.15: it is in the queue now. The wait for the queue's lock was before. A
+ * packet that was cut is gone, and must not be read.
+ */
+KTRACE(enqueue, qdisc_enqueue, const struct Qdisc *q, const void *txq, const struct sk_buff *skb)
+{
+	struct queued *e = bpf_map_lookup_elem(&packets, &skb);
+
+	if (e && e->state == WAITING)
+		e->ts = bpf_ktime_get_ns();
+	return 0;
+}
+
+/* A packet has left its queue. Not static: it is verified by itself, once. */
+__noinline int left(__u64 qdisc, __u64 packet)
+{
+	const struct sk_buff *skb = (void *)packet;
+	const struct Qdisc *q = (void *)qdisc;
+	struct queue_value *v = queue_at(q);
+	__u64 now = bpf_ktime_get_ns(), ts;
+	struct queued *e;
+
+	if (!v)
+		return 0;
+	__sync_fetch_and_add(&v->dequeued, 1);
+	e = bpf_map_lookup_elem(&packets, &skb);
+	if (e && e->state == TAKEN) {
+		__sync_fetch_and_add(&v->requeued, 1);
+		return 0;
+	}
+	if (e) {
+		e->state = TAKEN;
+		ts = e->ts;
+	} else {
+		struct queued piece = { .q = q, .state = TAKEN };
+
+		ts = split_take(q);
+		if (!ts) {
+			__sync_fetch_and_add(&v->unknown, 1);
+			return 0;
+		}
+		__sync_fetch_and_add(&v->split, 1);
+		span_begin(&packets, &skb, &piece);
+	}
+	hist_put(&v->hist, (now - ts) / 1000);
+	return 0;
+}
+
+/* Several at once, as a list: up to 64 more than the first (dev_weight). */
+#define BULK 128
+
+KTRACE(dequeue, qdisc_dequeue, const struct Qdisc *q, const void *txq, int packets, const struct sk_buff *skb)
+{
+	__u64 plain[4] = {}; /* of the arguments: left() takes no pointers */
+	struct splits *s;
+
+	if (!skb) { /* nothing was there, or nothing may leave yet */
+		s = bpf_map_lookup_elem(&splits, &q);
+		if (s && !BPF_CORE_READ(q, q.qlen))
+			s->head = s->tail; /* some pieces were dropped */
+		return 0;
+	}
+	bpf_probe_read_kernel(plain, sizeof(plain), ctx);
+	for (int i = 0; i < BULK; i++) {
+		if (i >= packets)
+			break;
+		left(plain[0], plain[3]);
+		plain[3] = (__u64)BPF_CORE_READ((struct sk_buff *)plain[3], next);
+	}
+	return 0;
+}
+
+/* What was not in the queue until now went past it, since it was empty. */
+KTRACE(transmit, net_dev_start_xmit, const struct sk_buff *skb)
+{
+	struct queued *e = bpf_map_lookup_elem(&packets, &skb);
+
+	if (!e)
+		return 0;
+	if (e->state == WAITING)
+		ADD(e->q, bypassed);
+	bpf_map_delete_elem(&packets, &skb);
+	return 0;
+}
+
+/* The driver gives it back, and it will leave the queue once more. */
+KTRACE(busy, net_dev_xmit, const struct sk_buff *skb, int rc, const struct net_device *dev)
+{
+	struct queued e = { .state = TAKEN };
+
+	if (rc != XMIT_BUSY)
+		return 0;
+	e.q = queue_of(skb, dev);
+	if (e.q)
+		span_begin(&packets, &skb, &e);
+	return 0;
+}
+
+/* Packets that have been cut are consumed: by the queue, or behind it. A queue
+ * that lets packets past cuts none.
+ */
+KTRACE(consumed, consume_skb, const struct sk_buff *skb)
+{
+	struct queued *e = bpf_map_lookup_elem(&packets, &skb);
+	const struct Qdisc *q;
+
+	if (only_kind[0])
+		bpf_map_delete_elem(&children, &skb);
+	if (!e)
+		return 0;
+	q = e->q;
+	if (e->state == WAITING) {
+		if (BPF_CORE_READ(q, flags) & TCQ_F_CAN_BYPASS)
+			ADD(q, bypassed);
+		else
+			split_put(q, bpf_ktime_get_ns(), e->segs);
+	}
+	bpf_map_delete_elem(&packets, &skb);
+	return 0;
+}
+
+KTRACE(dropped, kfree_skb, const struct sk_buff *skb)
+{
+	struct queued *e = bpf_map_lookup_elem(&packets, &skb);
+
+	if (e) {
+		if (e->state == WAITING)
+			ADD(e->q, dropped);
+		bpf_map_delete_elem(&packets, &skb);
+	}
+	if (!only_kind[0])
+		return 0;
+	e = bpf_map_lookup_elem(&children, &skb);
+	if (e) {
+		ADD(e->q, dropped);
+		bpf_map_delete_elem(&children, &skb);
+	}
+	return 0;
+}
+
+/* Queues below others, by the functions of one kind, which Go attaches to:
+ * enqueue(skb, q, to_free), and dequeue, which returns the packet.
+ */
+SEC("kprobe") int child__kprobe__enqueue(struct pt_regs *ctx)
+{
+	const struct sk_buff *skb = (void *)PT_REGS_PARM1(ctx);
+	const struct Qdisc *q = (void *)PT_REGS_PARM2(ctx);
+	struct queued e = { .q = q };
+
+	if (BPF_CORE_READ(q, dev_queue, qdisc) == q)
+		return 0; /* the tracepoints tell */
+	e.ts = bpf_ktime_get_ns();
+	span_begin(&children, &skb, &e);
+	return 0;
+}
+
+SEC("kretprobe") int child__kprobe__dequeue(struct pt_regs *ctx)
+{
+	const struct sk_buff *skb = (void *)PT_REGS_RC(ctx);
+	struct queue_value *v;
+	struct queued *e;
+
+	if (!skb)
+		return 0;
+	e = bpf_map_lookup_elem(&children, &skb);
+	if (!e)
+		return 0;
+	v = queue_at(e->q);
+	if (v) {
+		__sync_fetch_and_add(&v->dequeued, 1);
+		hist_put(&v->hist, (bpf_ktime_get_ns() - e->ts) / 1000);
+	}
+	bpf_map_delete_elem(&children, &skb);
+	return 0;
+}
