@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qdisclat
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"seine/internal/probe"
+)
+
+// TestUnused: each reason why nobody has a queueing discipline has its own words.
+func TestUnused(t *testing.T) {
+	for _, c := range []struct {
+		kind   string
+		p      presence
+		note   string
+		refuse string
+	}{
+		{"tbf", loaded, "no device uses tbf: there is nothing to see until 'tc qdisc add dev DEV root tbf …'", ""},
+		{"fq", onDisk, "fq is not loaded: 'modprobe sch_fq', or let tc do it: 'tc qdisc add dev DEV root fq …'", ""},
+		{"cbq", absent, "", "CBQ no longer exists"},
+		{"fq", absent, "", "there is no queueing discipline fq, built in or as a module sch_fq"},
+		{"tbff", absent, "", "did you mean tbf?"},
+	} {
+		notes, err := unused(c.kind, c.p)
+		if got := strings.Join(notes, "\n"); got != c.note {
+			t.Errorf("%s, %d: %q, want %q", c.kind, c.p, got, c.note)
+		}
+		if c.refuse == "" && err != nil || c.refuse != "" && (!errors.Is(err, probe.ErrNotSupported) || !strings.Contains(fmt.Sprint(err), c.refuse)) {
+			t.Errorf("%s, %d: error %v, want %q", c.kind, c.p, err, c.refuse)
+		}
+	}
+}
+
+// TestHidden: a queue below another one needs kprobes.
+func TestHidden(t *testing.T) {
+	below := instance{kind: "fq_codel", dev: "eth0", child: true, under: "htb"}
+	own := instance{kind: "fq_codel", dev: "eth1"}
+	none := errors.New("no kprobes")
+	for _, c := range []struct {
+		all       []instance
+		functions error
+		notes     int
+		refused   bool
+	}{
+		{[]instance{below}, nil, 0, false},
+		{[]instance{own}, none, 0, false},
+		{[]instance{own, below}, none, 1, false},
+		{[]instance{below}, none, 0, true},
+	} {
+		notes, err := hidden("fq_codel", c.all, c.functions)
+		if len(notes) != c.notes || (err != nil) != c.refused {
+			t.Errorf("%v, %v: %q, %v", c.all, c.functions, notes, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), "fq_codel of eth0 is below htb: without kprobes") {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// TestFamily: what hangs on mq is a transmit queue's own.
+func TestFamily(t *testing.T) {
+	at := func(dev int, handle, parent uint32) netlink.QdiscAttrs {
+		return netlink.QdiscAttrs{LinkIndex: dev, Handle: handle, Parent: parent}
+	}
+	one := netlink.MakeHandle(1, 0)
+	got := family([]netlink.Qdisc{
+		&netlink.GenericQdisc{QdiscAttrs: at(2, 0, netlink.HANDLE_ROOT), QdiscType: "mq"},
+		&netlink.GenericQdisc{QdiscAttrs: at(2, 0, 1), QdiscType: "fq_codel"},
+		&netlink.GenericQdisc{QdiscAttrs: at(3, one, netlink.HANDLE_ROOT), QdiscType: "htb"},
+		&netlink.GenericQdisc{QdiscAttrs: at(3, netlink.MakeHandle(0x8001, 0), one|10), QdiscType: "fq_codel"},
+	}, map[int]string{2: "eth0", 3: "eth1"})
+	want := []instance{
+		{"mq", "eth0", false, ""}, {"fq_codel", "eth0", false, "mq"}, {"htb", "eth1", false, ""}, {"fq_codel", "eth1", true, "htb"},
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestFind: functions by name, whatever the compiler made of it; modules by file.
+func TestFind(t *testing.T) {
+	symbols := []byte("0000000000000000 t tbf_enqueue\n0000000000000000 t codel_qdisc_enqueue.cold\t[sch_codel]\n0000000000000000 t etf_enqueue_timesortedlist [sch_etf]\n")
+	for kind, want := range map[string]bool{"tbf": true, "codel": true, "etf": true, "fq": false, "bf": false, "tb": false} {
+		if got := hasFunction(symbols, kind); got != want {
+			t.Errorf("%s: %v, want %v", kind, got, want)
+		}
+	}
+	dep := []byte("kernel/net/sched/sch_fq.ko.xz:\nkernel/net/sched/sch_fq_codel.ko.xz:\n")
+	for kind, want := range map[string]bool{"fq": true, "fq_codel": true, "codel": false} {
+		if got := hasModule(dep, kind); got != want {
+			t.Errorf("module of %s: %v, want %v", kind, got, want)
+		}
+	}
+}
