@@ -39,8 +39,7 @@ enum state { WAITING, TAKEN /* out of the queue, but not with the driver yet */ 
 struct queued {
 	__u64 ts;
 	const struct Qdisc *q;
-	__u32 segs;
-	__u32 state;
+	__u64 state;
 };
 SPAN(packets, const struct sk_buff *, struct queued);
 SPAN(children, const struct sk_buff *, struct queued); /* below another queue */
@@ -169,7 +168,6 @@ KTRACE(queue, net_dev_queue, const struct sk_buff *skb)
 	e.q = queue_of(skb, BPF_CORE_READ(skb, dev));
 	if (!e.q)
 		return 0;
-	e.segs = skb_segs(skb);
 	e.ts = bpf_ktime_get_ns();
 	span_begin(&packets, &skb, &e);
 	return 0;
@@ -289,7 +287,7 @@ KTRACE(consumed, consume_skb, const struct sk_buff *skb)
 		if (BPF_CORE_READ(q, flags) & TCQ_F_CAN_BYPASS)
 			ADD(q, bypassed);
 		else
-			split_put(q, bpf_ktime_get_ns(), e->segs);
+			split_put(q, bpf_ktime_get_ns(), skb_segs(skb));
 	}
 	bpf_map_delete_elem(&packets, &skb);
 	return 0;
