@@ -69,6 +69,20 @@ static __always_inline int event_send(void *e)
 	return 0;
 }
 
+#define VIEW_NOTICE 0xffffffff /* of struct head: no row, a process to look at */
+
+/* Have Go look at a process now. */
+static __always_inline void notice(__u32 pid)
+{
+	struct head *h = EVENT_NEW(struct head);
+
+	if (!h)
+		return;
+	h->view = VIEW_NOTICE;
+	h->who.pid = pid;
+	bpf_ringbuf_submit(h, BPF_RB_FORCE_WAKEUP);
+}
+
 /* Keeps a type in the object's BTF, where Go's layout check looks. */
 #define KEEP_(type, line) const type *keep_##line __attribute__((unused))
 #define KEEP__(type, line) KEEP_(type, line)

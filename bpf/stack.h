@@ -23,25 +23,17 @@ struct {
 	__type(value, __u64);
 } stack_pids SEC(".maps");
 
-#define VIEW_NOTICE 0xffffffff /* of struct head: no row, a process to look at */
-
 static __always_inline void stack_notice(void)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
 	__u64 since = BPF_CORE_READ(task, group_leader, start_time);
 	__u32 pid = bpf_get_current_pid_tgid() >> 32;
 	__u64 *seen = bpf_map_lookup_elem(&stack_pids, &pid);
-	struct head *h;
 
 	if (seen && *seen == since)
 		return;
 	bpf_map_update_elem(&stack_pids, &pid, &since, BPF_ANY);
-	h = EVENT_NEW(struct head);
-	if (!h)
-		return;
-	h->view = VIEW_NOTICE;
-	h->who.pid = pid;
-	bpf_ringbuf_submit(h, BPF_RB_FORCE_WAKEUP);
+	notice(pid);
 }
 
 /* The current kernel stack without the first skip frames; negative when it

@@ -95,6 +95,11 @@ func Prepare(t *Tool, cfg any, o Options) (*Prepared, error) {
 	if o.Memory == 0 {
 		o.Memory = DefaultMemory
 	}
+	if t.Check != nil {
+		if err := t.Check(cfg); err != nil {
+			return nil, err
+		}
+	}
 	p := &Prepared{Tool: t, Views: t.Views(cfg), cfg: cfg, opts: o}
 	var err error
 	if p.spec, err = object.Spec(t.Name); err != nil {
@@ -403,7 +408,7 @@ func (s *Session) drainRing(ctx context.Context, ring *ringbuf.Reader, until tim
 	}
 }
 
-// noticeView is VIEW_NOTICE of stack.h.
+// noticeView is VIEW_NOTICE of event.h.
 const noticeView = 0xffffffff
 
 func (s *Session) dispatch(raw []byte) error {
@@ -416,6 +421,11 @@ func (s *Session) dispatch(raw []byte) error {
 	if head.View == noticeView {
 		if s.notice != nil {
 			s.notice(uint32(head.PID))
+		}
+		for _, r := range s.readers {
+			if n, ok := r.(interface{ notice([]byte) }); ok {
+				n.notice(raw)
+			}
 		}
 		return nil
 	}

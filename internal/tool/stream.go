@@ -21,6 +21,8 @@ type Stream[T any] struct {
 	Each func(*T, *row.Row)
 	// Late finds what has no end, for a row too; nil: nothing is waited for.
 	Late Late[T]
+	// Notices takes what the kernel side tells that is no row; nil: nothing.
+	Notices Notices
 }
 
 // Kind is Events.
@@ -36,12 +38,17 @@ func (s Stream[T]) Check(spec *ebpf.CollectionSpec) error {
 			return err
 		}
 	}
+	if s.Notices != nil {
+		if err := s.Notices.check(spec); err != nil {
+			return err
+		}
+	}
 	return checkType(spec, reflect.TypeFor[T](), s.Type)
 }
 
 func (s Stream[T]) open(ses *Session, _ *View, i int) (reader, error) {
 	schema := ses.schemas[i]
-	r := &streamReader[T]{ses: ses, row: schema.New(), each: s.Each, late: s.Late, pid: schema.Index("pid")}
+	r := &streamReader[T]{ses: ses, row: schema.New(), each: s.Each, late: s.Late, notices: s.Notices, pid: schema.Index("pid")}
 	for _, id := range []string{"uid", "cgroup", "container"} {
 		if i := schema.Index(id); i >= 0 {
 			r.whose = append(r.whose, i)
@@ -51,13 +58,14 @@ func (s Stream[T]) open(ses *Session, _ *View, i int) (reader, error) {
 }
 
 type streamReader[T any] struct {
-	ses   *Session
-	row   *row.Row
-	each  func(*T, *row.Row)
-	late  Late[T]
-	pid   int   // column
-	whose []int // columns that say nothing when the process is unknown
-	value T     // the record, copied here so that it is aligned
+	ses     *Session
+	row     *row.Row
+	each    func(*T, *row.Row)
+	late    Late[T]
+	notices Notices
+	pid     int   // column
+	whose   []int // columns that say nothing when the process is unknown
+	value   T     // the record, copied here so that it is aligned
 }
 
 func (r *streamReader[T]) event(raw []byte) error {
@@ -68,6 +76,12 @@ func (r *streamReader[T]) event(raw []byte) error {
 	}
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&r.value)), size), raw)
 	return r.show(&r.value)
+}
+
+func (r *streamReader[T]) notice(raw []byte) {
+	if r.notices != nil {
+		r.notices.take(raw)
+	}
 }
 
 // tick shows what is overdue.

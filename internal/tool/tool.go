@@ -25,6 +25,7 @@ type Tool struct {
 
 	Filters  Filter               // which filters its programs test
 	Config   func() any           // a fresh config struct; nil: no flags of its own
+	Check    func(cfg any) error  // flags that do not go together; nil: all do
 	Shorts   map[string]string    // letters that BCC gave to common flags: L is lport
 	Arg      string               // the flag that a first word which is no interval stands for: kind
 	Families []uint16             // shown unless --family names others; nil: all
