@@ -4,6 +4,7 @@ package probe
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/cilium/ebpf/btf"
 )
@@ -17,6 +18,19 @@ func HasTracepoint(name string, n int) func(*Kernel) error {
 			return fmt.Errorf("%w: no tracepoint %s", ErrNotSupported, name)
 		case len(args) < n:
 			return fmt.Errorf("%w: tracepoint %s has %d arguments, not %d", ErrNotSupported, name, len(args), n)
+		}
+		return nil
+	}
+}
+
+// HasUprobes fits kernels with uprobes; instead says what serves without them.
+func HasUprobes(instead string) func(*Kernel) error {
+	return func(k *Kernel) error {
+		if k.cache == nil {
+			return nil // BTF does not tell
+		}
+		if _, err := os.Stat("/sys/bus/event_source/devices/uprobe/type"); err != nil {
+			return fmt.Errorf("%w: no uprobes (CONFIG_UPROBE_EVENTS); %s", ErrNotSupported, instead)
 		}
 		return nil
 	}
