@@ -18,6 +18,9 @@ import (
 // childEnv marks a process as a child of a world.
 const childEnv = "SEINE_LAB_CHILD"
 
+// orderEnv holds the order of a child that has become another one: see Mounts.
+const orderEnv = "SEINE_LAB_ORDER"
+
 // bodies are the programs that a child can run, by name.
 var bodies = map[string]func(*Child) error{}
 
@@ -73,9 +76,13 @@ func runChild() error {
 		}
 	}
 	in := bufio.NewReader(rawFile(unix.Stdin))
-	line, err := in.ReadBytes('\n')
-	if err != nil {
-		return fmt.Errorf("lab: child: no order: %w", err)
+	line, err := []byte(os.Getenv(orderEnv)), error(nil)
+	again := len(line) > 0
+	os.Unsetenv(orderEnv)
+	if !again {
+		if line, err = in.ReadBytes('\n'); err != nil {
+			return fmt.Errorf("lab: child: no order: %w", err)
+		}
 	}
 	var o order
 	if err := json.Unmarshal(line, &o); err != nil {
@@ -90,8 +97,10 @@ func runChild() error {
 	if !ok {
 		return c.send(message{End: endingOf(fmt.Errorf("lab: no body is called %q", o.Body))})
 	}
-	if err := c.send(message{}); err != nil {
-		return err
+	if !again {
+		if err := c.send(message{}); err != nil {
+			return err
+		}
 	}
 	return c.send(message{End: endingOf(body(c))})
 }
