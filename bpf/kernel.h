@@ -361,6 +361,7 @@ struct socket {
 };
 
 struct super_block {
+	unsigned int s_dev;
 	unsigned long s_magic;
 };
 struct inode {
@@ -406,8 +407,15 @@ struct cgroup___until60 {
 struct css_set {
 	struct cgroup *dfl_cgrp;
 };
+struct mnt_namespace {
+	struct ns_common ns;
+};
 struct nsproxy {
+	struct mnt_namespace *mnt_ns;
 	struct net *net_ns;
+};
+struct linux_binprm {
+	struct file *file;
 };
 typedef struct {
 	__u32 val;

@@ -1,0 +1,425 @@
+//go:build ignore
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+
+/* gethostlatency - how long it takes to look up a host.
+ *
+ * By calls of the C library's resolver, which Go finds and puts the uprobes on;
+ * or, with --packets, by DNS messages.
+ */
+#include "dns.h"
+#include "span.h"
+
+const volatile __u64 min_ns = 0, max_ns = 0;
+
+static __always_inline bool latency_wanted(__u64 ns)
+{
+	return ns >= min_ns && (!max_ns || ns <= max_ns);
+}
+
+/* Go: calls, same order. */
+enum call {
+	CALL_getaddrinfo,
+	CALL_gethostbyname,
+	CALL_gethostbyname2,
+	CALL_gethostbyname_r,
+	CALL_gethostbyname2_r,
+	CALL_gethostbyaddr,
+	CALL_gethostbyaddr_r,
+	CALL_other, /* --lib PATH:SYMBOL */
+};
+
+#define HOST_LEN 256
+#define CODE_FAILED (-0x7fffffff - 1) /* nobody says why */
+
+struct lookup_event {
+	struct head head;
+	__u64 latency;
+	__u32 inflight;
+	__s32 code; /* of getaddrinfo: EAI_*; of others: h_errno, or CODE_FAILED */
+	__u32 call;
+	__u32 addr_len; /* host is an address of so many bytes; 0: a name */
+	char host[HOST_LEN];
+};
+EVENT(struct lookup_event);
+
+struct lookup {
+	__u64 start;
+	__u64 sp; /* of the outermost call; the stack grows down */
+	const char *name;
+	/* Of the innermost _r call: */
+	const int *h_errnop;
+	void *const *result;
+	__u32 inflight;
+	__s32 h_errno;
+	__u32 call;
+	__u32 addr_len;
+	char host[HOST_LEN];
+};
+SPAN(lookups, __u64, struct lookup);
+
+__u64 under_way = 0;
+
+static __always_inline __u64 user_sp(const struct pt_regs *ctx)
+{
+#if defined(__TARGET_ARCH_x86)
+	return ctx->sp;
+#else
+	return ctx->user_regs.sp;
+#endif
+}
+
+/* Argument n of a user function, from 0. */
+static __always_inline __u64 user_arg(const struct pt_regs *ctx, int n)
+{
+#if defined(__TARGET_ARCH_x86)
+	__u64 v = 0;
+
+	switch (n) {
+	case 0:
+		return ctx->di;
+	case 1:
+		return ctx->si;
+	case 4:
+		return ctx->r8;
+	case 5:
+		return ctx->r9;
+	}
+	/* The rest is on the stack, above the return address. */
+	if (bpf_probe_read_user(&v, sizeof(v), (void *)ctx->sp + 8 * (n - 5)))
+		lose(LOSS_READ);
+	return v;
+#else
+	return ctx->user_regs.regs[n];
+#endif
+}
+
+/* The name may lie in a page that nobody has touched yet: then it is read at the
+ * end, when the resolver has.
+ */
+static __always_inline bool read_host(struct lookup *l)
+{
+	if (!l->name)
+		return true;
+	if (l->addr_len == 4)
+		return !bpf_probe_read_user(l->host, 4, l->name);
+	if (l->addr_len)
+		return !bpf_probe_read_user(l->host, 16, l->name);
+	return bpf_probe_read_user_str(l->host, sizeof(l->host), l->name) >= 0;
+}
+
+/* The same function may be entered twice at one stack pointer: one calls the
+ * other as its last act, or two probes are on it. That is within moments. Later
+ * it is a new call, and the old one was left by longjmp.
+ */
+#define SAME_CALL_NS 10000000
+
+static __always_inline int begin(struct pt_regs *ctx, enum call call)
+{
+	bool is_addr = call == CALL_gethostbyaddr || call == CALL_gethostbyaddr_r;
+	__u64 sp = user_sp(ctx), h_errnop = 0, result = 0;
+	__u64 thread = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns();
+	struct lookup *l = bpf_map_lookup_elem(&lookups, &thread), new = {};
+	struct who who = {};
+
+	if (call == CALL_gethostbyname_r) {
+		result = user_arg(ctx, 4);
+		h_errnop = user_arg(ctx, 5);
+	} else if (call == CALL_gethostbyname2_r) {
+		result = user_arg(ctx, 5);
+		h_errnop = user_arg(ctx, 6);
+	} else if (call == CALL_gethostbyaddr_r) {
+		result = user_arg(ctx, 6);
+		h_errnop = user_arg(ctx, 7);
+	}
+	if (l && (sp < l->sp || (sp == l->sp && now - l->start < SAME_CALL_NS))) {
+		if (h_errnop) {
+			l->h_errnop = (const int *)h_errnop;
+			l->result = (void *const *)result;
+		}
+		return 0;
+	}
+	if (is_self() || !netns_wanted(filter_on & FILTER_NETNS ? task_netns() : 0))
+		return 0;
+	if (filter_on & FILTER_WHO && (!who_current(&who) || !who_wanted(&who)))
+		return 0;
+	if (!l)
+		__sync_fetch_and_add(&under_way, 1);
+	new.start = now;
+	new.sp = sp;
+	new.name = (const char *)user_arg(ctx, 0);
+	new.addr_len = is_addr ? user_arg(ctx, 1) : 0;
+	new.h_errnop = (const int *)h_errnop;
+	new.result = (void *const *)result;
+	new.inflight = under_way;
+	new.call = call;
+	if (bpf_map_update_elem(&lookups, &thread, &new, BPF_ANY)) {
+		lose(LOSS_SPAN);
+		__sync_fetch_and_add(&under_way, -1);
+		return 0;
+	}
+	l = bpf_map_lookup_elem(&lookups, &thread);
+	if (l && read_host(l))
+		l->name = NULL;
+	return 0;
+}
+
+static __always_inline int end(struct pt_regs *ctx, enum call call)
+{
+	bool has_h_errnop = call == CALL_gethostbyname_r || call == CALL_gethostbyname2_r || call == CALL_gethostbyaddr_r;
+	__u64 thread = bpf_get_current_pid_tgid(), latency;
+	struct lookup *l = bpf_map_lookup_elem(&lookups, &thread);
+	struct lookup_event *e;
+	long ret = PT_REGS_RC(ctx);
+	void *result = NULL;
+	int code = 0;
+
+	if (!l)
+		return 0;
+	/* A plain call has a _r call inside, with a place of its own for h_errno. That
+	 * says something only where there is no result: musl writes nothing else there.
+	 */
+	if (has_h_errnop) {
+		if (bpf_probe_read_user(&result, sizeof(result), l->result) ||
+		    bpf_probe_read_user(&code, sizeof(code), l->h_errnop))
+			lose(LOSS_READ);
+		l->h_errno = result ? 0 : code;
+	}
+	if (user_sp(ctx) < l->sp)
+		return 0;
+	__sync_fetch_and_add(&under_way, -1);
+	latency = bpf_ktime_get_ns() - l->start;
+	if (!latency_wanted(latency))
+		goto out;
+	if (l->name && !read_host(l))
+		lose(LOSS_READ);
+	e = EVENT_NEW(struct lookup_event);
+	if (!e)
+		goto out;
+	e->head.ts = l->start + latency;
+	e->head.netns = task_netns();
+	who_current(&e->head.who);
+	e->latency = latency;
+	e->inflight = l->inflight;
+	e->call = l->call;
+	e->addr_len = l->addr_len;
+	if (call == CALL_getaddrinfo || call == CALL_other)
+		e->code = (int)ret;
+	else if (has_h_errnop ? !result : !ret)
+		e->code = l->h_errno ? l->h_errno : CODE_FAILED;
+	__builtin_memcpy(e->host, l->host, sizeof(e->host));
+	event_send(e);
+out:
+	bpf_map_delete_elem(&lookups, &thread);
+	return 0;
+}
+
+#define LOOKUP(func)                                                           \
+	SEC("uprobe/" #func) int lookup__uprobe__##func(struct pt_regs *ctx)   \
+	{                                                                      \
+		return begin(ctx, CALL_##func);                                \
+	}                                                                      \
+	SEC("uretprobe/" #func) int lookup__uprobe__##func##_ret(struct pt_regs *ctx) \
+	{                                                                      \
+		return end(ctx, CALL_##func);                                  \
+	}
+
+LOOKUP(getaddrinfo)
+LOOKUP(gethostbyname)
+LOOKUP(gethostbyname2)
+LOOKUP(gethostbyname_r)
+LOOKUP(gethostbyname2_r)
+LOOKUP(gethostbyaddr)
+LOOKUP(gethostbyaddr_r)
+LOOKUP(other)
+
+/* Since 6.6 one program on all functions of a file: it comes off in one go. The
+ * cookie is the call.
+ */
+SEC("uprobe.multi") int lookup__multi__enter(struct pt_regs *ctx)
+{
+	return begin(ctx, bpf_get_attach_cookie(ctx));
+}
+
+SEC("uretprobe.multi") int lookup__multi__return(struct pt_regs *ctx)
+{
+	return end(ctx, bpf_get_attach_cookie(ctx));
+}
+
+/* A thread that ends in the middle of a lookup. */
+KTRACE(gone, sched_process_exit, const struct task_struct *task)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+
+	if (!bpf_map_delete_elem(&lookups, &thread))
+		__sync_fetch_and_add(&under_way, -1);
+	return 0;
+}
+
+/* A program that begins may bring a C library that nobody had in use. Go looks at
+ * its memory map, unless the same one was run a moment ago in the same place.
+ */
+#define LOOK_AGAIN_NS 1000000000
+
+struct exec_key {
+	__u64 inode;
+	__u32 dev, mnt_ns;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct exec_key);
+	__type(value, __u64);
+} execs SEC(".maps");
+
+KTRACE(exec, sched_process_exec, struct task_struct *task, int old_pid, const struct linux_binprm *bprm)
+{
+	struct inode *inode = BPF_CORE_READ(bprm, file, f_inode);
+	__u64 now = bpf_ktime_get_ns(), *last;
+	struct exec_key k = {};
+
+	k.inode = BPF_CORE_READ(inode, i_ino);
+	k.dev = BPF_CORE_READ(inode, i_sb, s_dev);
+	k.mnt_ns = BPF_CORE_READ(task, nsproxy, mnt_ns, ns.inum);
+	last = bpf_map_lookup_elem(&execs, &k);
+	if (last && now - *last < LOOK_AGAIN_NS)
+		return 0;
+	bpf_map_update_elem(&execs, &k, &now, BPF_ANY);
+	notice(bpf_get_current_pid_tgid() >> 32);
+	return 0;
+}
+
+/* --packets */
+
+#define QUESTION_LEN 272 /* header, the longest name, type and class, to the full word */
+
+struct dns_event {
+	struct head head;
+	__u8 laddr[16], raddr[16];
+	__u64 sock;
+	__u64 latency; /* NONE: no answer */
+	__u16 lport, rport;
+	__u16 proto;
+	__u16 id;
+	__u16 flags, answers; /* of the answer */
+	__u16 len;	      /* of question */
+	__u16 pad;
+	__u8 question[QUESTION_LEN];
+};
+EVENT(struct dns_event);
+
+struct query_key {
+	__u64 sock;
+	__u8 server[16];
+	__u16 proto, id;
+	__u32 pad;
+};
+struct query {
+	__u64 start;
+	struct who who;
+	__u8 laddr[16];
+	__u32 netns;
+	__u16 lport, len;
+	__u8 question[QUESTION_LEN];
+};
+SPAN(queries, struct query_key, struct query);
+
+/* Too large for the stack. Until it is filled in, it is never overdue. */
+const volatile struct query blank = { .start = NONE };
+
+/* Whoever takes a query out of the map tells of it: we, or Go, which finds it late. */
+static __always_inline void tell(const struct query_key *k, const struct query *q, const struct dns *d, __u64 now, bool answered)
+{
+	struct dns_event *e = EVENT_NEW(struct dns_event);
+
+	if (!e) {
+		bpf_map_delete_elem(&queries, k);
+		return;
+	}
+	e->head.ts = now;
+	e->head.netns = q->netns;
+	e->head.who = q->who;
+	__builtin_memcpy(e->laddr, q->laddr, 16);
+	__builtin_memcpy(e->raddr, k->server, 16);
+	e->sock = k->sock;
+	e->latency = answered ? now - q->start : NONE;
+	e->lport = q->lport;
+	e->rport = DNS_PORT;
+	e->proto = k->proto;
+	e->id = k->id;
+	if (answered) {
+		e->flags = d->flags;
+		e->answers = d->answers;
+	}
+	e->len = q->len;
+	__builtin_memcpy(e->question, q->question, QUESTION_LEN);
+	if (bpf_map_delete_elem(&queries, k) || (answered && !latency_wanted(e->latency)))
+		bpf_ringbuf_discard(e, BPF_RB_NO_WAKEUP);
+	else
+		event_send(e);
+}
+
+static __always_inline void query_key(struct query_key *k, struct __sk_buff *skb, const struct dns *d)
+{
+	k->sock = bpf_get_socket_cookie(skb);
+	__builtin_memcpy(k->server, d->raddr, 16);
+	k->proto = d->proto;
+	k->id = d->id;
+}
+
+/* The number that cgroup_skb programs return to let a packet pass. */
+#define PASS 1
+
+SEC("cgroup_skb/egress") int query__cgroup(struct __sk_buff *skb)
+{
+	struct query_key k = {};
+	struct who who = {};
+	struct dns d = {};
+	struct query *q;
+	__u64 now;
+
+	if (!dns_parse(&d, skb, true))
+		return PASS;
+	now = bpf_ktime_get_ns();
+	query_key(&k, skb, &d);
+	q = bpf_map_lookup_elem(&queries, &k);
+	if (q && d.proto == IPPROTO_TCP)
+		return PASS; /* TCP sends it again, the program does not */
+	/* Asked again on the same socket: the first one had no answer in time. */
+	if (q)
+		tell(&k, q, &d, now, false);
+	if (!netns_wanted(filter_on & FILTER_NETNS ? dns_netns(skb, true) : 0))
+		return PASS;
+	if (dns_sender(&who) && who.pid == filter_self)
+		return PASS;
+	if (!who_wanted(&who))
+		return PASS;
+	if (bpf_map_update_elem(&queries, &k, (const void *)&blank, BPF_ANY)) {
+		lose(LOSS_SPAN);
+		return PASS;
+	}
+	q = bpf_map_lookup_elem(&queries, &k);
+	if (!q)
+		return PASS;
+	q->who = who;
+	__builtin_memcpy(q->laddr, d.laddr, 16);
+	q->netns = dns_netns(skb, true);
+	q->lport = d.lport;
+	q->len = DNS_COPY(q->question, QUESTION_LEN, skb, &d);
+	q->start = now;
+	return PASS;
+}
+
+SEC("cgroup_skb/ingress") int answer__cgroup(struct __sk_buff *skb)
+{
+	struct query_key k = {};
+	struct dns d = {};
+	struct query *q;
+
+	if (!dns_parse(&d, skb, false))
+		return PASS;
+	query_key(&k, skb, &d);
+	q = bpf_map_lookup_elem(&queries, &k);
+	if (q)
+		tell(&k, q, &d, bpf_ktime_get_ns(), true);
+	return PASS;
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gethostlatency
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"seine/internal/tool"
+)
+
+// libraries are the files whose functions are probed: every C library that some
+// process has mapped, those that lie in the usual places of each root directory
+// in use, and what --lib names. Probes are on inodes, so each file has them once
+// for all processes, and a file that was replaced on disk keeps those that it
+// has. A file is kept open, so that it is there for all programs and its inode
+// number is not used again.
+type libraries struct {
+	asked  []wanted // by --lib
+	notice chan int
+
+	mu     sync.Mutex
+	files  map[fileID]*library // nil: looked at, and of no use
+	mapped map[mapID]bool      // those of files, as /proc/PID/maps tells them
+	probes []*probes
+	done   chan struct{} // closed at the end
+	worker sync.WaitGroup
+}
+
+// wanted is one PATH[:SYMBOL] of --lib.
+type wanted struct{ path, symbol string }
+
+// library is one file.
+type library struct {
+	file  *os.File
+	exe   *link.Executable
+	funcs map[string]uint64 // where its functions are in the file
+	other []string          // those of --lib
+}
+
+type fileID struct{ dev, ino uint64 }
+
+// mapID is the device and the inode in /proc/PID/maps. On some file systems they
+// are not those of stat.
+type mapID struct{ dev, ino string }
+
+// newLibraries reads the value of --lib.
+func newLibraries(lib string) *libraries {
+	l := &libraries{notice: make(chan int, 256)}
+	for one := range strings.SplitSeq(lib, ",") {
+		w := wanted{path: one}
+		if i := strings.LastIndexByte(one, ':'); i >= 0 && !strings.Contains(one[i:], "/") {
+			w.path, w.symbol = one[:i], one[i+1:]
+		}
+		if one != "" {
+			l.asked = append(l.asked, w)
+		}
+	}
+	return l
+}
+
+// check says whether --lib names files with resolvers.
+func (l *libraries) check() error {
+	l.begin()
+	defer l.end()
+	for _, w := range l.asked {
+		f, err := os.Open(w.path)
+		if err != nil {
+			return tool.Usagef("--lib: %v", err)
+		}
+		lib := l.add(f, true)
+		if lib == nil {
+			return tool.Usagef("--lib %s: not a program or library for this kind of machine", w.path)
+		}
+		want := calls[:len(calls)-1]
+		if w.symbol != "" {
+			want = []string{w.symbol}
+		}
+		if !slices.ContainsFunc(want, func(f string) bool { return lib.funcs[f] != 0 }) {
+			return tool.Usagef("--lib %s: it does not define %s", w.path, strings.Join(want, ", "))
+		}
+	}
+	return nil
+}
+
+func (l *libraries) begin() {
+	l.files, l.mapped, l.done = map[fileID]*library{}, map[mapID]bool{}, make(chan struct{})
+}
+
+func (l *libraries) end() {
+	close(l.done)
+	for _, lib := range l.files {
+		if lib != nil {
+			lib.file.Close()
+		}
+	}
+	l.files = nil
+}
+
+// find takes in the files that are there now.
+func (l *libraries) find() error {
+	for _, w := range l.asked {
+		f, err := os.Open(w.path)
+		if err != nil {
+			return fmt.Errorf("--lib: %w", err)
+		}
+		if lib := l.add(f, true); lib != nil && w.symbol != "" && !slices.Contains(calls[:], w.symbol) {
+			lib.other = append(lib.other, w.symbol)
+		}
+	}
+	dir, err := os.ReadDir("/proc")
+	if err != nil {
+		return err
+	}
+	for _, e := range dir {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			l.inMaps(pid)
+			l.inRoot(pid)
+		}
+	}
+	return nil
+}
+
+// look has a process looked at that began another program.
+func (l *libraries) look(pid int) {
+	select {
+	case l.notice <- pid:
+	default: // a flood of new programs; each is noticed again when it is next run
+	}
+}
+
+// again is when a new process is looked at once more: at first it has mapped
+// nothing but its loader.
+var again = []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second}
+
+func (l *libraries) work(done chan struct{}) {
+	for {
+		select {
+		case <-done:
+			return
+		case pid := <-l.notice:
+			l.inside(pid, (*libraries).inRoot)
+			l.inside(pid, (*libraries).inMaps)
+			for _, d := range again {
+				time.AfterFunc(d, func() { l.inside(pid, (*libraries).inMaps) })
+			}
+		}
+	}
+}
+
+// inside searches a process, unless the end has come.
+func (l *libraries) inside(pid int, search func(*libraries, int)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.files != nil {
+		search(l, pid)
+	}
+}
+
+// isLibc says whether a file of this name is a C library.
+func isLibc(name string) bool {
+	name = path.Base(name)
+	return strings.HasPrefix(name, "libc.so") || strings.HasPrefix(name, "libc-2.") || strings.HasPrefix(name, "ld-musl-") ||
+		strings.HasPrefix(name, "libc.musl-") || strings.HasPrefix(name, "libuClibc-")
+}
+
+// inMaps finds the C libraries that a process has mapped. What is mapped can be
+// opened there even if it has been deleted, or lies in another mount namespace.
+func (l *libraries) inMaps(pid int) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		// 7f25a8c28000-7f25a8dbd000 r-xp 00028000 fe:00 1835041 /usr/lib/libc.so.6 (deleted)
+		w := strings.Fields(sc.Text())
+		if len(w) < 6 || !strings.Contains(w[1], "x") || !isLibc(w[5]) || l.mapped[mapID{w[3], w[4]}] {
+			continue
+		}
+		lib, err := os.Open(fmt.Sprintf("/proc/%d/map_files/%s", pid, w[0]))
+		if err != nil {
+			lib, err = os.Open(fmt.Sprintf("/proc/%d/root%s", pid, w[5]))
+		}
+		if err != nil {
+			continue
+		}
+		l.mapped[mapID{w[3], w[4]}] = true
+		l.add(lib, false)
+	}
+}
+
+// places is where C libraries are.
+var places = func() []string {
+	cpu := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+	return []string{
+		"/lib/" + cpu + "-linux-gnu/libc.so.6", "/usr/lib/" + cpu + "-linux-gnu/libc.so.6",
+		"/lib64/libc.so.6", "/usr/lib64/libc.so.6", "/usr/lib/libc.so.6", "/lib/libc.so.6",
+		"/lib/ld-musl-" + cpu + ".so.1",
+	}
+}()
+
+// inRoot finds C libraries in the usual places below a process's root directory,
+// also those that nobody has mapped yet.
+func (l *libraries) inRoot(pid int) {
+	root, err := unix.Open(fmt.Sprintf("/proc/%d/root", pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(root)
+	for _, name := range places {
+		how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT}
+		fd, err := unix.Openat2(root, name, &how)
+		if err != nil {
+			continue
+		}
+		if _, known := l.files[idOf(fd)]; !known {
+			how.Flags = unix.O_RDONLY | unix.O_CLOEXEC
+			if fd, err := unix.Openat2(root, name, &how); err == nil {
+				l.add(os.NewFile(uintptr(fd), name), false)
+			}
+		}
+		unix.Close(fd)
+	}
+}
+
+func idOf(fd int) fileID {
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil {
+		return fileID{}
+	}
+	return fileID{st.Dev, st.Ino}
+}
+
+// add takes in a file, unless it is there already, and puts the programs that
+// are loaded on it. It is nil if no probe can be put there.
+func (l *libraries) add(f *os.File, static bool) *library {
+	id := idOf(int(f.Fd()))
+	if lib, known := l.files[id]; known {
+		f.Close()
+		return lib
+	}
+	// The kernel is given a path; this one leads to the open file.
+	exe, err := link.OpenExecutable(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	funcs := functions(f, static)
+	if err != nil || funcs == nil {
+		f.Close()
+		l.files[id] = nil
+		return nil
+	}
+	lib := &library{file: f, exe: exe, funcs: funcs}
+	l.files[id] = lib
+	for _, p := range l.probes {
+		// A file that refuses is one that is not seen: no reason to end.
+		_ = p.put(lib)
+	}
+	return lib
+}

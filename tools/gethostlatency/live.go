@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gethostlatency
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"seine/internal/lab"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+// demo is lookups by a Go program, for --packets, and by getent(1) where there is
+// one.
+var demo = tool.Workload{
+	Run: func(w *lab.World) error {
+		if _, err := lab.StartDNS(w, "", "nameserver", lab.DNS{Delay: 20 * time.Millisecond}); err != nil {
+			return err
+		}
+		p, err := lab.StartLookups(w, "", "client", resolv+"options timeout:1 attempts:1\n", "www.example.", "nx.example.", "big.example.")
+		if err != nil {
+			return err
+		}
+		var done []lab.Lookup
+		if err := p.Call("go", &done); err != nil {
+			return err
+		}
+		path, err := exec.LookPath("getent")
+		if err != nil {
+			return nil
+		}
+		for _, name := range []string{"www.example", "nx.example", "localhost"} {
+			script := `echo '{"report":true}'; ` + path + " ahosts " + name + ` >&2; echo '{"end":{}}'`
+			p, err := w.StartIn("", "getent", lab.Mounts{Etc: etc, Program: []string{"/bin/sh", "-c", script}})
+			if err != nil {
+				return err
+			}
+			if err := p.Wait(); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+}
+
+const late = 50 * time.Millisecond
+
+var live = []tool.Case{
+	{Name: "glibc", Run: calledBy(glibc)},
+	{Name: "musl", Run: calledBy(musl)},
+	{Name: "later", Run: later},
+	{Name: "replaced", Run: replaced},
+	{Name: "own", Run: own},
+	{Name: "inflight", Run: inflight},
+	{Name: "killed", Run: killed},
+	{Name: "dnsmasq", Run: dnsmasq},
+	{Name: "packets4", Run: packets("127.0.0.1")},
+	{Name: "packets6", Run: packets("::1")},
+	{Name: "unconnected", Run: unconnected},
+	{Name: "tcp", Run: overTCP},
+	{Name: "second-server", Run: secondServer},
+	{Name: "asked-again", Run: askedAgain},
+}
+
+// report is what resolve.c says of a call.
+type report struct {
+	Call, Host string
+	Code       int32
+	NS         int64
+}
+
+const resolv = "nameserver 127.0.0.1\n"
+
+var etc = map[string]string{"resolv.conf": resolv, "nsswitch.conf": "hosts: files dns\n", "hosts": "127.0.0.1 localhost\n"}
+
+// start starts a program that is ready to make calls, each a function and a
+// host.
+func (l libc) start(x *tool.Trial, etc map[string]string, calls ...string) (*lab.Proc, error) {
+	prog, err := l.program(x.World)
+	if err != nil {
+		return nil, tool.Skip("no program: %v", err)
+	}
+	m := lab.Mounts{Etc: etc, Program: append([]string{prog}, calls...)}
+	if l.private {
+		m.Root = map[string]string{"/" + filepath.Base(prog): prog}
+		for _, f := range l.files {
+			m.Root[f] = f
+		}
+		m.Program[0] = "/" + filepath.Base(prog)
+	}
+	return x.World.StartIn("", filepath.Base(prog), m)
+}
+
+// run has the program make its calls.
+func run(p *lab.Proc, n int) ([]report, error) {
+	if err := p.Tell("go"); err != nil {
+		return nil, err
+	}
+	out := make([]report, n)
+	for i := range out {
+		if err := p.Expect(&out[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, p.Wait()
+}
+
+// everyCall is each function, for a host that is there and one that is not, and
+// what it says in the end.
+func everyCall() (args, results []string) {
+	for _, c := range calls[:len(calls)-1] {
+		yes, no, result := "a.example", "nx.example", "HOST_NOT_FOUND"
+		switch {
+		case c == "getaddrinfo":
+			result = "EAI_NONAME"
+		case strings.HasPrefix(c, "gethostbyaddr"):
+			yes, no = "192.0.2.7", "2001:db8::7" // the server has a name for every address
+			result = "success"
+		}
+		args = append(args, c, yes, c, no)
+		results = append(results, "success", result)
+	}
+	return args, results
+}
+
+// calledBy: every call of a C library, with latencies as the program itself has
+// them.
+func calledBy(l libc) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Delay: late}); err != nil {
+			return err
+		}
+		args, results := everyCall()
+		p, err := l.start(x, etc, args...)
+		if err != nil {
+			return err
+		}
+		if err := x.Attach(); err != nil {
+			return err
+		}
+		return l.compare(x, p, results)
+	}
+}
+
+// compare runs the program and compares rows with what it reports.
+func (l libc) compare(x *tool.Trial, p *lab.Proc, results []string) error {
+	reports, err := run(p, len(results))
+	if err != nil {
+		return err
+	}
+	x.Await(len(results))
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	if len(rows) != len(results) {
+		x.Errorf("%d rows, want %d", len(rows), len(results))
+	}
+	for i := range min(len(rows), len(results)) {
+		agrees(x, rows[i], p, reports[i], results[i])
+		x.Want(rows[i], "inflight", 1)
+	}
+	if n := x.Report.Lost(); n != 0 {
+		x.Errorf("%d lost", n)
+	}
+	return nil
+}
+
+// agrees compares a row with what the program says of the call.
+func agrees(x *tool.Trial, r *row.Row, p *lab.Proc, got report, result string) {
+	x.Want(r, "pid", p.PID)
+	x.Want(r, "comm", p.Comm)
+	x.Want(r, "netns", p.Netns)
+	x.Want(r, "call", got.Call)
+	x.Want(r, "host", got.Host)
+	x.Want(r, "result", result)
+	if (got.Code == 0) != (result == "success") {
+		x.Errorf("%s of %s gives %d, want %s", got.Call, got.Host, got.Code, result)
+	}
+	slack := 5 * time.Millisecond
+	if lab.Emulated() {
+		slack *= 20
+	}
+	if ns := int64(r.Get("latency_us").N); ns > got.NS || ns < got.NS-int64(slack) || ns < int64(late) {
+		x.Errorf("%s of %s took %d ns, the program measured %d", got.Call, got.Host, ns, got.NS)
+	}
+}
+
+// later: programs that begin after the tool, in mount namespaces with C
+// libraries of their own that nobody had in use.
+func later(x *tool.Trial) error {
+	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Delay: late}); err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	var procs []*lab.Proc
+	for _, l := range []libc{musl, glibc} {
+		l.private = true
+		p, err := l.start(x, etc, "getaddrinfo", "a.example")
+		if err != nil {
+			return err
+		}
+		procs = append(procs, p)
+	}
+	time.Sleep(again[len(again)-1]) // until they have been looked at
+	var reports []report
+	for _, p := range procs {
+		r, err := run(p, 1)
+		if err != nil {
+			return err
+		}
+		reports = append(reports, r...)
+	}
+	x.Await(2)
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	if len(rows) != 2 {
+		return fmt.Errorf("%d rows, want 2", len(rows))
+	}
+	for i, r := range rows {
+		agrees(x, r, procs[i], reports[i], "success")
+	}
+	return nil
+}
+
+// replaced: the C library of a running program has been replaced on disk.
+func replaced(x *tool.Trial) error {
+	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Delay: late}); err != nil {
+		return err
+	}
+	p, err := musl.start(x, etc, "getaddrinfo", "a.example", "gethostbyname", "nx.example")
+	if err != nil {
+		return err
+	}
+	old := fmt.Sprintf("/proc/%d/root%s", p.PID, musl.files[0])
+	text, err := os.ReadFile(old)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(old+".new", text, 0o755); err != nil {
+		return err
+	}
+	if err := os.Rename(old+".new", old); err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	return musl.compare(x, p, []string{"success", "HOST_NOT_FOUND"})
+}
+
+// own: a resolver that a program brings along.
+func own(x *tool.Trial) error {
+	p, err := glibc.start(x, etc, "own_resolver", "own.example", "own_resolver", "other.example")
+	if err != nil {
+		return err
+	}
+	prog, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.PID))
+	if err != nil {
+		return err
+	}
+	if err := x.Attach("--lib=" + prog + ":no_such_resolver"); !errors.Is(err, tool.ErrUsage) {
+		x.Errorf("a function that is not there: %v", err)
+	}
+	if err := x.Attach("--lib=" + prog + ":own_resolver"); err != nil {
+		return err
+	}
+	if _, err := run(p, 2); err != nil {
+		return err
+	}
+	x.Await(2)
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	if len(rows) != 2 {
+		return fmt.Errorf("%d rows, want 2", len(rows))
+	}
+	x.Want(rows[0], "host", "own.example")
+	x.Want(rows[0], "result", "success")
+	x.Want(rows[0], "call", "other")
+	x.Want(rows[1], "host", "other.example")
+	x.Want(rows[1], "result", "EAI_NONAME")
+	return nil
+}
+
+// inflight: seven threads look up a host at once.
+func inflight(x *tool.Trial) error {
+	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Delay: 10 * late}); err != nil {
+		return err
+	}
+	args := []string{"-t"}
+	for i := range 7 {
+		args = append(args, "getaddrinfo", fmt.Sprintf("a%d.example", i))
+	}
+	p, err := glibc.start(x, etc, args...)
+	if err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	if _, err := run(p, 7); err != nil {
+		return err
+	}
+	x.Await(7)
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	if len(rows) != 7 {
+		return fmt.Errorf("%d rows, want 7", len(rows))
+	}
+	var most uint64
+	for _, r := range rows {
+		n := r.Get("inflight").N
+		if most = max(most, n); n < 1 || n > 7 {
+			x.Errorf("%d lookups under way, of 7", n)
+		}
+	}
+	if most != 7 {
+		x.Errorf("at most %d lookups under way, want 7", most)
+	}
+	return nil
+}
+
+// killed: a program that ends in the middle of a lookup is not one under way.
+func killed(x *tool.Trial) error {
+	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Delay: late}); err != nil {
+		return err
+	}
+	p, err := glibc.start(x, etc, "getaddrinfo", "mute.example")
+	if err != nil {
+		return err
+	}
+	next, err := glibc.start(x, etc, "getaddrinfo", "a.example")
+	if err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	if err := p.Tell("go"); err != nil {
+		return err
+	}
+	time.Sleep(10 * late) // until it waits for its answer
+	p.Kill()
+	return glibc.compare(x, next, []string{"success"})
+}
+
+// dnsmasq: a real server, whose answers come 50 ms late by way of a forwarder.
+func dnsmasq(x *tool.Trial) error {
+	stop, err := lab.StartDnsmasq(x.World, "", 5353, map[string]netip.Addr{"late.example": netip.MustParseAddr("192.0.2.9")})
+	if errors.Is(err, lab.ErrNotSupported) {
+		return tool.Skip("%v", err)
+	} else if err != nil {
+		return err
+	}
+	defer stop()
+	if _, err := lab.StartDNS(x.World, "", "forwarder", lab.DNS{Delay: late, Forward: "127.0.0.1:5353"}); err != nil {
+		return err
+	}
+	p, err := glibc.start(x, etc, "getaddrinfo", "late.example", "gethostbyname", "late.example", "getaddrinfo", "nobody.example")
+	if err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	return glibc.compare(x, p, []string{"success", "success", "EAI_NONAME"})
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gethostlatency
+
+import (
+	"io"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// probes is one program and where it is.
+type probes struct {
+	libs   *libraries
+	prog   *ebpf.Program
+	symbol string // empty: all of them, and the cookie tells which
+	ret    bool
+	links  []link.Link
+}
+
+// attach puts a program on its function in all files. The first one finds them.
+func (l *libraries) attach(prog *ebpf.Program, ps *ebpf.ProgramSpec) (io.Closer, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.probes) == 0 {
+		l.begin()
+		if err := l.find(); err != nil {
+			l.end()
+			return nil, err
+		}
+		done := l.done
+		l.worker.Go(func() { l.work(done) })
+	}
+	kind, symbol, _ := strings.Cut(ps.SectionName, "/")
+	p := &probes{libs: l, prog: prog, symbol: symbol, ret: strings.HasPrefix(kind, "uretprobe")}
+	l.probes = append(l.probes, p)
+	for _, lib := range l.files {
+		if err := p.put(lib); err != nil {
+			go p.Close() // it waits for us
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// put attaches the program in one file, on those of its functions that are
+// there.
+func (p *probes) put(lib *library) error {
+	if lib == nil {
+		return nil
+	}
+	var addresses, cookies []uint64
+	for i, name := range calls {
+		symbols := []string{name}
+		if name == calls[len(calls)-1] {
+			symbols = lib.other
+		}
+		for _, symbol := range symbols {
+			if at := lib.funcs[symbol]; at != 0 && (p.symbol == "" || p.symbol == name) {
+				addresses, cookies = append(addresses, at), append(cookies, uint64(i))
+			}
+		}
+	}
+	if len(addresses) == 0 {
+		return nil
+	}
+	if p.symbol == "" {
+		attach := lib.exe.UprobeMulti
+		if p.ret {
+			attach = lib.exe.UretprobeMulti
+		}
+		return p.keep(attach(nil, p.prog, &link.UprobeMultiOptions{Addresses: addresses, Cookies: cookies}))
+	}
+	attach := lib.exe.Uprobe
+	if p.ret {
+		attach = lib.exe.Uretprobe
+	}
+	for _, at := range addresses {
+		if err := p.keep(attach("", p.prog, &link.UprobeOptions{Address: at})); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *probes) keep(l link.Link, err error) error {
+	if err == nil {
+		p.links = append(p.links, l)
+	}
+	return err
+}
+
+// Close takes the program out of all files. Each takes a grace period of the
+// kernel, so they are waited for together. The last program ends the search.
+func (p *probes) Close() error {
+	l := p.libs
+	l.mu.Lock()
+	l.probes = slices.DeleteFunc(l.probes, func(o *probes) bool { return o == p })
+	last := len(l.probes) == 0
+	if last {
+		l.end()
+	}
+	l.mu.Unlock()
+	if last {
+		l.worker.Wait()
+	}
+	var wg sync.WaitGroup
+	for _, at := range p.links {
+		wg.Go(func() { at.Close() })
+	}
+	wg.Wait()
+	return nil
+}
