@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"seine/tools/gethostlatency"
 )
 
 // guest is a kernel of ring 4. Every way is tried on two of them; the rest makes
@@ -62,7 +64,11 @@ func (s *suite) run() {
 	})
 	s.goTest()
 	live, bt, runner := filepath.Join(s.dir, "live.test"), filepath.Join(s.dir, "bt.test"), filepath.Join(s.dir, "vm")
-	built := s.step("build", func(ctx context.Context) error {
+	var files []string
+	built := s.step("build", func(ctx context.Context) (err error) {
+		if files, err = gethostlatency.GuestFiles(s.dir); err != nil {
+			return err
+		}
 		if err := stream(ctx, nil, "go", "test", "-c", "-o", live, "./test/live"); err != nil {
 			return err
 		}
@@ -84,7 +90,8 @@ func (s *suite) run() {
 		wg.Go(func() {
 			for _, g := range lane {
 				every := g.every || os.Getenv("FULL") != ""
-				s.live(g.name, every, runner, "run", "-kernels", g.name, "-cpus", "1", "-timeout", "30m", "-modules", "sch_netem", "--", live)
+				command := []string{runner, "run", "-kernels", g.name, "-cpus", "1", "-timeout", "30m", "-modules", "sch_netem"}
+				s.live(g.name, every, append(append(command, files...), "--", live)...)
 				s.language(g.name, runner, "run", "-kernels", g.name, "-cpus", "1", "-timeout", "10m", "-modules", drivers, "--", bt)
 			}
 		})
