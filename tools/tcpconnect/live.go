@@ -50,6 +50,7 @@ var live = []tool.Case{
 	{Name: "timeouts", Hosts: twoHosts, Run: outcomes(false), Slow: true},
 	{Name: "uring-outcomes", Hosts: twoHosts, Run: uringOutcomes},
 	{Name: "counts", Hosts: twoHosts, Run: counts},
+	{Name: "names", Run: named},
 }
 
 // tcpOnly keeps the attempts that this tool shows, without those that take long.
@@ -227,6 +228,54 @@ func counts(x *tool.Trial) error {
 				x.Want(r, "comm", "prober")
 			}
 		}
+	}
+	return nil
+}
+
+// named: two names of two addresses of one port, and one that only has an
+// address, by a real name server.
+func named(x *tool.Trial) error {
+	stop, err := lab.StartNames(x.World, "", map[string]netip.Addr{
+		"www.example": netip.MustParseAddr("127.0.0.2"), "db.example": netip.MustParseAddr("127.0.0.3"), "six.example": netip.IPv6Loopback(),
+	})
+	if err != nil {
+		return err
+	}
+	defer stop()
+	targets, err := lab.StartTargets(x.World, "", "targets", lab.Target{Network: lab.TCP4, Addr: "0.0.0.0:7777"}, lab.Target{Network: lab.TCP6, Addr: "[::1]:7777"})
+	if err != nil {
+		return err
+	}
+	port := fmt.Sprint(targets.Port(0))
+	p, err := lab.StartLookups(x.World, "", "gopher", "nameserver 127.0.0.1\n", "www.example.:"+port, "db.example.:"+port, "127.0.0.4:"+port, "six.example.:"+port, "www.example.:"+port)
+	if err != nil {
+		return err
+	}
+	if err := x.Attach("--dns"); err != nil {
+		return err
+	}
+	var done []lab.Lookup
+	if err := p.Call("go", &done); err != nil {
+		return err
+	}
+	for _, l := range done {
+		if l.Error != "" {
+			return errors.New(l.Error)
+		}
+	}
+	x.Await(5)
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	want := [][2]string{{"127.0.0.2", "www.example"}, {"127.0.0.3", "db.example"}, {"127.0.0.4", "-"}, {"::1", "six.example"}, {"127.0.0.2", "www.example"}}
+	if len(rows) != len(want) {
+		return fmt.Errorf("%d rows, want %d", len(rows), len(want))
+	}
+	for i, r := range rows {
+		x.Want(r, "pid", p.PID)
+		x.Want(r, "raddr", want[i][0])
+		x.Want(r, "host", want[i][1])
 	}
 	return nil
 }

@@ -8,6 +8,7 @@
  * call for want of a port, only the call itself tells.
  */
 #include "count.h"
+#include "dns.h"
 #include "fd.h"
 #include "span.h"
 #include "syscall.h"
@@ -21,9 +22,20 @@ struct connect_event {
 	struct tuple tuple;
 	__u64 latency;
 	__s32 result; /* 0 or a negative errno */
-	__u32 pad;
+	__u32 host;   /* for Go to word */
 };
 EVENT(struct connect_event);
+
+/* --dns: an answer of a name server, for Go to remember. */
+#define ANSWER_LEN 904 /* most are shorter by far */
+
+struct dns_answer {
+	struct head head;
+	__u32 len;
+	__u32 pad;
+	__u8 message[ANSWER_LEN];
+};
+EVENT(struct dns_answer);
 
 struct connect_key {
 	__u64 cgroup;
@@ -257,4 +269,25 @@ KTRACE(gone, tcp_destroy_sock, const struct sock *sk)
 	bpf_map_delete_elem(&pendings, &key);
 	bpf_map_delete_elem(&told, &key);
 	return 0;
+}
+
+SEC("cgroup_skb/ingress") int names__cgroup(struct __sk_buff *skb)
+{
+	struct dns_answer *a;
+	struct dns d = {};
+	__u32 netns;
+
+	if (!dns_parse(&d, skb, false) || !d.answers)
+		return 1;
+	netns = dns_netns(skb, false);
+	if (!netns_wanted(netns))
+		return 1;
+	a = EVENT_NEW(struct dns_answer);
+	if (!a)
+		return 1;
+	a->head.view = VIEW_NOTICE;
+	a->head.netns = netns;
+	a->len = DNS_COPY(a->message, ANSWER_LEN, skb, &d);
+	event_send(a);
+	return 1;
 }

@@ -20,6 +20,16 @@ type config struct {
 	Counting bool `flag:"count-by-destination" short:"c" bpf:"counting" help:"count connections by source and destination in place of rows"`
 	Relative bool `flag:"timestamp" short:"t" help:"time since the start, as --time rel"`
 	UID      bool `flag:"print-uid" short:"U" help:"show the user"`
+	DNS      bool `flag:"dns" help:"show the name that was looked up for the address"`
+
+	names names
+}
+
+func check(cfg any) error {
+	if c := cfg.(*config); c.Counting && c.DNS {
+		return tool.Usagef("--dns: -c counts addresses, not names")
+	}
+	return nil
 }
 
 // event is struct connect_event of tcpconnect.bpf.c.
@@ -28,8 +38,14 @@ type event struct {
 	kern.Tuple
 	Latency kern.Nanos  `col:"latency_us,div=1000,width=8" help:"from the call to the end of the handshake, or of the attempt"`
 	Result  kern.Result `col:"result,as=result,width=12;errno,as=errno" help:"how it ended; errno by name, absent on success"`
-	Pad     uint32      `col:"-"`
+	Host    word        `col:"host,width=20,key" help:"with --dns, the name that was last looked up and had this address for an answer; absent if none was"`
 }
+
+// word is text that is made of other things.
+type word uint32
+
+func (word) Kind() row.Kind    { return row.Text }
+func (*word) Cell(c *row.Cell) { *c = row.Cell{} }
 
 // key is struct connect_key of tcpconnect.bpf.c.
 type key struct {
@@ -76,11 +92,21 @@ func views(cfg any) []tool.View {
 	if c.UID {
 		show = "time uid pid comm ip laddr:SADDR raddr:DADDR rport:DPORT"
 	}
-	return []tool.View{{
-		Output: tool.Stream[event]{Type: "connect_event", Each: unknown},
-		Show:   show,
-		Time:   "rel",
-	}}
+	v := tool.View{Show: show, Time: "rel"}
+	out := tool.Stream[event]{Type: "connect_event", Each: unknown}
+	if c.DNS {
+		v.Show += " host"
+		v.Points = []probe.Point{{Name: "names"}}
+		out.Notices = tool.Notice[answer]{Type: "dns_answer", Do: c.names.learn}
+		out.Each = func(e *event, r *row.Row) {
+			unknown(e, r)
+			if name := c.names.of(uint32(e.Netns), e.Raddr); name != "" {
+				r.Get("host").SetText(name)
+			}
+		}
+	}
+	v.Output = out
+	return []tool.View{v}
 }
 
 // Tool is tcpconnect.
@@ -90,6 +116,7 @@ var Tool = &tool.Tool{
 	Doc:     readme,
 	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
 	Config:  func() any { return &config{} },
+	Check:   check,
 	Points: []probe.Point{
 		{Name: "connect"},
 		{Name: "state"},
