@@ -31,6 +31,12 @@ type Snapshot[K comparable, V any] struct {
 	// Shown drops entries that are not worth a row, such as those that did not
 	// move; nil: entries whose V is all zero.
 	Shown func(*V) bool
+	// Keep says which keys are worth a row; nil: all.
+	Keep func(*K) bool
+	// Fold adds up entries that agree in the key fields asked for: the kernel side
+	// tells more apart, so that processors do not write to the same memory. V has a
+	// method Merge for it.
+	Fold bool
 	// Each may change the cells of a row where tags do not say enough; nil: as
 	// the tags say.
 	Each func(*K, *V, *row.Row)
@@ -80,6 +86,9 @@ func (s Snapshot[K, V]) Check(spec *ebpf.CollectionSpec) error {
 		if err := sameLayout(side.t, st); err != nil {
 			return fmt.Errorf("map %s: %w", s.Map, err)
 		}
+	}
+	if _, ok := any(new(V)).(merger[V]); s.Fold && !ok {
+		return fmt.Errorf("map %s: %s has no method Merge", s.Map, reflect.TypeFor[V]())
 	}
 	_, err := keyBits(spec, reflect.TypeFor[K]())
 	return err
@@ -142,7 +151,7 @@ func (s Snapshot[K, V]) open(ses *Session, v *View, i int) (reader, error) {
 	schema := ses.schemas[i]
 	r := &snapshotReader[K, V]{
 		ses: ses, m: ses.Maps[s.Map], row: schema.New(), shown: shown,
-		old: map[K]V{}, keep: ses.ticks, each: s.Each,
+		old: map[K]V{}, keep: ses.ticks, each: s.Each, wanted: s.Keep,
 	}
 	for i, c := range schema.Columns {
 		// Fields that were not asked for hold no value; but a stack is of use
@@ -152,19 +161,38 @@ func (s Snapshot[K, V]) open(ses *Session, v *View, i int) (reader, error) {
 			r.blank = append(r.blank, i)
 		}
 	}
+	if s.Fold {
+		r.sums, r.idle = map[K]*V{}, idleFields(reflect.TypeFor[K](), ses.by)
+	}
 	return r, nil
+}
+
+// idleFields are the key fields that by does not name.
+func idleFields(k reflect.Type, by []string) (out []int) {
+	for i := range k.NumField() {
+		tag := k.Field(i).Tag.Get("col")
+		id, _, _ := strings.Cut(tag, ",")
+		if strings.Contains(tag, ",key") && !slices.Contains(by, id) {
+			out = append(out, i)
+		}
+	}
+	return out
 }
 
 type snapshotReader[K comparable, V any] struct {
 	noEvents
-	ses   *Session
-	m     *ebpf.Map
-	row   *row.Row
-	shown func(*V) bool
-	each  func(*K, *V, *row.Row)
-	blank []int
-	old   map[K]V
-	keep  bool // more outputs may follow: what is counted now is to be taken off then
+	ses    *Session
+	m      *ebpf.Map
+	row    *row.Row
+	shown  func(*V) bool
+	wanted func(*K) bool
+	each   func(*K, *V, *row.Row)
+	blank  []int
+	old    map[K]V
+	keep   bool // more outputs may follow: what is counted now is to be taken off then
+
+	sums map[K]*V // of this output, where entries are added up
+	idle []int    // fields of K that do not tell them apart then
 }
 
 func (r *snapshotReader[K, V]) output(bool) error {
@@ -178,20 +206,24 @@ func (r *snapshotReader[K, V]) output(bool) error {
 			}
 			r.old[e.Key] = now
 		}
-		if !r.shown(&e.Val) {
+		if !r.shown(&e.Val) || r.wanted != nil && !r.wanted(&e.Key) {
 			continue
 		}
-		r.row.Schema.Fill(r.row, unsafe.Pointer(&e))
-		for _, i := range r.blank {
-			r.row.Cells[i] = row.Cell{}
+		if r.sums != nil {
+			r.add(e.Key, e.Val)
+			continue
 		}
-		if r.each != nil {
-			r.each(&e.Key, &e.Val, r.row)
-		}
-		if err := r.ses.sink.Row(r.row); err != nil {
+		if err := r.show(&e); err != nil {
 			return err
 		}
 	}
+	for k, v := range r.sums {
+		e.Key, e.Val = k, *v
+		if err := r.show(&e); err != nil {
+			return err
+		}
+	}
+	clear(r.sums)
 	if err := it.Err(); errors.Is(err, ebpf.ErrIterationAborted) {
 		// Keys came while we read: what was missed comes with the next output.
 		r.ses.report.Aborted++
@@ -201,10 +233,36 @@ func (r *snapshotReader[K, V]) output(bool) error {
 	return nil
 }
 
-// sub takes old from v: histograms as such, other structs number by number.
+func (r *snapshotReader[K, V]) show(e *entry[K, V]) error {
+	r.row.Schema.Fill(r.row, unsafe.Pointer(e))
+	for _, i := range r.blank {
+		r.row.Cells[i] = row.Cell{}
+	}
+	if r.each != nil {
+		r.each(&e.Key, &e.Val, r.row)
+	}
+	return r.ses.sink.Row(r.row)
+}
+
+// merger is a V that others can be added to.
+type merger[V any] interface{ Merge(*V) }
+
+// add adds v to what there is of its key, without the fields that do not matter.
+func (r *snapshotReader[K, V]) add(k K, v V) {
+	for _, i := range r.idle {
+		reflect.ValueOf(&k).Elem().Field(i).SetZero()
+	}
+	if sum := r.sums[k]; sum != nil {
+		any(sum).(merger[V]).Merge(&v)
+		return
+	}
+	r.sums[k] = &v
+}
+
+// sub takes old from v: as v's own method says, other structs number by number.
 func sub[V any](v, old *V) {
-	if h, ok := any(v).(*kern.Hist); ok {
-		h.Sub(any(old).(*kern.Hist))
+	if h, ok := any(v).(interface{ Sub(*V) }); ok {
+		h.Sub(old)
 		return
 	}
 	subValue(reflect.ValueOf(v).Elem(), reflect.ValueOf(old).Elem())
