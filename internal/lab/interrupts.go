@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// Interrupts is a table of /proc/softirqs or /proc/interrupts: by the name of a
+// line how often on each processor, and of /proc/interrupts what stands behind.
+type Interrupts struct {
+	Count map[string]map[int]uint64
+	Text  map[string]string
+}
+
+// ReadInterrupts reads such a table.
+func ReadInterrupts(file string) (Interrupts, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return Interrupts{}, fmt.Errorf("lab: %w", err)
+	}
+	t := Interrupts{Count: map[string]map[int]uint64{}, Text: map[string]string{}}
+	var cpus []int
+	for i, line := range strings.Split(string(b), "\n") {
+		words := strings.Fields(line)
+		if i == 0 { // CPU0 CPU1 …, those that are online
+			for _, w := range words {
+				n, err := strconv.Atoi(strings.TrimPrefix(w, "CPU"))
+				if err != nil {
+					return t, fmt.Errorf("lab: %s: %q is no processor", file, w)
+				}
+				cpus = append(cpus, n)
+			}
+			continue
+		}
+		if len(words) < 1+len(cpus) { // ERR and MIS have but one number
+			continue
+		}
+		name := strings.TrimSuffix(words[0], ":")
+		t.Count[name] = map[int]uint64{}
+		for j, cpu := range cpus {
+			if t.Count[name][cpu], err = strconv.ParseUint(words[1+j], 10, 64); err != nil {
+				return t, fmt.Errorf("lab: %s: %s: %w", file, name, err)
+			}
+		}
+		t.Text[name] = strings.Join(words[1+len(cpus):], " ")
+	}
+	return t, nil
+}
+
+// Between says whether n is what a tool may have counted on a line: no less than
+// what the kernel did from b to c, no more than from a to d.
+func Between(n uint64, line string, cpu int, a, b, c, d Interrupts) error {
+	at := func(t Interrupts) uint64 { return t.Count[line][cpu] }
+	if least, most := at(c)-at(b), at(d)-at(a); n < least || n > most {
+		return fmt.Errorf("%s on processor %d: %d counted, and the kernel counts %d to %d", line, cpu, n, least, most)
+	}
+	return nil
+}
