@@ -34,11 +34,10 @@ func each(t *testing.T, check func(t *testing.T, tl *tool.Tool, spec *ebpf.Colle
 // configs is the default config of a tool and one for each of its switches.
 func configs(tl *tool.Tool) []any {
 	out := []any{tl.NewConfig()}
-	v := reflect.ValueOf(out[0]).Elem()
-	for i := range v.NumField() {
-		if v.Field(i).Kind() == reflect.Bool {
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(out[0]).Elem()) {
+		if f.Type.Kind() == reflect.Bool {
 			c := tl.NewConfig()
-			reflect.ValueOf(c).Elem().Field(i).SetBool(true)
+			reflect.ValueOf(c).Elem().FieldByIndex(f.Index).SetBool(true)
 			out = append(out, c)
 		}
 	}
