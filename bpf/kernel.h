@@ -436,6 +436,10 @@ struct task_struct {
 	const struct cred *cred;
 };
 
+struct irqaction {
+	const char *name;
+};
+
 struct msghdr {
 	void *msg_name;
 	unsigned int msg_flags;

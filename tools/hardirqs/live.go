@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hardirqs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"seine/internal/host"
+	"seine/internal/kern"
+	"seine/internal/lab"
+	"seine/internal/tool"
+)
+
+const bodyInterrupt = "hardirqs-interrupt"
+
+func init() { lab.Register(bodyInterrupt, interrupt) }
+
+// source is what can be had to interrupt the machine: a block device that is more
+// than memory, or our own program where it lies on one; in a guest without disks
+// the serial line of the console, which nobody reads. Empty if there is none.
+func source() string {
+	found, _ := filepath.Glob("/sys/block/*/device") // loop and zram have none
+	for i, f := range found {
+		found[i] = "/dev/" + filepath.Base(filepath.Dir(f))
+	}
+	if lab.Emulated() {
+		found = append(found, serial)
+	}
+	for _, path := range append(found, "/proc/self/exe") {
+		if _, err := os.Stat(path); err == nil && path == serial {
+			return path
+		}
+		if f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECT, 0); err == nil {
+			f.Close()
+			return path
+		}
+	}
+	return ""
+}
+
+const serial = "/dev/ttyS0"
+
+// interrupt uses the source so many times, and waits for it each time.
+func interrupt(c *lab.Child) error {
+	var count int
+	if err := c.Arg(&count); err != nil {
+		return err
+	}
+	path, flags := source(), os.O_RDONLY|unix.O_DIRECT
+	if path == serial {
+		flags = os.O_WRONLY | unix.O_NOCTTY
+	}
+	f, err := os.OpenFile(path, flags, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	page := make([]byte, 8192) // a part of it is aligned as disks want it
+	page = page[4096-uintptr(unsafe.Pointer(&page[0]))%4096:][:4096]
+	for i := range count {
+		if path != serial {
+			_, err = f.ReadAt(page, int64(i%256)*4096) // past the cache
+		} else if _, err = f.WriteString("\r\r\r\r\r\r\r\r"); err == nil {
+			err = unix.IoctlSetInt(int(f.Fd()), unix.TCSBRK, 1) // until it is sent
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return c.Report(true)
+}
+
+// load has a device interrupt the machine.
+func load(w *lab.World, count int) error {
+	p, err := w.Start("", "reader", bodyInterrupt, count)
+	if err != nil {
+		return err
+	}
+	return p.Wait()
+}
+
+var demo = tool.Workload{
+	Run: func(w *lab.World) error {
+		if source() == "" {
+			return errors.New("no disk to read from, and no guest's console")
+		}
+		return load(w, 2003)
+	},
+}
+
+var live = []tool.Case{
+	{Name: "counts", Run: counts("--by=irq,hardirq,cpu", "--counts")},
+	{Name: "agrees", Run: counts("--by=irq,hardirq,cpu")},
+	{Name: "net", Run: net},
+	{Name: "dist", Run: dist},
+}
+
+func interrupts() (lab.Interrupts, error) { return lab.ReadInterrupts("/proc/interrupts") }
+
+// counts: of each interrupt on each processor as many as the kernel itself counts
+// while the tool is attached for sure, and no more than while it may be.
+func counts(flags ...string) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		if source() == "" {
+			return tool.Skip("no disk to read from, and no guest's console")
+		}
+		var at [4]lab.Interrupts
+		var err error
+		if at[0], err = interrupts(); err != nil {
+			return err
+		}
+		if err := x.Attach(flags...); err != nil {
+			return err
+		}
+		if at[1], err = interrupts(); err != nil {
+			return err
+		}
+		if err := load(x.World, 499); err != nil {
+			return err
+		}
+		if at[2], err = interrupts(); err != nil {
+			return err
+		}
+		rows, err := x.Detach()
+		if err != nil {
+			return err
+		}
+		if at[3], err = interrupts(); err != nil {
+			return err
+		}
+		// Of devices that share a line each handler is asked each time.
+		seen := map[string]map[int]uint64{}
+		for _, r := range rows {
+			line, cpu, n := tool.Value(r.Get("irq")), int(r.Get("cpu").N), r.Get("count").N
+			if err := lab.Between(n, line, cpu, at[0], at[1], at[2], at[3]); err != nil {
+				x.Errorf("%v", err)
+			}
+			if name := r.Get("hardirq").S; name == "" || !named(at[3].Text[line], name) {
+				x.Errorf("interrupt %s is called %q, and by the kernel %q", line, name, at[3].Text[line])
+			}
+			if seen[line] == nil {
+				seen[line] = map[int]uint64{}
+			}
+			seen[line][cpu] += n
+		}
+		var moved uint64
+		for line, cpus := range at[3].Count {
+			if strings.Trim(line, "0123456789") != "" {
+				continue // LOC, RES and the like are no device's
+			}
+			for cpu := range cpus {
+				n := at[2].Count[line][cpu] - at[1].Count[line][cpu]
+				if moved += n; n > 0 && seen[line][cpu] == 0 {
+					x.Errorf("interrupt %s came %d times on processor %d, and there is no row of it", line, n, cpu)
+				}
+			}
+		}
+		if moved < 100 {
+			x.Errorf("using a device 499 times made %d interrupts", moved)
+		}
+		return nil
+	}
+}
+
+// named says whether a line of /proc/interrupts has a handler of that name: after
+// the controller and the kind, with a comma between those that share it.
+func named(text, name string) bool {
+	for one := range strings.SplitSeq(text, ", ") {
+		if one == name || strings.HasSuffix(one, " "+name) {
+			return true
+		}
+	}
+	return false
+}
+
+// net: interrupts of a disk or a serial line are not the network's.
+func net(x *tool.Trial) error {
+	if source() == "" {
+		return tool.Skip("no disk to read from, and no guest's console")
+	}
+	for _, flags := range [][]string{{"--net"}, nil} {
+		rows, err := x.Rows(func() error { return load(x.World, 101) }, flags...)
+		if err != nil {
+			return err
+		}
+		others := 0
+		for _, r := range rows {
+			if host.NetIRQ(uint32(r.Get("irq").N), r.Get("hardirq").S) == "" {
+				others++
+			}
+		}
+		if (others > 0) == (flags != nil) {
+			x.Errorf("%d of %d rows are not of network devices, with the flags %v", others, len(rows), flags)
+		}
+	}
+	return nil
+}
+
+// dist: the histograms, whose sums are no longer than the whole.
+func dist(x *tool.Trial) error {
+	if source() == "" {
+		return tool.Skip("no disk to read from, and no guest's console")
+	}
+	rows, err := x.Rows(func() error { return load(x.World, 499) }, "--dist", "--by=cpu")
+	if err != nil {
+		return err
+	}
+	var n uint64
+	for _, r := range rows {
+		h, ok := r.Get("time_ns").Ref.(*kern.Hist)
+		if !ok {
+			return fmt.Errorf("no histogram in %s", tool.Dump(r))
+		}
+		n += h.Count
+		if took := time.Duration(h.Sum); h.Min < 50 || h.Min > h.Max || h.Max > h.Sum || took > x.Report.Duration {
+			x.Errorf("%d took %v, %v to %v, in %v", h.Count, took, time.Duration(h.Min), time.Duration(h.Max), x.Report.Duration)
+		}
+		x.Want(r, "hardirq", "-")
+	}
+	if n < 100 {
+		x.Errorf("%d interrupts in %d rows, want 100 or more", n, len(rows))
+	}
+	return nil
+}
