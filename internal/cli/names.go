@@ -3,8 +3,10 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"seine/internal/enrich"
@@ -145,11 +147,23 @@ func (n *names) kernelSymbol(_ *row.Row, c *row.Cell) {
 	c.SetText(fmt.Sprintf("%s+%#x", f.Sym, f.Off))
 }
 
-// hints is what to tell the user about names that could not be made.
+// hints is what to tell the user about names that could not be made: of the
+// files that most stacks end in, since a whole machine has many.
 func (n *names) hints() (out []string) {
-	for file, count := range n.broken {
+	const most = 3
+	files := slices.SortedFunc(maps.Keys(n.broken), func(a, b string) int {
+		return cmp.Or(cmp.Compare(n.broken[b], n.broken[a]), cmp.Compare(a, b))
+	})
+	for _, file := range files[:min(most, len(files))] {
 		out = append(out, fmt.Sprintf("%d stacks end early in %s, most likely built without frame pointers: "+
-			"build it with -fno-omit-frame-pointer, or use a C library that has them", count, file))
+			"build it with -fno-omit-frame-pointer, or use a C library that has them", n.broken[file], cmp.Or(file, "code of unknown origin")))
+	}
+	others := 0
+	for _, file := range files[min(most, len(files)):] {
+		others += n.broken[file]
+	}
+	if others > 0 {
+		out = append(out, fmt.Sprintf("%d stacks end early in %d other files", others, len(files)-most))
 	}
 	return out
 }
