@@ -7,13 +7,25 @@
 #include "who.h"
 
 #define STACK_DEPTH 127
+#ifndef STACKS
+#define STACKS 4096
+#endif
 
-struct {
-	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
-	__uint(max_entries, 4096);
-	__uint(key_size, sizeof(__u32));
-	__uint(value_size, STACK_DEPTH * sizeof(__u64));
-} stacks SEC(".maps");
+/* The kernel's map has one place for a stack, by its hash: where another one
+ * sits, it is refused. With four maps it has four.
+ */
+#define STACK_MAP(name)                                                        \
+	struct {                                                               \
+		__uint(type, BPF_MAP_TYPE_STACK_TRACE);                        \
+		__uint(max_entries, STACKS / 4);                               \
+		__uint(key_size, sizeof(__u32));                               \
+		__uint(value_size, STACK_DEPTH * sizeof(__u64));               \
+	} name SEC(".maps")
+
+STACK_MAP(stacks);
+STACK_MAP(stacks1);
+STACK_MAP(stacks2);
+STACK_MAP(stacks3);
 
 /* Processes that a notice was sent for, with when they began: ids are reused. */
 struct {
@@ -36,30 +48,44 @@ static __always_inline void stack_notice(void)
 	notice(pid);
 }
 
-/* The current kernel stack without the first skip frames; negative when it
- * cannot be kept.
+/* An id, with the number of the map above its lower 24 bits; -1 when there is no
+ * stack, or it cannot be kept, which is counted.
+ */
+static __always_inline __s32 stack_keep(void *ctx, __u64 flags)
+{
+	long id = bpf_get_stackid(ctx, &stacks, flags);
+
+	if (id >= 0)
+		return id;
+	if (id == -14 /* EFAULT: a task without user memory, a moment outside of the kernel */)
+		return -1;
+	id = bpf_get_stackid(ctx, &stacks1, flags);
+	if (id >= 0)
+		return id | 1 << 24;
+	id = bpf_get_stackid(ctx, &stacks2, flags);
+	if (id >= 0)
+		return id | 2 << 24;
+	id = bpf_get_stackid(ctx, &stacks3, flags);
+	if (id >= 0)
+		return id | 3 << 24;
+	lose(LOSS_STACK);
+	return -1;
+}
+
+/* The current kernel stack without the first skip frames; negative when there
+ * is none.
  */
 static __always_inline __s32 kernel_stack(void *ctx, __u32 skip)
 {
-	long id = bpf_get_stackid(ctx, &stacks, skip & 0xff);
-
-	if (id < 0) {
-		lose(LOSS_STACK);
-		return -1;
-	}
-	return id;
+	return stack_keep(ctx, skip & 0xff);
 }
 
 /* The current user stack; negative when there is none. */
 static __always_inline __s32 user_stack(void *ctx)
 {
-	long id = bpf_get_stackid(ctx, &stacks, BPF_F_USER_STACK);
+	__s32 id = stack_keep(ctx, BPF_F_USER_STACK);
 
-	if (id < 0) {
-		if (id != -14 /* EFAULT: a task without user memory */)
-			lose(LOSS_STACK);
-		return -1;
-	}
-	stack_notice();
+	if (id >= 0)
+		stack_notice();
 	return id;
 }

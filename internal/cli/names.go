@@ -93,10 +93,13 @@ func (n *names) userStack(r *row.Row, c *row.Cell) {
 	*c = row.Cell{Kind: row.Object, Ref: st}
 }
 
-// addrs is what the map of stacks holds for an id; nil if nothing.
+// stackMaps are the maps of stack.h, by the upper part of a stack's id.
+var stackMaps = []string{"stacks", "stacks1", "stacks2", "stacks3"}
+
+// addrs is what the maps of stacks hold for an id; nil if nothing.
 func (n *names) addrs(id int32) []uint64 {
 	var addrs [127]uint64
-	if id < 0 || n.session.Maps["stacks"].Lookup(uint32(id), &addrs) != nil {
+	if id < 0 || int(id>>24) >= len(stackMaps) || n.session.Maps[stackMaps[id>>24]].Lookup(uint32(id)&(1<<24-1), &addrs) != nil {
 		return nil
 	}
 	depth := 0
