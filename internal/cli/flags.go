@@ -73,6 +73,9 @@ func (c *common) options(t *tool.Tool, cfg any, args []string) (o tool.Options, 
 	if err := c.check(args); err != nil {
 		return o, err
 	}
+	if f := t.Views(cfg)[0].Format; f != "" && !c.given.Changed("output") {
+		c.output = f
+	}
 	kind := t.Kind(cfg)
 	switch {
 	case kind == tool.Events && c.interval > 0 && c.by == "":
@@ -159,8 +162,11 @@ func (c *common) positionals(args []string) (err error) {
 func (c *common) groups(t *tool.Tool, cfg any) []string {
 	v := t.Views(cfg)[0]
 	by := v.By
-	if c.by != "" {
+	switch {
+	case c.by != "":
 		by = strings.Split(c.by, ",")
+	case c.output == "folded" && v.Stacks != nil:
+		by = v.Stacks
 	}
 	by = append([]string(nil), by...)
 	s, err := v.Output.Schema()

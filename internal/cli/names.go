@@ -36,6 +36,7 @@ func newNames(s *tool.Session) *names {
 		"ustack":    n.userStack,
 		"kstack":    n.kernelStack,
 		"ksym":      n.kernelSymbol,
+		"layer":     n.layer,
 	})
 	if s.Maps["stacks"] != nil {
 		n.processes = &sym.Processes{}
@@ -127,6 +128,15 @@ func (n *names) kernelStack(_ *row.Row, c *row.Cell) {
 	*c = row.Cell{}
 	if len(addrs) > 0 {
 		*c = row.Cell{Kind: row.Object, Ref: stackOf(observed(n.kernel.Stack(nil, addrs)))}
+	}
+}
+
+// layer makes of a kernel stack's id the part of the network that it is in.
+func (n *names) layer(_ *row.Row, c *row.Cell) {
+	addrs := n.addrs(int32(c.N))
+	*c = row.Cell{}
+	if len(addrs) > 0 {
+		setText(c, kern.NetLayer(stackOf(n.kernel.Stack(nil, addrs))))
 	}
 }
 

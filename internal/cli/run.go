@@ -193,13 +193,19 @@ func (r *run) pipe(schemas []*row.Schema) (*pipe, error) {
 			p.use[id] = true
 		}
 	}
-	if by := r.prepared.By(); contains(by, "ustack") && !contains(by, "pid") {
+	view := &r.prepared.Views[0]
+	if by := r.prepared.By(); view.Merge || contains(by, "ustack") && !contains(by, "pid") {
 		// Stacks of several processes may be the same once they have names.
 		next = row.Fold(next, by)
-		p.use["ustack"] = true
+		for _, id := range by {
+			p.use[id] = true
+		}
 	}
-	if f.where != "" {
-		w, err := row.Where(next, f.where, schemas)
+	for _, where := range []string{f.where, view.Where} {
+		if where == "" {
+			continue
+		}
+		w, err := row.Where(next, where, schemas)
 		if err != nil {
 			return nil, fmt.Errorf("--%w", err)
 		}

@@ -82,6 +82,10 @@ type View struct {
 	Time   string                 // how the time column reads unless --time says otherwise; empty: clock
 	By     []string               // of a counting view: key fields unless --by names others
 	Always []string               // key fields that are filled whatever --by says
+	Stacks []string               // key fields for -o folded unless --by names others; nil: By
+	Merge  bool                   // rows of one output that have the same names are one
+	Where  string                 // keeps rows, as --where does
+	Format string                 // the one that is written unless -o says otherwise; empty: the tool's
 	Sort   string                 // of an output: the column it is sorted by, largest first
 	Above  func(time.Time) string // a line above each output: a load average
 	Book   func(*row.Row)         // for -o book: what the book's form has otherwise; nil: nothing
