@@ -429,6 +429,7 @@ struct task_struct {
 	int tgid;
 	char comm[16];
 	__u64 start_time;
+	void *stack;
 	struct task_struct *group_leader;
 	struct files_struct *files;
 	struct nsproxy *nsproxy;

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package profile
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"seine/internal/kern"
+	"seine/internal/lab"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+var twoHosts = []string{"client", "server"}
+
+var demo = tool.Workload{
+	Run: func(w *lab.World) error { return transfer(w, bulk(8<<30)) },
+}
+
+var live = []tool.Case{
+	{Name: "hot", Run: hot},
+	{Name: "net", Hosts: twoHosts, Run: net},
+	{Name: "fair", Run: fair},
+	{Name: "idle", Run: idle},
+	{Name: "kernel", Run: kernel},
+	{Name: "c", Run: inC, Slow: true}, // guests have no compiler
+}
+
+// near says whether so many samples are what a time must give: within 15 per
+// cent, and half where the machine is emulated and late for everything.
+func near(samples uint64, hz int, used time.Duration) error {
+	want, off := used.Seconds()*float64(hz), 0.15
+	if lab.Emulated() {
+		off = 0.5
+	}
+	if math.Abs(float64(samples)-want) > off*want+3 {
+		return fmt.Errorf("%d samples of %v at %d Hz, want %.0f", samples, used, hz, want)
+	}
+	return nil
+}
+
+// most says whether n are more than 90 per cent; 60 where the machine is emulated,
+// whose interrupts take their part of every second.
+func most(n, all uint64) bool {
+	if lab.Emulated() {
+		return n*10 > all*6
+	}
+	return n*10 > all*9
+}
+
+// with adds up the samples whose stack in a column satisfies a test, and all.
+func with(rows []*row.Row, column string, test func(*kern.Stack) bool) (n, all uint64) {
+	for _, r := range rows {
+		all += r.Get("count").N
+		if st, ok := r.Get(column).Ref.(*kern.Stack); ok && test(st) {
+			n += r.Get("count").N
+		}
+	}
+	return n, all
+}
+
+// through tests for a function whose name ends so.
+func through(function string) func(*kern.Stack) bool {
+	return func(st *kern.Stack) bool {
+		return slices.ContainsFunc(st.Frames, func(f kern.Frame) bool { return f.Sym == function || strings.HasSuffix(f.Sym, "."+function) })
+	}
+}
+
+// sampled runs a body under the tool and returns its rows.
+func sampled(x *tool.Trial, body string, want time.Duration, flags ...string) (rows []*row.Row, used time.Duration, err error) {
+	p, err := x.World.Start("", "burner", body, want)
+	if err != nil {
+		return nil, 0, err
+	}
+	rows, err = x.Rows(func() error { return p.Call("go", &used) }, append(flags, fmt.Sprint("--pid=", p.PID))...)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, r := range rows {
+		x.Want(r, "pid", p.PID)
+	}
+	return rows, used, p.Wait()
+}
+
+const second = time.Second
+
+// hot: the function that the time goes to is in more than 90 per cent of the
+// samples, and there are as many as the time makes.
+func hot(x *tool.Trial) error {
+	const hz = 499
+	rows, used, err := sampled(x, bodyBurn, second, fmt.Sprint("-F", hz))
+	if err != nil {
+		return err
+	}
+	n, all := with(rows, "ustack", through("burnHere"))
+	if !most(n, all) {
+		x.Errorf("%d of %d samples are in the function that all the time is spent in", n, all)
+	}
+	if err := near(all, hz, used); err != nil {
+		x.Errorf("%v", err)
+	}
+	var ns uint64
+	for _, r := range rows {
+		ns += r.Get("cpu_ms").N
+	}
+	if want := all * (uint64(second) / hz); ns != want {
+		x.Errorf("the samples stand for %d ns, want %d", ns, want)
+	}
+	return nil
+}
+
+// kernel: a program that is in the kernel all the time, by either stack.
+func kernel(x *tool.Trial) error {
+	inKernel := through("read_zero")
+	if _, err := os.Stat("/proc/kallsyms"); err != nil {
+		return tool.Skip("%v", err)
+	}
+	rows, _, err := sampled(x, bodyCalls, second, "-F499", "-K")
+	if err != nil {
+		return err
+	}
+	// From 6.2 on it reads by iterators.
+	n, all := with(rows, "kstack", func(st *kern.Stack) bool { return inKernel(st) || through("read_iter_zero")(st) })
+	if !most(n, all) {
+		x.Errorf("%d of %d samples are in the kernel's function that all the time is spent in", n, all)
+	}
+	for _, r := range rows {
+		x.Want(r, "ustack", "-")
+	}
+	rows, _, err = sampled(x, bodyCalls, second, "-F499", "-U")
+	if err != nil {
+		return err
+	}
+	if n, all := with(rows, "ustack", through("callKernel")); !most(n, all) {
+		x.Errorf("%d of %d samples are in the function that calls the kernel all the time", n, all)
+	}
+	for _, r := range rows {
+		x.Want(r, "kstack", "-")
+	}
+	return nil
+}
+
+// fair: of two processes each gets the samples of its time, on the processor that
+// it runs on.
+func fair(x *tool.Trial) error {
+	const hz = 997
+	want := []time.Duration{second, second / 3}
+	var procs []*lab.Proc
+	var cpus [2]int
+	used := make([]time.Duration, len(want))
+	var pids []string
+	for i, w := range want {
+		p, err := x.World.Start("", fmt.Sprint("burner", i), bodyPinned, w)
+		if err != nil {
+			return err
+		}
+		if err := p.Expect(&cpus[i]); err != nil {
+			return err
+		}
+		procs = append(procs, p)
+		pids = append(pids, fmt.Sprint(p.PID))
+	}
+	rows, err := x.Rows(func() error {
+		for _, p := range procs {
+			if err := p.Tell("go"); err != nil {
+				return err
+			}
+		}
+		for i, p := range procs {
+			if err := p.Expect(&used[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, fmt.Sprint("-F", hz), "--by=pid,comm,cpu", "--pid="+strings.Join(pids, ","))
+	if err != nil {
+		return err
+	}
+	for i, p := range procs {
+		var got uint64
+		for _, r := range rows {
+			if int(r.Get("pid").N) == p.PID && int(r.Get("cpu").N) == cpus[i] {
+				got += r.Get("count").N
+			}
+		}
+		if err := near(got, hz, used[i]); err != nil {
+			x.Errorf("processor %d: %v", cpus[i], err)
+		}
+		if err := p.Wait(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// idle: processors that do nothing are left out, and shown when they are asked
+// for, as often as the kernel itself says that they were idle.
+func idle(x *tool.Trial) error {
+	const hz = 199
+	work := func() error {
+		p, err := x.World.Start("", "burner", bodyBurn, second/2)
+		if err != nil {
+			return err
+		}
+		return errors.Join(p.Tell("go"), p.Wait())
+	}
+	rows, err := x.Rows(work, "-K", fmt.Sprint("-F", hz))
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		if st, ok := r.Get("kstack").Ref.(*kern.Stack); strings.HasPrefix(r.Get("comm").S, "swapper/") && (!ok || !interrupted(st)) {
+			x.Errorf("%d samples of a processor that does nothing: %v", r.Get("count").N, st)
+		}
+	}
+	before, err := idleTime()
+	if err != nil {
+		return err
+	}
+	rows, err = x.Rows(work, "-K", fmt.Sprint("-F", hz), "--include-idle")
+	if err != nil {
+		return err
+	}
+	after, err := idleTime()
+	if err != nil {
+		return err
+	}
+	var n uint64
+	for _, r := range rows {
+		if strings.HasPrefix(r.Get("comm").S, "swapper/") {
+			n += r.Get("count").N
+		}
+	}
+	if used := after - before; used > second/4 {
+		if err := near(n, hz, used); err != nil {
+			x.Errorf("idle: %v", err)
+		}
+	}
+	return nil
+}
+
+// interrupted says whether a stack is that of an interrupt.
+func interrupted(st *kern.Stack) bool {
+	return slices.ContainsFunc(st.Frames, func(f kern.Frame) bool {
+		return strings.Contains(f.Sym, "softirq") || strings.Contains(f.Sym, "irq_exit") || strings.Contains(f.Sym, "sysvec") || strings.Contains(f.Sym, "interrupt")
+	})
+}
+
+// net: a bulk transfer is in the network code, most of it in TCP, which copies,
+// and some in each layer below. Functions of modules have their names.
+func net(x *tool.Trial) error {
+	rows, err := x.Rows(func() error { return transfer(x.World, bulk(3<<30)) }, "--net", "-F997", "--by=comm,layer,kstack")
+	if err != nil {
+		return err
+	}
+	layers := map[string]uint64{}
+	var all uint64
+	for _, r := range rows {
+		if comm := r.Get("comm").S; comm == "sender" || comm == "receiver" {
+			all += r.Get("count").N
+			layers[tool.Value(r.Get("layer"))] += r.Get("count").N
+		}
+	}
+	in := all - layers["-"]
+	if in*10 < all*7 {
+		x.Errorf("%d of %d samples of a transfer are in the network code: %v", in, all, layers)
+	}
+	if layers["tcp"]*10 < in*3 {
+		x.Errorf("%d of %d samples are in tcp, where the copying is done: %v", layers["tcp"], in, layers)
+	}
+	for _, l := range []string{"socket", "tcp", "ip", "queue", "napi", "driver"} {
+		if layers[l] == 0 {
+			x.Errorf("no sample in %s: %v", l, layers)
+		}
+	}
+	if _, err := os.Stat("/sys/module/veth/sections"); err == nil {
+		n, _ := with(rows, "kstack", func(st *kern.Stack) bool {
+			return slices.ContainsFunc(st.Frames, func(f kern.Frame) bool { return f.Module == "veth" && strings.HasPrefix(f.Sym, "veth_") })
+		})
+		if n == 0 {
+			x.Errorf("no sample in a function of the module veth, through which all went")
+		}
+	}
+	return nil
+}
+
+// inC: a C program with frame pointers, by its whole chain of calls.
+func inC(x *tool.Trial) error {
+	prog, err := compiled(x.World)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(prog)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	rows, err := x.Rows(func() error { // it burns when its input ends, and exits
+		in.Close()
+		return cmd.Wait()
+	}, "-F499", fmt.Sprint("--pid=", cmd.Process.Pid))
+	if err != nil {
+		return err
+	}
+	n, all := with(rows, "ustack", func(st *kern.Stack) bool {
+		var names []string
+		for _, f := range st.Frames {
+			names = append(names, f.Sym)
+		}
+		return strings.HasPrefix(strings.Join(names, " "), "hot_function middle main")
+	})
+	if !most(n, all) || all < 100 {
+		x.Errorf("%d of %d samples are in hot_function, called by middle, called by main", n, all)
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package profile
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"seine/internal/lab"
+	"seine/internal/tool"
+)
+
+// bulk is so many bytes, or what takes as long where the machine is emulated.
+func bulk(bytes int) int {
+	if lab.Emulated() {
+		return bytes / 50
+	}
+	return bytes
+}
+
+// transfer is a bulk transfer over one connection.
+func transfer(w *lab.World, bytes int) error {
+	t, err := lab.StartTCP(w, lab.Sessions{Send: bytes, Recv: 1, ClientComm: "sender", ServerComm: "receiver"})
+	if err != nil {
+		return err
+	}
+	_, err = t.Run()
+	return err
+}
+
+const (
+	bodyBurn   = "profile-burn"
+	bodyCalls  = "profile-calls"
+	bodyPinned = "profile-pinned"
+)
+
+func init() {
+	lab.Register(bodyBurn, func(c *lab.Child) error { return busy(c, burnHere) })
+	lab.Register(bodyCalls, func(c *lab.Child) error { return busy(c, callKernel) })
+	lab.Register(bodyPinned, func(c *lab.Child) error {
+		cpu, err := lab.Pin(int(c.Comm[len(c.Comm)-1] - '0'))
+		if err != nil {
+			return err
+		}
+		if err := c.Report(cpu); err != nil {
+			return err
+		}
+		return busy(c, burnHere)
+	})
+}
+
+var burned uint64
+
+// burnHere is where the time goes.
+//
+//go:noinline
+func burnHere() {
+	n := burned
+	for i := range uint64(1 << 16) {
+		n = n*6364136223846793005 + i
+	}
+	burned = n
+}
+
+// callKernel is in the kernel almost all of the time: each read clears a mebibyte.
+//
+//go:noinline
+func callKernel() { unix.Read(zeroes, block) }
+
+var (
+	zeroes int
+	block  = make([]byte, 1<<20)
+)
+
+// busy calls f until it has used as much processor time as it was told to, and
+// reports how much that was.
+func busy(c *lab.Child, f func()) (err error) {
+	var want time.Duration
+	if err := c.Arg(&want); err != nil {
+		return err
+	}
+	if zeroes, err = unix.Open("/dev/zero", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		return err
+	}
+	callKernel() // its memory is there from now on
+	if err := c.Await("go"); err != nil {
+		return err
+	}
+	start := cpuTime()
+	for cpuTime()-start < want {
+		f()
+	}
+	return c.Report(cpuTime() - start)
+}
+
+// cpuTime is what this thread has used.
+func cpuTime() time.Duration {
+	var t unix.Timespec
+	unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t)
+	return time.Duration(t.Nano())
+}
+
+// idleTime is how long all processors had nothing to do since they were started.
+func idleTime() (time.Duration, error) {
+	b, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, err
+	}
+	var user, nice, system, idle, iowait int64
+	if _, err := fmt.Sscanf(string(b), "cpu %d %d %d %d %d", &user, &nice, &system, &idle, &iowait); err != nil {
+		return 0, fmt.Errorf("/proc/stat: %w", err)
+	}
+	return time.Duration(idle+iowait) * 10 * time.Millisecond, nil
+}
+
+//go:embed testdata/hot.c
+var source []byte
+
+// compiled is the C program.
+func compiled(w *lab.World) (prog string, err error) {
+	cc := ""
+	for _, c := range []string{"cc", "gcc", "clang", "clang-14"} {
+		if path, err := exec.LookPath(c); err == nil && cc == "" {
+			cc = path
+		}
+	}
+	if cc == "" {
+		return "", tool.Skip("no C compiler here")
+	}
+	dir, err := w.Dir()
+	if err != nil {
+		return "", err
+	}
+	file, prog := filepath.Join(dir, "hot.c"), filepath.Join(dir, "hot")
+	if err := os.WriteFile(file, source, 0o644); err != nil {
+		return "", err
+	}
+	if out, err := exec.Command(cc, "-O0", "-fno-omit-frame-pointer", "-o", prog, file).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return prog, nil
+}
