@@ -78,12 +78,24 @@ func TestKernels(t *testing.T) {
 						t.Errorf("%s: no way to point %s", tl.Name, p.Name)
 					}
 				}
-				if relocated == 0 {
+				if relocated == 0 && relocations(spec) > 0 {
 					t.Errorf("%s: no relocation was checked", tl.Name)
 				}
 			}
 		})
 	}
+}
+
+// relocations is how many a tool has: none if it reads nothing but arguments.
+func relocations(spec *ebpf.CollectionSpec) (n int) {
+	for _, ps := range spec.Programs {
+		for i := range ps.Instructions {
+			if btf.CORERelocationMetadata(&ps.Instructions[i]) != nil {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // relocate resolves the relocations of a program against k and says how many.
