@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package profile
+package cli
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"os"
 	"strconv"
@@ -33,10 +34,10 @@ func parseFolded(line string) (frames []string, count uint64, err error) {
 	return frames, count, nil
 }
 
-// TestFolded: what -o folded writes is what flame graph programs read, hostile
+// TestFoldedGolden: what -o folded writes is what flame graph programs read, hostile
 // names included, and says the same as the other formats.
-func TestFolded(t *testing.T) {
-	f, err := os.Open("testdata/folded.golden")
+func TestFoldedGolden(t *testing.T) {
+	f, err := os.Open("../../tools/profile/testdata/folded.golden")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,5 +64,45 @@ func TestFolded(t *testing.T) {
 		if _, _, err := parseFolded(line); err == nil {
 			t.Errorf("%q was taken", line)
 		}
+	}
+}
+
+// TestProfile: a flame graph of a bulk transfer, and its layers, each of which is
+// one row.
+func TestProfile(t *testing.T) {
+	t.Parallel()
+	var through uint64
+	for line := range strings.Lines(run(t, "demo", "profile", "-F", "499", "--net", "--folded")) {
+		frames, n, err := parseFolded(strings.TrimSuffix(line, "\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if frames[0] == "receiver" && strings.Contains(line, ";main.main;") && strings.Contains(line, ";tcp_recvmsg;") {
+			through += n
+		}
+	}
+	if through < 50 {
+		t.Errorf("%d samples of the receiver lead from main to tcp_recvmsg, want 50 or more", through)
+	}
+	layers := map[string]uint64{}
+	for line := range strings.Lines(run(t, "demo", "profile", "-F", "499", "--net", "-o", "json")) {
+		var r struct {
+			Layer string
+			Count uint64
+			MS    float64 `json:"cpu_ms"`
+		}
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Layer == "" || layers[r.Layer] > 0 || r.Count == 0 {
+			t.Errorf("a row without a layer, or a second one of it: %s", line)
+		}
+		if want := float64(r.Count) * 1000 / 499; r.MS < want*0.99 || r.MS > want*1.01 {
+			t.Errorf("%d samples are %.1f ms, want %.1f", r.Count, r.MS, want)
+		}
+		layers[r.Layer] = r.Count
+	}
+	if layers["tcp"] < 100 || layers["socket"] == 0 || layers["ip"] == 0 {
+		t.Errorf("layers of a bulk transfer: %v", layers)
 	}
 }
