@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -136,7 +137,7 @@ func parseCell(col *row.Column, raw json.RawMessage, c *row.Cell) error {
 		if err := json.Unmarshal(raw, &n); err != nil {
 			return err
 		}
-		*c = row.Cell{Kind: col.Kind, N: uint64(int64(n*float64(col.Div) + 0.5))}
+		*c = row.Cell{Kind: col.Kind, N: uint64(int64(n*float64(col.Div) + math.Copysign(0.5, n)))}
 	case row.Bool:
 		var b bool
 		if err := json.Unmarshal(raw, &b); err != nil {
