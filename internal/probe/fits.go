@@ -53,7 +53,7 @@ func HasArgs(n int, names ...string) func(*Kernel) error {
 	return func(k *Kernel) error {
 		for _, name := range names {
 			var fn *btf.Func
-			if k.Types.TypeByName(name, &fn) != nil {
+			if k.find(name, &fn) != nil {
 				return fmt.Errorf("%w: no function %s (inlined or gone)", ErrNotSupported, name)
 			}
 			if p, ok := fn.Type.(*btf.FuncProto); !ok || len(p.Params) != n {

@@ -46,7 +46,7 @@ func Offline(types *btf.Spec) *Kernel { return &Kernel{Types: types} }
 // programs see them, nil if the kernel has no such tracepoint.
 func (k *Kernel) Args(tracepoint string) []btf.Type {
 	var def *btf.Typedef
-	if k.Types.TypeByName("btf_trace_"+tracepoint, &def) != nil {
+	if k.find("btf_trace_"+tracepoint, &def) != nil {
 		return nil
 	}
 	ptr, ok := def.Type.(*btf.Pointer)
@@ -67,7 +67,7 @@ func (k *Kernel) Args(tracepoint string) []btf.Type {
 // HasFunc says whether the kernel has a function that can be traced by name.
 func (k *Kernel) HasFunc(name string) bool {
 	var fn *btf.Func
-	return k.Types.TypeByName(name, &fn) == nil
+	return k.find(name, &fn) == nil
 }
 
 // tryFentry loads a program that does nothing on a function made for tests.

@@ -158,8 +158,14 @@ type PointError struct{ Choice Choice }
 
 func (e *PointError) Error() string {
 	msg := "point " + e.Choice.Point + ": no way works here"
+	last := ""
 	for _, r := range e.Choice.Refused {
-		msg += "; " + r.Way + ": " + Reason(r.Err)
+		why := Reason(r.Err)
+		if why == last { // said already
+			continue
+		}
+		msg += "; " + r.Way + ": " + why
+		last = why
 	}
 	return msg
 }

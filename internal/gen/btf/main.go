@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command btf writes test/btf/*.btf.gz: of each kernel of the matrix, the part
-// of its BTF that our programs and our choices of ways look at. Ring 1 checks
+// of its BTF and its modules' that our programs and our choices of ways look at. Ring 1 checks
 // every relocation against them without booting anything. Run it from the
 // project's root, by make btf, after go run ./test/vm fetch.
 package main
@@ -9,6 +9,7 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
@@ -47,7 +48,17 @@ func run() error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		raw, err := trim(full, structs, words)
+		specs := []*btf.Spec{full}
+		for _, m := range modules {
+			types, err := moduleTypes(k.Module(m), full)
+			if err != nil {
+				return fmt.Errorf("%s: %s: %w", name, m, err)
+			}
+			if types != nil {
+				specs = append(specs, types)
+			}
+		}
+		raw, err := trim(specs, structs, words)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
@@ -59,6 +70,27 @@ func run() error {
 		fmt.Printf("%s: %s, %d kB\n", out, k.Version, n/1024)
 	}
 	return nil
+}
+
+// modules are those whose types programs read.
+var modules = []string{"cfg80211", "mac80211"}
+
+// moduleTypes reads the BTF of a module, nil if it has none.
+func moduleTypes(file string, base *btf.Spec) (*btf.Spec, error) {
+	f, err := elf.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	s := f.Section(".BTF")
+	if s == nil {
+		return nil, nil
+	}
+	raw, err := s.Data()
+	if err != nil {
+		return nil, err
+	}
+	return btf.LoadSplitSpecFromReader(bytes.NewReader(raw), base)
 }
 
 // wantedStructs is the names of all types that programs relocate against.
@@ -117,15 +149,27 @@ func quotedWords() (map[string]bool, error) {
 
 // trim copies the wanted types. Pointers lose what they point at, but for the
 // arguments of tracepoints, whose structs keep their name.
-func trim(full *btf.Spec, structs, words map[string]bool) ([]byte, error) {
+func trim(specs []*btf.Spec, structs, words map[string]bool) ([]byte, error) {
 	b, err := btf.NewBuilder(nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	t := &trimmer{full: full, done: map[btf.Type]btf.Type{}}
-	for typ, err := range full.All() {
-		if err != nil {
+	had := map[string]bool{}
+	for i, spec := range specs {
+		if err := add(b, spec, structs, words, i > 0, had); err != nil {
 			return nil, err
+		}
+	}
+	return b.Marshal(nil, nil)
+}
+
+// add copies the wanted types of one spec. Two modules may have the same type
+// each for itself: it is taken once.
+func add(b *btf.Builder, spec *btf.Spec, structs, words map[string]bool, module bool, had map[string]bool) error {
+	t := &trimmer{done: map[btf.Type]btf.Type{}}
+	for typ, err := range spec.All() {
+		if err != nil {
+			return err
 		}
 		name := typ.TypeName()
 		var keep btf.Type
@@ -145,18 +189,18 @@ func trim(full *btf.Spec, structs, words map[string]bool) ([]byte, error) {
 				keep = &btf.Func{Name: name, Type: &btf.FuncProto{Return: &btf.Void{}}, Linkage: v.Linkage}
 			}
 		}
-		if keep == nil {
+		if keep == nil || module && had[name] {
 			continue
 		}
+		had[name] = true
 		if _, err := b.Add(keep); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	return b.Marshal(nil, nil)
+	return nil
 }
 
 type trimmer struct {
-	full *btf.Spec
 	done map[btf.Type]btf.Type
 }
 
