@@ -90,7 +90,7 @@ func (s *suite) run() {
 		wg.Go(func() {
 			for _, g := range lane {
 				every := g.every || os.Getenv("FULL") != ""
-				command := []string{runner, "run", "-kernels", g.name, "-cpus", "1", "-timeout", "30m", "-modules", "sch_netem"}
+				command := []string{runner, "run", "-kernels", g.name, "-cpus", "1", "-timeout", "30m", "-modules", modules}
 				s.live(g.name, every, append(append(command, files...), "--", live)...)
 				s.language(g.name, runner, "run", "-kernels", g.name, "-cpus", "1", "-timeout", "10m", "-modules", drivers, "--", bt)
 			}
@@ -137,6 +137,9 @@ func (s *suite) goTest() {
 
 // symbols are what go test leaves out: some tests put probes on themselves.
 const symbols = "-ldflags=-s=false -w=false"
+
+// modules are what live tests use, besides those that every guest has.
+const modules = "sch_netem,mac80211_hwsim"
 
 // drivers are modules that one-liners of the book are about, besides those that
 // every guest has.

@@ -1,0 +1,478 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ieee80211scan
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"seine/internal/host"
+	"seine/internal/lab"
+	"seine/internal/probe"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+// network is the name of the cases' network, with bytes that need quoting.
+const network = "seine \"lab\""
+
+var demo = tool.Workload{
+	Run: func(w *lab.World) error {
+		if err := needHwsim(); err != nil {
+			return err
+		}
+		ap, err := w.NewRadio("", "seine-ap", 1)
+		if err != nil {
+			return err
+		}
+		if err := w.Beacon(ap, 2437, "seine"); err != nil {
+			return err
+		}
+		r, err := w.NewRadio("", "seine-sta", 1)
+		if err != nil {
+			return err
+		}
+		s, err := lab.StartScan(w, r, "supplicant", lab.WifiScan{
+			SSIDs: []string{"seine"}, MHz: []uint32{2412, 2437, 2462, 5180}, Flags: unix.NL80211_SCAN_FLAG_FLUSH,
+		})
+		if err != nil {
+			return err
+		}
+		_, err = s.Run()
+		return err
+	},
+}
+
+var live = []tool.Case{
+	{Name: "software", Run: withRadios(oneScan)},
+	{Name: "two-at-once", Run: withRadios(twoAtOnce)},
+	{Name: "aborted", Run: withRadios(aborted)},
+	{Name: "down", Run: withRadios(down)},
+	{Name: "one-channel", Run: withRadios(oneChannel)},
+	{Name: "firmware", Run: withRadios(firmware)},
+	{Name: "refused", Run: withRadios(refused)},
+	{Name: "filters", Run: withRadios(filters)},
+	{Name: "without", Run: without},
+}
+
+// cannot is why this kernel has nothing to see, nil where it has. Whether the
+// tracepoint is there is looked up apart from what the tool says: err.
+func cannot() (why, err error) {
+	k, err := probe.Running()
+	if err != nil {
+		return nil, err
+	}
+	why = probe.HasModule(module)(k)
+	if there := probe.HasTracepoint("rdev_scan", 2)(k) == nil; there != (why == nil) {
+		return why, fmt.Errorf("tracepoint rdev_scan is there: %v, but the tool says: %v", there, why)
+	}
+	return why, nil
+}
+
+// needHwsim says what the traffic needs.
+func needHwsim() error {
+	switch host.Module(hwsim) {
+	case host.ModuleLoaded, host.ModuleBuiltin:
+		return nil
+	}
+	return fmt.Errorf("%w: no simulated radios: modprobe %s", probe.ErrNotSupported, hwsim)
+}
+
+const hwsim = "mac80211_hwsim"
+
+// withRadios skips a case where the kernel cannot: case "without" then looks at
+// how that is said. A guest of the matrix has simulated radios, or fails.
+func withRadios(run func(*tool.Trial) error) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		none := needHwsim()
+		if guest := os.Getenv("SEINE_VM"); none != nil && guest != "" {
+			return fmt.Errorf("guest %s: %w", guest, none)
+		}
+		switch why, err := cannot(); {
+		case err != nil:
+			return err
+		case why != nil:
+			return tool.Skip("%s", probe.Reason(why))
+		case none != nil:
+			return tool.Skip("%s", probe.Reason(none))
+		}
+		return run(x)
+	}
+}
+
+// without: the refusal names the module and what to do.
+func without(x *tool.Trial) error {
+	why, err := cannot()
+	if err != nil {
+		return err
+	}
+	if why == nil {
+		return tool.Skip("this kernel has %s", module)
+	}
+	err = x.Attach()
+	if !errors.Is(err, probe.ErrNotSupported) {
+		return fmt.Errorf("attached without %s, or for another reason: %v", module, err)
+	}
+	if reason := probe.Reason(why); !strings.Contains(err.Error(), reason) || !strings.Contains(reason, module) {
+		x.Errorf("the error is %q, want %q in it", err, reason)
+	}
+	return nil
+}
+
+// scanRun is a scan, what its process knows, and its rows.
+type scanRun struct {
+	*lab.Scanner
+	lab.WifiScanned
+	rows []*row.Row
+}
+
+// run makes scans at once, waits for them, and gives each its rows.
+func run(x *tool.Trial, scanners []*lab.Scanner, during func() error) ([]scanRun, error) {
+	runs := make([]scanRun, len(scanners))
+	for _, do := range []func(*lab.Scanner) error{(*lab.Scanner).Begin, (*lab.Scanner).Begun} {
+		for _, s := range scanners {
+			if err := do(s); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if during != nil {
+		if err := during(); err != nil {
+			return nil, err
+		}
+	}
+	for i, s := range scanners {
+		got, err := s.Over()
+		if err != nil {
+			return nil, err
+		}
+		runs[i] = scanRun{Scanner: s, WifiScanned: got}
+	}
+	// The kernel tells of the end after the tool has seen it.
+	rows, err := x.Detach()
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range rows {
+		i := slices.IndexFunc(runs, func(s scanRun) bool { return s.Radio.Dev == r.Get("dev").S })
+		if i < 0 {
+			x.Errorf("a row of nobody's: %s", tool.Dump(r))
+			continue
+		}
+		runs[i].rows = append(runs[i].rows, r)
+	}
+	return runs, nil
+}
+
+// scene is an access point on 2437 MHz and scanners on radios of their own.
+func scene(x *tool.Trial, phy string, channels uint32, scans ...lab.WifiScan) (ap *lab.Radio, scanners []*lab.Scanner, err error) {
+	if ap, err = x.World.NewRadio("", phy+"-ap", 1); err != nil {
+		return nil, nil, err
+	}
+	if err = x.World.Beacon(ap, 2437, network); err != nil {
+		return nil, nil, err
+	}
+	for i, s := range scans {
+		r, err := x.World.NewRadio("", fmt.Sprintf("%s-%d", phy, i), channels)
+		if err != nil {
+			return nil, nil, err
+		}
+		p, err := lab.StartScan(x.World, r, fmt.Sprintf("scanner%d", i), s)
+		if err != nil {
+			return nil, nil, err
+		}
+		scanners = append(scanners, p)
+	}
+	return ap, scanners, nil
+}
+
+// bands are those of the frequencies in use here.
+var bands = map[uint32]string{2412: "2.4GHz", 2437: "2.4GHz", 2462: "2.4GHz", 5180: "5GHz", 5200: "5GHz", 5745: "5GHz"}
+
+// check compares the rows of a scan that came to its end with what was asked for.
+func (s *scanRun) check(x *tool.Trial, ap *lab.Radio, by string) {
+	want := []string{"start"}
+	for _, f := range s.Scan.MHz {
+		if f == 2437 {
+			want = append(want, "found")
+		}
+		if by == "software" {
+			want = append(want, "channel")
+		}
+	}
+	want = append(want, "end")
+	var got []string
+	for _, r := range s.rows {
+		got = append(got, r.Get("event").S)
+	}
+	if !slices.Equal(got, want) {
+		x.Errorf("%s: rows are %v, want %v", s.Radio.Dev, got, want)
+		return
+	}
+	var plan []string
+	for _, f := range s.Scan.MHz {
+		plan = append(plan, fmt.Sprint(f))
+	}
+	first, last := s.rows[0], s.rows[len(s.rows)-1]
+	for _, r := range s.rows {
+		x.Want(r, "pid", s.PID)
+		x.Want(r, "comm", s.Comm)
+		x.Want(r, "netns", s.Netns)
+		x.Want(r, "phy", s.Radio.Phy)
+		x.Want(r, "by", by)
+		x.Want(r, "channels", len(s.Scan.MHz))
+		x.Want(r, "scan", tool.Value(first.Get("scan")))
+	}
+	x.Want(first, "plan", strings.Join(plan, ","))
+	steps, beacons, stay := s.Scan.MHz, uint64(0), uint64(0)
+	for _, r := range s.rows {
+		switch r.Get("event").S {
+		case "found":
+			x.Want(r, "ssid", network)
+			x.Want(r, "bssid", mac(ap.MAC))
+			x.Want(r, "freq_mhz", 2437_000)
+			x.Want(r, "band", "2.4GHz")
+		case "channel":
+			x.Want(r, "freq_mhz", steps[0]*1000)
+			x.Want(r, "band", bands[steps[0]])
+			n := r.Get("beacons").N
+			if heard := steps[0] == 2437; heard != (n > 0) {
+				x.Errorf("%d beacons on %d MHz, where there is a network: %v", n, steps[0], heard)
+			}
+			beacons += n
+			stay += r.Get("duration_ms").N
+			steps = steps[1:]
+		}
+	}
+	x.Want(last, "result", "done")
+	found := 0
+	if slices.Contains(s.Scan.MHz, 2437) {
+		found = 1
+	}
+	x.Want(last, "networks", found)
+	// One that was heard as its channel was left counts for the scan alone.
+	if n := last.Get("beacons").N; by == "software" && (n < beacons || n > beacons+1) || found > 0 && n == 0 {
+		x.Errorf("%d beacons in all, %d on the channels", n, beacons)
+	}
+	// How far the stopwatch may be behind: an emulated machine stands still at times.
+	near := uint64(8)
+	if lab.Emulated() {
+		near = 4
+	}
+	took := last.Get("duration_ms").N
+	if took >= uint64(s.NS) || took < uint64(s.NS)*near/10 {
+		x.Errorf("the scan took %d ns, the stopwatch of its process says %d", took, s.NS)
+	}
+	if by == "software" && (stay > took || stay < took*near/10) {
+		x.Errorf("of %d ns the radio was on channels for %d", took, stay)
+	}
+}
+
+// oneScan: a network found by asking for it, with flags.
+func oneScan(x *tool.Trial) error {
+	ap, scanners, err := scene(x, "one", 1, lab.WifiScan{
+		SSIDs: []string{network, ""}, MHz: []uint32{2412, 2437, 2462, 5180},
+		Flags: unix.NL80211_SCAN_FLAG_FLUSH | unix.NL80211_SCAN_FLAG_LOW_PRIORITY,
+	})
+	if err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	runs, err := run(x, scanners, nil)
+	if err != nil {
+		return err
+	}
+	if runs[0].check(x, ap, "software"); len(runs[0].rows) == 0 {
+		return nil
+	}
+	for _, r := range runs[0].rows {
+		x.Want(r, "mode", "active")
+		x.Want(r, "flags", "low-priority+flush")
+	}
+	x.Want(runs[0].rows[0], "asked", `"seine \"lab\"",""`)
+	return nil
+}
+
+// twoAtOnce: two radios, two processes, other channels; one hears the network.
+func twoAtOnce(x *tool.Trial) error {
+	ap, scanners, err := scene(x, "two", 1,
+		lab.WifiScan{MHz: []uint32{2462, 2437, 5180, 5200, 5745, 2412}}, lab.WifiScan{MHz: []uint32{5745, 2412, 5180, 2462, 5200}})
+	if err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	runs, err := run(x, scanners, nil)
+	if err != nil {
+		return err
+	}
+	for i := range runs {
+		runs[i].check(x, ap, "software")
+		for _, r := range runs[i].rows {
+			x.Want(r, "mode", "passive")
+			x.Want(r, "asked", "-")
+			x.Want(r, "flags", "-")
+		}
+	}
+	a, b := runs[0].rows, runs[1].rows
+	began := func(rows []*row.Row) uint64 { return rows[0].Get("time").N }
+	ended := func(rows []*row.Row) uint64 { return rows[len(rows)-1].Get("time").N }
+	if len(a) > 0 && len(b) > 0 && (began(b) > ended(a) || began(a) > ended(b)) {
+		x.Errorf("the scans were not under way at once")
+	}
+	return nil
+}
+
+// ended checks the rows of a scan that did not come to its end by itself.
+func (s *scanRun) ended(x *tool.Trial, result string) {
+	if len(s.rows) < 2 {
+		x.Errorf("%d rows, want a start and an end", len(s.rows))
+		return
+	}
+	first, last := s.rows[0], s.rows[len(s.rows)-1]
+	x.Want(first, "event", "start")
+	x.Want(first, "pid", s.PID)
+	x.Want(last, "event", "end")
+	x.Want(last, "result", result)
+	if n := len(s.rows) - 2; n > 2 {
+		x.Errorf("%d channels before it ended, of %d", n, len(s.Scan.MHz))
+	}
+}
+
+// far is a list of channels that takes a second, without the network's.
+var far = []uint32{2412, 2462, 5180, 5200, 5745, 2417, 2422, 2427, 2432, 2442}
+
+// aborted: by whoever asked for it.
+func aborted(x *tool.Trial) error {
+	_, scanners, err := scene(x, "abort", 1, lab.WifiScan{MHz: far, Abort: true})
+	if err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	runs, err := run(x, scanners, nil)
+	if err != nil {
+		return err
+	}
+	if !runs[0].Aborted {
+		return fmt.Errorf("the kernel did not abort the scan")
+	}
+	runs[0].ended(x, "aborted")
+	return nil
+}
+
+// down: the interface is switched off meanwhile.
+func down(x *tool.Trial) error {
+	_, scanners, err := scene(x, "down", 1, lab.WifiScan{MHz: far})
+	if err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	runs, err := run(x, scanners, func() error { return x.World.Down(scanners[0].Radio) })
+	if err != nil {
+		return err
+	}
+	runs[0].ended(x, "aborted")
+	return nil
+}
+
+// oneChannel: the one that the radio is on already, where nothing is tuned.
+func oneChannel(x *tool.Trial) error {
+	ap, scanners, err := scene(x, "here", 1, lab.WifiScan{MHz: []uint32{2412}})
+	if err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	runs, err := run(x, scanners, nil)
+	if err != nil {
+		return err
+	}
+	runs[0].check(x, ap, "software")
+	return nil
+}
+
+// firmware: a device that scans by itself shows its networks and its end only.
+func firmware(x *tool.Trial) error {
+	ap, scanners, err := scene(x, "fw", 2, lab.WifiScan{MHz: []uint32{2412, 2437, 5180}})
+	if err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	runs, err := run(x, scanners, nil)
+	if err != nil {
+		return err
+	}
+	runs[0].check(x, ap, "firmware")
+	return nil
+}
+
+// refused: a monitor hears what is there, and does not scan.
+func refused(x *tool.Trial) error {
+	r, err := x.World.NewRadio("", "no", 1)
+	if err != nil {
+		return err
+	}
+	if err := x.World.Monitor(r); err != nil {
+		return err
+	}
+	s, err := lab.StartScan(x.World, r, "scanner", lab.WifiScan{MHz: []uint32{2412}})
+	if err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	runs, err := run(x, []*lab.Scanner{s}, nil)
+	if err != nil {
+		return err
+	}
+	if runs[0].Refused != unix.EOPNOTSUPP {
+		return fmt.Errorf("the kernel says %v to the scan, want EOPNOTSUPP", runs[0].Refused)
+	}
+	runs[0].ended(x, "EOPNOTSUPP")
+	if len(runs[0].rows) != 2 {
+		x.Errorf("%d rows, want a start and an end", len(runs[0].rows))
+	}
+	return nil
+}
+
+// filters: by device and by process.
+func filters(x *tool.Trial) error {
+	for _, flag := range []string{"--dev", "--comm"} {
+		_, scanners, err := scene(x, strings.Trim(flag, "-"), 1,
+			lab.WifiScan{MHz: []uint32{2412, 5180}}, lab.WifiScan{MHz: []uint32{2462, 5200}})
+		if err != nil {
+			return err
+		}
+		want := scanners[1].Comm
+		if flag == "--dev" {
+			want = scanners[1].Radio.Dev
+		}
+		if err := x.Attach(flag + "=" + want); err != nil {
+			return err
+		}
+		runs, err := run(x, scanners, nil)
+		if err != nil {
+			return err
+		}
+		if a, b := len(runs[0].rows), len(runs[1].rows); a != 0 || b != 4 {
+			x.Errorf("%s %s: %d rows of the other scan and %d of the wanted one, want 0 and 4", flag, want, a, b)
+		}
+	}
+	return nil
+}
