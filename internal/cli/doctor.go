@@ -36,6 +36,9 @@ type toolDiagnosis struct {
 	Tool     string           `json:"tool"`
 	Runs     bool             `json:"runs"`
 	Why      string           `json:"why,omitempty"`
+	Needs    []privilege      `json:"needs,omitempty"`  // capabilities that it takes
+	Better   []privilege      `json:"better,omitempty"` // those that make it see more, or cost less
+	Keeps    []privilege      `json:"keeps,omitempty"`  // those that it holds on to once it is attached
 	Points   []pointDiagnosis `json:"points,omitempty"`
 	Selftest []testDiagnosis  `json:"selftest,omitempty"`
 }
@@ -45,6 +48,18 @@ type pointDiagnosis struct {
 	Way     string    `json:"way,omitempty"`
 	Misses  string    `json:"misses,omitempty"`
 	Refused []refusal `json:"refused,omitempty"`
+}
+
+type privilege struct {
+	Capability string `json:"capability"`
+	For        string `json:"for"`
+}
+
+func privileges(ps []tool.Privilege) (out []privilege) {
+	for _, p := range ps {
+		out = append(out, privilege{p.Cap.String(), p.Why})
+	}
+	return out
 }
 
 type refusal struct {
@@ -121,7 +136,7 @@ func examine(ctx context.Context, chosen []*tool.Tool, selftest bool, progress i
 
 func examineTool(ctx context.Context, t *tool.Tool, selftest bool) toolDiagnosis {
 	d := toolDiagnosis{Tool: t.Name}
-	choices, err := attachOnce(t)
+	choices, err := d.attachOnce(t)
 	for _, c := range choices {
 		p := pointDiagnosis{Point: c.Point, Way: c.Way, Misses: c.Misses}
 		for _, r := range c.Refused {
@@ -154,11 +169,13 @@ func examineTool(ctx context.Context, t *tool.Tool, selftest bool) toolDiagnosis
 }
 
 // attachOnce attaches t as a run would, and lets go of it at once.
-func attachOnce(t *tool.Tool) ([]probe.Choice, error) {
+func (d *toolDiagnosis) attachOnce(t *tool.Tool) ([]probe.Choice, error) {
 	p, err := tool.Prepare(t, t.NewConfig(), tool.Options{})
 	if err != nil {
 		return nil, err
 	}
+	must, better := p.Needs()
+	d.Needs, d.Better = privileges(must), privileges(better)
 	if err := checkPermission(); err != nil {
 		return nil, err
 	}
@@ -171,6 +188,7 @@ func attachOnce(t *tool.Tool) ([]probe.Choice, error) {
 		return nil, err
 	}
 	defer s.Close()
+	d.Keeps = privileges(s.Keeps(s.Shown()))
 	return s.Choices, nil
 }
 
@@ -205,6 +223,13 @@ func (d *diagnosis) write(w io.Writer) error {
 
 func (t *toolDiagnosis) write(b *strings.Builder) {
 	fmt.Fprintf(b, "%s: %s\n", t.Tool, yes(t.Runs, "does not run: "+t.Why))
+	fmt.Fprintf(b, "  needs            %s\n", inWords(t.Needs))
+	if len(t.Better) > 0 {
+		fmt.Fprintf(b, "  better with      %s\n", inWords(t.Better))
+	}
+	if t.Runs {
+		fmt.Fprintf(b, "  keeps            %s\n", inWords(t.Keeps))
+	}
 	for _, p := range t.Points {
 		fmt.Fprintf(b, "  %-16s %s\n", p.Point, or(p.Way, "none"))
 		if p.Misses != "" {
@@ -217,6 +242,21 @@ func (t *toolDiagnosis) write(b *strings.Builder) {
 	for _, s := range t.Selftest {
 		fmt.Fprintf(b, "  self-test %-12s %s\n", s.Case, yes(s.OK, "FAILED: "+s.Why))
 	}
+}
+
+// inWords lists capabilities, those for the same purpose together.
+func inWords(ps []privilege) string {
+	text := ""
+	for i, p := range ps {
+		if i > 0 {
+			text += ", "
+		}
+		text += p.Capability
+		if i == len(ps)-1 || ps[i+1].For != p.For {
+			text += " (" + p.For + ")"
+		}
+	}
+	return or(text, "none")
 }
 
 func yes(ok bool, no string) string {

@@ -35,7 +35,7 @@ func checkPermission() error {
 		missing = append(missing, c.String())
 	}
 	if len(missing) > 0 {
-		return errPermission(fmt.Sprintf("loading BPF programs needs CAP_BPF and CAP_PERFMON, or CAP_SYS_ADMIN (missing: %s): run as root", strings.Join(missing, ", ")))
+		return errPermission(fmt.Sprintf("loading BPF programs needs CAP_BPF and CAP_PERFMON, or CAP_SYS_ADMIN (missing: %s): run as root or with these", strings.Join(missing, ", ")))
 	}
 	return nil
 }

@@ -102,6 +102,15 @@ func (r *run) do(ctx context.Context) error {
 	if err := pipe.head.End(row.End{}); err != nil { // the head of the table
 		return err
 	}
+	if r.onReady == nil { // else there is traffic to make, which takes more
+		kept, err := session.GiveUp(pipe.use)
+		if err != nil {
+			r.say("warning: %v", err)
+		}
+		if r.flags.verbose > 0 {
+			r.say("capabilities kept: %s", inWords(privileges(kept)))
+		}
+	}
 	r.say("ready")
 	if r.onReady != nil {
 		r.onReady(stop)

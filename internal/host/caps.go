@@ -19,6 +19,7 @@ const (
 	CapSysPtrace     Capability = 19
 	CapSysAdmin      Capability = 21
 	CapSysResource   Capability = 24
+	CapSyslog        Capability = 34
 	CapPerfmon       Capability = 38 // since 5.8
 	CapBPF           Capability = 39 // since 5.8
 )
@@ -109,7 +110,8 @@ func (s capSet) missing(need Need) []Capability {
 }
 
 func effective() capSet {
-	status, err := os.ReadFile("/proc/self/status")
+	// Capabilities are a thread's: /proc/self is the first one, which may have other ones.
+	status, err := os.ReadFile("/proc/thread-self/status")
 	if err != nil || InUserNamespace() {
 		return 0
 	}

@@ -142,6 +142,10 @@ func Memlock() error {
 	return memlockError(KernelVersion(), limit.Cur, err)
 }
 
+// MemlockLimited says whether this kernel charges maps to RLIMIT_MEMLOCK, so that
+// CAP_SYS_RESOURCE helps.
+func MemlockLimited() bool { return olderThan(KernelVersion(), 5, 11) }
+
 func memlockError(release string, limit uint64, err error) error {
 	const enough = 64 << 20
 	if limit >= enough || !olderThan(release, 5, 11) {

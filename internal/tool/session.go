@@ -58,6 +58,8 @@ type Session struct {
 	by      []string          // key fields in use
 	keyBits map[string]uint64 // bits of key_mask by column
 	notice  func(pid uint32)
+	late    bool        // programs are attached while it runs
+	keeps   []Privilege // the tool's own
 }
 
 // Prepared is a tool that has been checked and configured but not attached.
@@ -256,7 +258,7 @@ func (p *Prepared) Attach() (*Session, error) {
 	s := &Session{
 		Maps: set.Maps, Choices: set.Choices, Notes: notes, opts: p.opts, set: set,
 		views: p.Views, schemas: p.Schemas, by: p.by, keyBits: p.keyBits,
-		ticks: p.opts.Interval > 0,
+		ticks: p.opts.Interval > 0, late: attachesLate(p.spec), keeps: p.Tool.Keeps,
 	}
 	if it := set.Iters[ownerSeed.Name]; it != nil {
 		if err := drain(it); err != nil {

@@ -24,6 +24,7 @@ type Tool struct {
 	Doc     string // README.md, embedded
 
 	Filters  Filter               // which filters its programs test
+	Keeps    []Privilege          // what it takes while it runs, besides what its columns and programs tell
 	Config   func() any           // a fresh config struct; nil: no flags of its own
 	Check    func(cfg any) error  // flags that do not go together; nil: all do
 	Shorts   map[string]string    // letters that BCC gave to common flags: L is lport

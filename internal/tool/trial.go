@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -156,9 +157,15 @@ func (x *Trial) AttachAll(flags ...string) error {
 	}
 	x.running = r
 	sink := row.Name(&r.rows, nil, x.namers(s))
+	kept := s.Keeps(s.All())
 	go func() {
 		defer close(r.done)
-		x.Report, r.err = s.Run(ctx, sink)
+		// As in a run, the tool has given up what it says it can do without. The
+		// world is still ours: only this thread is poorer, and dies.
+		runtime.LockOSThread()
+		if r.err = giveUpHere(kept); r.err == nil {
+			x.Report, r.err = s.Run(ctx, sink)
+		}
 	}()
 	return nil
 }

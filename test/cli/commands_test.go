@@ -73,10 +73,11 @@ type verdict struct {
 	Cgroup2, Tracefs string
 	Ways, Sysctls    map[string]string
 	Tools            []struct {
-		Tool   string
-		Runs   bool
-		Why    string
-		Points []struct {
+		Tool                 string
+		Runs                 bool
+		Why                  string
+		Needs, Better, Keeps []struct{ Capability, For string }
+		Points               []struct {
 			Point, Way, Misses string
 			Refused            []struct{ Way, Why string }
 		}

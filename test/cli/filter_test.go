@@ -16,6 +16,8 @@ import (
 	"seine/internal/cli"
 	"seine/internal/host"
 	"seine/internal/lab"
+	"seine/internal/object"
+	"seine/internal/probe"
 	"seine/internal/row"
 	"seine/internal/tool"
 	"seine/tools"
@@ -285,6 +287,24 @@ var everywhere = []struct {
 	{tool.FilterNetns, filter{"--netns=4294967295", 0}},
 }
 
+// cannot is why this kernel has nothing to show for a tool: a point without a way.
+func cannot(t *testing.T, tl *tool.Tool) error {
+	t.Helper()
+	k, err := probe.Running()
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := object.Spec(tl.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	points := tl.AllPoints(spec, tl.NewConfig())
+	if m := probe.Missing(points, probe.Predict(k, spec, points, probe.Force{})); len(m) > 0 {
+		return &probe.PointError{Choice: m[0]}
+	}
+	return nil
+}
+
 // TestEveryFilter runs every tool over its demo with each filter that it
 // declares.
 func TestEveryFilter(t *testing.T) {
@@ -294,6 +314,9 @@ func TestEveryFilter(t *testing.T) {
 			continue
 		}
 		t.Run(tl.Name, func(t *testing.T) {
+			if why := cannot(t, tl); why != nil {
+				t.Skip(why)
+			}
 			w, err := lab.NewWorld(lab.Options{Hosts: tl.Demo.Hosts})
 			if err != nil {
 				t.Fatal(err)

@@ -63,13 +63,21 @@ func (x *text) String() string {
 // the place of the buffer.
 func start(t *testing.T, stdout *os.File, args ...string) *process {
 	t.Helper()
+	return startWith(t, func(c *exec.Cmd) {
+		if stdout != nil {
+			c.Stdout = stdout
+		}
+	}, args...)
+}
+
+// startWith is start after a change of the command.
+func startWith(t *testing.T, change func(*exec.Cmd), args ...string) *process {
+	t.Helper()
 	p := &process{t: t, cmd: exec.Command(seine, args...), ended: make(chan struct{})}
 	p.out.new, p.err.new = make(chan struct{}, 1), make(chan struct{}, 1)
 	p.cmd.Stderr = &p.err
 	p.cmd.Stdout = &p.out
-	if stdout != nil {
-		p.cmd.Stdout = stdout
-	}
+	change(p.cmd)
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"fmt"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Keep gives up all capabilities but these, in every thread and for good: not
+// even a program that root starts has more. What is not held stays so. All
+// threads must hold the same before: no KeepHere.
+func Keep(caps ...Capability) error {
+	if err := keep(syscall.AllThreadsSyscall, caps); err != nil {
+		return fmt.Errorf("giving up capabilities: %w", err)
+	}
+	// Children must not get back by exec, as root's do, what we gave up.
+	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); errno != 0 {
+		return fmt.Errorf("no new privileges: %w", errno)
+	}
+	return nil
+}
+
+// KeepHere is Keep for the calling thread alone, which the caller has locked and
+// lets die: for trials.
+func KeepHere(caps ...Capability) error { return keep(syscall.Syscall, caps) }
+
+// Without runs fn with no capability in effect in its thread, and then puts back
+// what was.
+func Without(fn func()) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var held [2]unix.CapUserData
+	if err := unix.Capget(&head, &held[0]); err != nil {
+		return err
+	}
+	none := held
+	none[0].Effective, none[1].Effective = 0, 0
+	if err := unix.Capset(&head, &none[0]); err != nil {
+		return err
+	}
+	fn()
+	return unix.Capset(&head, &held[0])
+}
+
+// A caller makes a system call, in this thread or in all of them.
+type caller func(trap, a, b, c uintptr) (r1, r2 uintptr, err syscall.Errno)
+
+// keep sets the three sets of capset(2): bits of capabilities, in two words each.
+func keep(call caller, caps []Capability) error {
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&head, &data[0]); err != nil {
+		return err
+	}
+	var want [2]uint32
+	for _, c := range caps {
+		want[c/32] |= 1 << (c % 32)
+	}
+	for i := range data {
+		data[i].Permitted &= want[i]
+		data[i].Effective = data[i].Permitted
+		data[i].Inheritable = 0 // and so nothing is ambient
+	}
+	_, _, errno := call(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&data[0])), 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// inChild runs the test that calls it once more, in a process of its own, which
+// is poorer afterwards; there it returns true.
+func inChild(t *testing.T) bool {
+	t.Helper()
+	const mark = "SEINE_HOST_CHILD"
+	if os.Getenv(mark) == t.Name() {
+		return true
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), mark+"="+t.Name())
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	t.Logf("%s", out)
+	return false
+}
+
+func TestKeep(t *testing.T) {
+	if !inChild(t) {
+		return
+	}
+	if err := Keep(CapSyslog, CapBPF); err != nil {
+		t.Fatal(err)
+	}
+	for c, want := range map[Capability]bool{CapSyslog: true, CapBPF: true, CapSysAdmin: false, CapNetAdmin: false} {
+		if HasCap(c) != want {
+			t.Errorf("%v is held: %v, want %v", c, !want, want)
+		}
+	}
+	out, err := exec.Command("/proc/self/exe", "-test.run=^TestKept$", "-test.v").CombinedOutput()
+	if err != nil {
+		t.Errorf("what it starts has more: %v: %s", err, out)
+	}
+	if err := Keep(CapSysAdmin); err != nil || HasCap(CapSysAdmin) || HasCap(CapBPF) {
+		t.Errorf("got back what was given up, or kept the rest: %v", err)
+	}
+}
+
+// TestKept is run by TestKeep, as a program that root starts.
+func TestKept(t *testing.T) {
+	if os.Getenv("SEINE_HOST_CHILD") != "TestKeep" {
+		t.Skip("part of TestKeep")
+	}
+	if HasCap(CapSysAdmin) {
+		t.Error("CAP_SYS_ADMIN has come back")
+	}
+}
+
+func TestKeepHere(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	got := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		if err := KeepHere(); err != nil {
+			got <- err
+			return
+		}
+		got <- unix.Unshare(unix.CLONE_NEWUTS)
+	}()
+	if err := <-got; !errors.Is(err, unix.EPERM) {
+		t.Errorf("a thread without capabilities: got %v, want EPERM", err)
+	}
+	if !HasCap(CapSysAdmin) {
+		t.Error("other threads are poorer too")
+	}
+}
+
+func TestWithout(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	var inside bool
+	if err := Without(func() { inside = HasCap(CapSysAdmin) }); err != nil {
+		t.Fatal(err)
+	}
+	if inside || !HasCap(CapSysAdmin) {
+		t.Errorf("CAP_SYS_ADMIN is held inside: %v, after: %v", inside, HasCap(CapSysAdmin))
+	}
+}
+
+func TestLock(t *testing.T) {
+	if !inChild(t) {
+		return
+	}
+	file := filepath.Join(t.TempDir(), "x")
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Keep(); err != nil {
+		t.Fatal(err)
+	}
+	if err := Lock(); errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString("open"); err != nil {
+		t.Errorf("writing to an open file: %v", err)
+	}
+	if b, err := os.ReadFile(file); err != nil || string(b) != "open" {
+		t.Errorf("reading: %q, %v", b, err)
+	}
+	if err := os.WriteFile(file, nil, 0o600); !errors.Is(err, os.ErrPermission) {
+		t.Errorf("writing: got %v, want it refused", err)
+	}
+	if err := os.Remove(file); !errors.Is(err, os.ErrPermission) {
+		t.Errorf("removing: got %v, want it refused", err)
+	}
+	if err := exec.Command("/proc/self/exe", "-test.run=^$").Run(); !errors.Is(err, os.ErrPermission) {
+		t.Errorf("running a program: got %v, want it refused", err)
+	}
+	os.Exit(0) // the temporary directory cannot be removed from here
+}
+
+func TestRules(t *testing.T) {
+	for abi, want := range map[int]uintptr{1: 8, 3: 8, 4: 16, 7: 16} {
+		attr, size := rules(abi)
+		if size != want {
+			t.Errorf("version %d: %d bytes, want %d", abi, size, want)
+		}
+		if attr.Access_fs&(unix.LANDLOCK_ACCESS_FS_READ_FILE|unix.LANDLOCK_ACCESS_FS_READ_DIR) != 0 {
+			t.Errorf("version %d: reading is refused", abi)
+		}
+		if (attr.Access_fs&unix.LANDLOCK_ACCESS_FS_TRUNCATE != 0) != (abi >= 3) {
+			t.Errorf("version %d: rights %#x", abi, attr.Access_fs)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Lock has the kernel refuse this process to run programs, to write, make or
+// remove files, and to use TCP (Landlock, since 5.13; TCP since 6.7). Reading is
+// as before; what is open stays open. It comes after Keep, and also takes from it
+// whatever needs leave to trace other processes, such as /proc/PID/maps.
+func Lock() error { return lock(syscall.AllThreadsSyscall) }
+
+// LockHere is Lock for the calling thread alone, before KeepHere.
+func LockHere() error { return lock(syscall.Syscall) }
+
+func lock(call caller) error {
+	abi, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno == unix.ENOSYS || errno == unix.EOPNOTSUPP {
+		return fmt.Errorf("no Landlock: %w", errors.ErrUnsupported)
+	} else if errno != 0 {
+		return fmt.Errorf("landlock: %w", errno)
+	}
+	attr, size := rules(int(abi))
+	fd, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
+	if errno != 0 {
+		return fmt.Errorf("landlock: rules: %w", errno)
+	}
+	defer unix.Close(int(fd))
+	if _, _, errno := call(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0); errno != 0 {
+		return fmt.Errorf("landlock: %w", errno)
+	}
+	return nil
+}
+
+// rules is what to refuse everywhere, of what a version of Landlock knows, and
+// how much of the struct it knows.
+func rules(abi int) (unix.LandlockRulesetAttr, uintptr) {
+	attr := unix.LandlockRulesetAttr{
+		Access_fs: unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
+			unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE |
+			unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG |
+			unix.LANDLOCK_ACCESS_FS_MAKE_SOCK | unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK |
+			unix.LANDLOCK_ACCESS_FS_MAKE_SYM,
+	}
+	size := unsafe.Sizeof(attr.Access_fs)
+	if abi >= 2 {
+		attr.Access_fs |= unix.LANDLOCK_ACCESS_FS_REFER
+	}
+	if abi >= 3 {
+		attr.Access_fs |= unix.LANDLOCK_ACCESS_FS_TRUNCATE
+	}
+	if abi >= 4 {
+		attr.Access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
+		size += unsafe.Sizeof(attr.Access_net)
+	}
+	return attr, size
+}

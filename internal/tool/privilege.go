@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tool
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"seine/internal/host"
+	"seine/internal/probe"
+	"seine/internal/row"
+)
+
+// A Privilege is a capability, and what for.
+type Privilege struct {
+	Cap host.Capability
+	Why string
+}
+
+// Needs lists the capabilities that the tool takes on this kernel, as far as can
+// be told without them, and those that make it see more or cost less.
+// CAP_SYS_ADMIN stands for the first two, as it always has.
+func (p *Prepared) Needs() (must, better []Privilege) {
+	must = []Privilege{{host.CapBPF, "loading programs"}, {host.CapPerfmon, "attaching them"}}
+	add := func(to *[]Privilege, ps ...Privilege) {
+		for _, one := range ps {
+			if !slices.Contains(*to, one) {
+				*to = append(*to, one)
+			}
+		}
+	}
+	k, err := probe.Running()
+	if err != nil {
+		return must, nil
+	}
+	for i, c := range probe.Predict(k, p.spec, p.Points, p.opts.Force) {
+		// Another way may do with less.
+		to := &must
+		for _, w := range p.Points[i].WaysIn(p.spec) {
+			if k.Fits(p.spec, w) == nil && p.takes(k, w.Programs) == nil {
+				to = &better
+			}
+		}
+		if p.Points[i].Optional {
+			to = &better
+		}
+		add(to, p.takes(k, c.Programs)...)
+	}
+	add(&better, p.Tool.Keeps...)
+	add(&better, naming(p.Schemas, columns(p.Schemas, true))...)
+	if host.MemlockLimited() {
+		add(&better, Privilege{host.CapSysResource, "this kernel charges maps to RLIMIT_MEMLOCK"})
+	}
+	return must, slices.DeleteFunc(better, func(b Privilege) bool {
+		return slices.ContainsFunc(must, func(m Privilege) bool { return m.Cap == b.Cap })
+	})
+}
+
+// takes lists what it takes to attach programs besides the first two.
+func (p *Prepared) takes(k *probe.Kernel, programs []string) (out []Privilege) {
+	for _, name := range programs {
+		switch kind, target, _ := strings.Cut(p.spec.Programs[name].SectionName, "/"); kind {
+		case "tp_btf":
+			var def *btf.Typedef
+			if k.Types.TypeByName("btf_trace_"+target, &def) != nil {
+				out = append(out, Privilege{host.CapSysAdmin, "tracepoints of modules by their BTF"})
+			}
+		case "cgroup", "cgroup_skb", "sockops":
+			out = append(out, Privilege{host.CapNetAdmin, "programs on cgroups"})
+			if path, err := host.Cgroup2(); err != nil || isPrivate(path) {
+				out = append(out, Privilege{host.CapSysAdmin, "cgroup2 is not mounted"})
+			}
+		case "tracepoint":
+			path, err := host.Tracefs()
+			if err != nil || isPrivate(path) {
+				out = append(out, Privilege{host.CapSysAdmin, "tracefs is not mounted"})
+			} else if st, err := os.Stat(path); err != nil || st.Mode()&0o1 == 0 {
+				out = append(out, Privilege{host.CapDACReadSearch, "tracefs is root's alone"})
+			}
+		}
+	}
+	return out
+}
+
+func isPrivate(path string) bool { return strings.HasPrefix(path, "/proc/self/fd/") }
+
+// naming lists what it takes to make names in rows, for the columns in use.
+func naming(schemas []*row.Schema, use map[string]bool) (out []Privilege) {
+	as := map[string]bool{}
+	for _, s := range schemas {
+		for _, c := range s.Columns {
+			as[c.As] = as[c.As] || use[c.ID]
+		}
+	}
+	if as["ustack"] {
+		const why = "symbols of other users' processes"
+		out = append(out, Privilege{host.CapSysPtrace, why}, Privilege{host.CapDACReadSearch, why})
+	} else if as["cgroup"] || as["container"] {
+		out = append(out, Privilege{host.CapDACReadSearch, "names of control groups"})
+	}
+	if as["kstack"] || as["ksym"] {
+		out = append(out, Privilege{host.CapSyslog, "symbols of the kernel"})
+	}
+	return out
+}
+
+// Shown is the columns that a table shows unless others are asked for.
+func (s *Session) Shown() map[string]bool { return columns(s.schemas, false) }
+
+// All is every column.
+func (s *Session) All() map[string]bool { return columns(s.schemas, true) }
+
+func columns(schemas []*row.Schema, all bool) map[string]bool {
+	use := map[string]bool{}
+	for _, s := range schemas {
+		for i, c := range s.Columns {
+			use[c.ID] = use[c.ID] || all || slices.Contains(s.Show, i)
+		}
+	}
+	return use
+}
+
+// Keeps lists the capabilities that the session cannot do without, now that it
+// is attached, if it shows the columns in use.
+func (s *Session) Keeps(use map[string]bool) []Privilege {
+	out := append(naming(s.schemas, use), s.keeps...)
+	if s.late {
+		const why = "programs to attach as processes come"
+		out = append(out, Privilege{host.CapBPF, why}, Privilege{host.CapPerfmon, why}, Privilege{host.CapSysAdmin, why},
+			Privilege{host.CapSysPtrace, why}, Privilege{host.CapDACReadSearch, why})
+	} else if s.readsNeed() {
+		c := host.CapBPF
+		if !host.HasCap(c) {
+			c = host.CapSysAdmin
+		}
+		out = append(out, Privilege{c, "reading maps, which needs it before Linux 6.0"})
+	}
+	return out
+}
+
+// GiveUp leaves the process with what Keeps says, for good. Unless it has to look
+// into other processes, the kernel also refuses it to write or run anything.
+func (s *Session) GiveUp(use map[string]bool) ([]Privilege, error) {
+	host.Cgroup2() // names of cgroups are looked up there, and it may have to be mounted
+	kept := s.Keeps(use)
+	if err := host.Keep(capsOf(kept)...); err != nil {
+		return kept, err
+	}
+	return kept, lockable(kept, host.Lock)
+}
+
+// giveUpHere is GiveUp for a thread that is locked and dies.
+func giveUpHere(kept []Privilege) error {
+	if err := lockable(kept, host.LockHere); err != nil {
+		return err
+	}
+	return host.KeepHere(capsOf(kept)...)
+}
+
+func lockable(kept []Privilege, lock func() error) error {
+	if slices.Contains(capsOf(kept), host.CapSysPtrace) {
+		return nil
+	}
+	if err := lock(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	return nil
+}
+
+func capsOf(ps []Privilege) (out []host.Capability) {
+	for _, p := range ps {
+		out = append(out, p.Cap)
+	}
+	return out
+}
+
+// attachesLate says whether programs of these kinds are attached to processes,
+// or processors, that come while the tool runs.
+func attachesLate(spec *ebpf.CollectionSpec) bool {
+	for _, p := range spec.Programs {
+		kind, _, _ := strings.Cut(p.SectionName, "/")
+		if strings.HasPrefix(kind, "uprobe") || strings.HasPrefix(kind, "uretprobe") || kind == "perf_event" || kind == "usdt" {
+			return true
+		}
+	}
+	return false
+}
+
+// readsNeed tries whether maps cannot be read without capabilities.
+func (s *Session) readsNeed() (denied bool) {
+	for _, m := range s.Maps {
+		if t := m.Type(); t != ebpf.Array && t != ebpf.Hash && t != ebpf.LRUHash {
+			continue
+		}
+		err := host.Without(func() {
+			_, err := m.LookupBytes(make([]byte, m.KeySize()))
+			denied = errors.Is(err, os.ErrPermission)
+		})
+		return denied || err != nil
+	}
+	return false
+}

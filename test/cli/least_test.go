@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"seine/internal/host"
+	"seine/internal/lab"
+)
+
+// TestLeastPrivilege: every tool runs as a user who is not root and has only the
+// capabilities that doctor names, and once it is ready it has those that
+// doctor says it keeps.
+func TestLeastPrivilege(t *testing.T) {
+	var d verdict
+	strict(t, run(t, "doctor", "-o", "json"), &d)
+	if len(d.Tools) < 20 {
+		t.Fatalf("doctor speaks of %d tools", len(d.Tools))
+	}
+	for _, tl := range d.Tools {
+		t.Run(tl.Tool, func(t *testing.T) {
+			if !tl.Runs {
+				t.Skip(tl.Why)
+			}
+			t.Parallel()
+			needs := capNames(tl.Needs)
+			if !slices.Contains(needs, "CAP_BPF") || slices.Contains(needs, "CAP_SYS_ADMIN") {
+				t.Errorf("doctor says that it needs %v", needs)
+			}
+			p := startAs(t, 65534, needs, tl.Tool)
+			var want []string
+			for _, c := range capNames(tl.Keeps) {
+				if slices.Contains(needs, c) {
+					want = append(want, c)
+				}
+			}
+			p.wantCaps(want)
+			p.signal(syscall.SIGINT)
+			p.wantEnd(0)
+		})
+	}
+}
+
+func capNames(of []struct{ Capability, For string }) (out []string) {
+	for _, c := range of {
+		out = append(out, c.Capability)
+	}
+	return out
+}
+
+// TestGivesUp: root keeps nothing that it does not need either.
+func TestGivesUp(t *testing.T) {
+	t.Parallel()
+	p := start(t, nil, "tcpdrop")
+	p.wantCaps([]string{"CAP_SYSLOG"})
+	p.signal(syscall.SIGINT)
+	p.wantEnd(0)
+	p = start(t, nil, "tcpdrop", "--no-stack")
+	p.wantCaps(nil)
+	p.signal(syscall.SIGINT)
+	p.wantEnd(0)
+}
+
+// TestLeastSees: with the least, all is seen that root sees.
+func TestLeastSees(t *testing.T) {
+	t.Parallel()
+	w, only := twoHosts(t)
+	s, err := lab.StartTCP(w, lab.Sessions{Count: 23, Send: 1000, Recv: 5000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := startAs(t, 65534, []string{"CAP_BPF", "CAP_PERFMON"}, append([]string{"tcplife", "-o", "json"}, only...)...)
+	if _, err := s.Run(); err != nil {
+		t.Fatal(err)
+	}
+	p.await(&p.out, `(?s)(\n.*){46}`)
+	p.signal(syscall.SIGINT)
+	p.wantEnd(0)
+	if n := strings.Count(p.out.String(), fmt.Sprintf(`"pid":%d,`, s.Server.PID)); n != 23 {
+		t.Errorf("%d sessions of the server, want 23", n)
+	}
+	if n := strings.Count(p.out.String(), "\n"); n != 46 {
+		t.Errorf("%d rows, want 46", n)
+	}
+}
+
+// startAs is start as a user with these capabilities and no others.
+func startAs(t *testing.T, uid uint32, caps []string, args ...string) *process {
+	t.Helper()
+	return startWith(t, func(c *exec.Cmd) {
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+		for n := range host.Capability(64) {
+			if slices.Contains(caps, n.String()) {
+				c.SysProcAttr.AmbientCaps = append(c.SysProcAttr.AmbientCaps, uintptr(n))
+			}
+		}
+	}, args...)
+}
+
+// wantCaps checks what every thread of the process may do, and that it cannot
+// get more.
+func (p *process) wantCaps(want []string) {
+	p.t.Helper()
+	var bits uint64
+	for n := range host.Capability(64) {
+		if slices.Contains(want, n.String()) {
+			bits |= 1 << n
+		}
+	}
+	dir := fmt.Sprintf("/proc/%d/task", p.cmd.Process.Pid)
+	threads, err := os.ReadDir(dir)
+	if err != nil || len(threads) < 2 {
+		p.t.Fatalf("%d threads (%v)", len(threads), err)
+	}
+	prm, eff := fmt.Sprintf("\nCapPrm:\t%016x\n", bits), fmt.Sprintf("\nCapEff:\t%016x\n", bits)
+	for _, th := range threads {
+		var status []byte
+		ok := false
+		// A thread that was made to try something may take a moment to go.
+		for late := time.Now().Add(patience); !ok && time.Now().Before(late); time.Sleep(10 * time.Millisecond) {
+			if status, err = os.ReadFile(dir + "/" + th.Name() + "/status"); err != nil {
+				ok = true // gone
+				break
+			}
+			s := string(status)
+			ok = strings.Contains(s, prm) && strings.Contains(s, eff) && strings.Contains(s, "\nNoNewPrivs:\t1\n")
+		}
+		if !ok {
+			p.t.Errorf("thread %s has not %v alone for good: %s", th.Name(), want, status)
+		}
+	}
+}
+
+// TestFileCapabilities: what setcap gives to the binary serves its users.
+func TestFileCapabilities(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(filepath.Dir(seine), "setcap")
+	b, err := os.ReadFile(seine)
+	if err == nil {
+		err = os.WriteFile(file, b, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(file)
+	// struct vfs_cap_data, version 2, in effect: permitted and inheritable bits, twice 32.
+	data := binary.LittleEndian.AppendUint32(nil, 0x02000001)
+	for _, word := range []uint32{0, 0, 1<<(host.CapBPF-32) | 1<<(host.CapPerfmon-32), 0} {
+		data = binary.LittleEndian.AppendUint32(data, word)
+	}
+	if err := unix.Setxattr(file, "security.capability", data, 0); err != nil {
+		t.Skipf("no file capabilities on this file system: %v", err)
+	}
+	p := startWith(t, func(c *exec.Cmd) {
+		c.Path = file
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	}, "tcplife")
+	p.wantCaps(nil)
+	p.signal(syscall.SIGINT)
+	p.wantEnd(0)
+}
