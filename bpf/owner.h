@@ -58,7 +58,7 @@ static __always_inline void owner_put(const struct sock *sk, const struct who *w
 {
 	struct owner o = { .seen = bpf_ktime_get_ns(), .flags = flags };
 	__u64 key = (__u64)sk;
-	long err;
+	int err; /* 5.10 leaves the upper half of the register alone */
 
 	if (who)
 		o.who = *who;

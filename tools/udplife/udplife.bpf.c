@@ -57,7 +57,7 @@ static __always_inline void life_begin(const struct sock *sk, const struct who *
 {
 	struct life l = { .seen = bpf_ktime_get_ns(), .who = *who, .born = born };
 	__u64 key = (__u64)sk;
-	long err;
+	int err; /* 5.10 leaves the upper half of the register alone */
 
 	l.drops = sock_drops(sk);
 	err = bpf_map_update_elem(&lives, &key, &l, how);
