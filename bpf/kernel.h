@@ -88,6 +88,7 @@ struct pt_regs {
 #define MSG_PEEK 2
 #define SOCK_STREAM 1
 #define MSG_MORE 0x8000
+#define MSG_ERRQUEUE 0x2000
 #define SOCKFS_MAGIC 0x534F434B
 #define ANON_INODE_FS_MAGIC 0x09041934
 #define SOCK_DONE 1 /* bit of skc_flags */
@@ -360,6 +361,9 @@ struct socket {
 	struct sock *sk;
 };
 
+struct kmem_cache {
+	const char *name;
+};
 struct super_block {
 	unsigned int s_dev;
 	unsigned long s_magic;
@@ -373,10 +377,23 @@ struct qstr {
 	const unsigned char *name;
 };
 struct dentry {
+	struct dentry *d_parent;
 	struct qstr d_name;
 };
+struct vfsmount {
+	struct dentry *mnt_root;
+};
+struct mount {
+	struct mount *mnt_parent;
+	struct dentry *mnt_mountpoint;
+	struct vfsmount mnt;
+};
 struct path {
+	struct vfsmount *mnt;
 	struct dentry *dentry;
+};
+struct fs_struct {
+	struct path root;
 };
 struct file {
 	struct inode *f_inode;
@@ -431,6 +448,7 @@ struct task_struct {
 	__u64 start_time;
 	void *stack;
 	struct task_struct *group_leader;
+	struct fs_struct *fs;
 	struct files_struct *files;
 	struct nsproxy *nsproxy;
 	struct css_set *cgroups;
