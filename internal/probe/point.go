@@ -39,6 +39,10 @@ type Way struct {
 	Programs []string            // a trailing * stands for any ending
 	Fits     func(*Kernel) error // decides from BTF; nil: always
 	Misses   string              // what this way does not see, for doctor
+
+	// Nested says that its programs are hit in interrupts too, where nothing
+	// matters: runs within a run, which the kernel skips, are no loss.
+	Nested bool
 }
 
 // order ranks ways to the same moment, cheapest first. A tracepoint of one

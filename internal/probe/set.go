@@ -21,6 +21,7 @@ type Choice struct {
 	Way      string   // empty: none
 	Programs []string // that were attached
 	Misses   string   // what is not seen by that way, or without the point
+	Nested   bool     // as of the way
 	Refused  []Refusal
 }
 
@@ -134,7 +135,7 @@ func (s *Set) point(k *Kernel, spec *ebpf.CollectionSpec, p Point, f Force, log 
 	for _, w := range only(ways, forced) {
 		err := s.way(k, spec, p, w, log)
 		if err == nil {
-			c.Way, c.Programs, c.Misses = w.Name, w.Programs, w.Misses
+			c.Way, c.Programs, c.Misses, c.Nested = w.Name, w.Programs, w.Misses, w.Nested
 			return c, nil
 		}
 		c.Refused = append(c.Refused, Refusal{w.Name, err})

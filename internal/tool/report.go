@@ -4,10 +4,13 @@ package tool
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
+
+	"seine/internal/probe"
 )
 
 // A Report is what can be said after a run.
@@ -106,7 +109,9 @@ func (s *Session) collect() {
 		if err != nil {
 			continue
 		}
-		r.Missed += st.RecursionMisses
+		if !slices.ContainsFunc(s.Choices, func(c probe.Choice) bool { return c.Nested && slices.Contains(c.Programs, name) }) {
+			r.Missed += st.RecursionMisses
+		}
 		if st.RunCount > 0 {
 			r.Programs = append(r.Programs, ProgramStats{name, st.RunCount, st.Runtime})
 		}
