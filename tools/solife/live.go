@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package solife
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"seine/internal/lab"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+var twoHosts = []string{"client", "server"}
+
+var demo = tool.Workload{
+	Hosts: twoHosts,
+	Run: func(w *lab.World) error {
+		for _, s := range []lab.Sessions{
+			{Count: 2, Send: 1000, Recv: 123456, ClientComm: "browser", ServerComm: "web"},
+			{Count: 1, Send: 54321, Recv: 10, Network: lab.TCP6, ClientComm: "backup", ServerComm: "store"},
+			{Count: 2, Send: 100, Recv: 4000, Network: lab.Unix, Path: "@bus", ServerHost: "client", ClientComm: "app", ServerComm: "bus", Think: 3 * time.Millisecond},
+		} {
+			t, err := lab.StartTCP(w, s)
+			if err != nil {
+				return err
+			}
+			if _, err := t.Run(); err != nil {
+				return err
+			}
+		}
+		o, err := lab.StartIO(w, "", "media", lab.Load{Network: lab.UDP4, Count: 17, Size: 512})
+		if err != nil {
+			return err
+		}
+		_, err = o.Run()
+		return err
+	},
+}
+
+var live = []tool.Case{
+	{Name: "tcp", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777})},
+	{Name: "unix", Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777, Network: lab.Unix, Path: "@solife"})},
+	{Name: "udp", Run: moved(lab.Load{Network: lab.UDP4, Count: 23, Size: 101})},
+	{Name: "tcp6", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777, Network: lab.TCP6, Close: lab.ByServer})},
+	{Name: "think", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 3, Send: 10, Recv: 10, Think: linger})},
+	{Name: "parallel", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 211, Send: 1000, Recv: 777, Parallel: 7})},
+	{Name: "reset", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 13, Send: 500, Recv: 300, Close: lab.ByReset})},
+	{Name: "mptcp", Hosts: twoHosts, Run: mptcp},
+	{Name: "uring", Run: uring},
+	{Name: "udp6", Run: moved(lab.Load{Network: lab.UDP6, Count: 35, Size: 77, Batch: 7, Read: lab.Recvmmsg, Write: lab.Sendmmsg})},
+	{Name: "peek", Run: moved(lab.Load{Network: lab.UDP4, Count: 13, Size: 31, Peek: 3, Again: 2})},
+	{Name: "unixgram", Run: moved(lab.Load{Network: lab.UnixDgram, Count: 13, Size: 31})},
+	{Name: "unixpacket", Run: moved(lab.Load{Network: lab.UnixPacket, Count: 13, Size: 31})},
+	{Name: "splice", Run: moved(lab.Load{Network: lab.TCP4, Count: 13, Size: 1009, Write: lab.Splice, Read: lab.Splice})},
+	{Name: "dup", Run: outlived(dup)},
+	{Name: "forked", Run: outlived(forked)},
+	{Name: "killed", Run: outlived(killed)},
+	{Name: "passed", Run: outlived(passed)},
+	{Name: "dropped", Run: outlived(dropped)},
+	{Name: "older", Hosts: twoHosts, Run: older(lab.TCP4, 1000, 777)},
+	{Name: "older-unix", Run: older(lab.Unix, 1000, 777)},
+	{Name: "older-idle", Run: older(lab.TCP6, 0, 0)},
+	{Name: "older-idle-unix", Run: older(lab.Unix, 0, 0)},
+	{Name: "failed", Run: failed},
+	{Name: "family", Run: onlyUnix},
+}
+
+// sessions makes a case of sessions that are all seen, at both ends.
+func sessions(s lab.Sessions) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		t, err := lab.StartTCP(x.World, s)
+		if err != nil {
+			return err
+		}
+		if err := x.Attach(); err != nil {
+			return err
+		}
+		res, err := t.Run()
+		if err != nil {
+			return err
+		}
+		rows, err := seen(x, t)
+		if err != nil {
+			return err
+		}
+		times(x, t, res, rows)
+		return nil
+	}
+}
+
+// seen waits for both rows of all sessions of t and checks them.
+func seen(x *tool.Trial, t *lab.TCP) ([]*row.Row, error) {
+	x.Await(2 * t.Sessions.Count)
+	rows, err := x.Detach()
+	if err != nil {
+		return nil, err
+	}
+	unseen := 0
+	for _, c := range x.Choices {
+		if t.Sessions.Hold && c.Point == "io" && (c.Way == "tp" || c.Way == "sys") {
+			unseen = 1 // the server was waiting in it when the tool came
+		}
+	}
+	var clients, servers int
+	for _, r := range rows {
+		p, tx, rx := t.Server, t.Sessions.Recv, t.Sessions.Send
+		if int(r.Get("pid").N) == t.Client.PID {
+			clients++
+			p, tx, rx = t.Client, rx, tx
+		} else {
+			servers++
+		}
+		x.Want(r, "pid", p.PID)
+		x.Want(r, "comm", p.Comm)
+		x.Want(r, "netns", p.Netns)
+		x.Want(r, "tx_bytes", tx)
+		if r.Get("rx_bytes").N == 0 && unseen > 0 && p == t.Server {
+			unseen--
+		} else {
+			x.Want(r, "rx_bytes", rx)
+		}
+		x.Want(r, "type", "stream")
+		ends := map[bool][2]any{true: {"raddr", "rport"}, false: {"laddr", "lport"}}[p == t.Client]
+		if t.Sessions.Network == lab.Unix {
+			x.Want(r, "proto", "unix")
+			x.Want(r, ends[0].(string), t.Sessions.Path)
+			continue
+		}
+		x.Want(r, ends[0].(string), x.World.Addr(t.Sessions.ServerHost, t.Sessions.Network))
+		x.Want(r, ends[1].(string), t.Port)
+	}
+	if n := t.Sessions.Count; clients != n || servers != n {
+		x.Errorf("%d rows of the client and %d of the server, want %d of each", clients, servers, n)
+	}
+	if lost := x.Report.Lost(); lost != 0 {
+		x.Errorf("%d lost, want none: %+v", lost, x.Report.Losses)
+	}
+	return rows, nil
+}
+
+// times compares the sessions' durations with what the processes measured.
+func times(x *tool.Trial, t *lab.TCP, res lab.TCPResult, rows []*row.Row) {
+	longest := map[uint64]int64{} // by the client's port, which UNIX sockets do not have
+	for _, s := range res.Client.Sessions {
+		longest[uint64(s.ClientPort)] = max(longest[uint64(s.ClientPort)], s.NS)
+	}
+	for _, r := range rows {
+		if int(r.Get("pid").N) != t.Client.PID {
+			continue
+		}
+		d := r.Get("duration_ms")
+		if most := longest[r.Get("lport").N]; d.Kind == row.Null || int64(d.N) > most || d.N < uint64(t.Sessions.Think) {
+			x.Errorf("a duration of less than %v, or of more than %d ns: %s", t.Sessions.Think, most, tool.Dump(r))
+		}
+	}
+}
+
+func mptcp(x *tool.Trial) error {
+	if err := lab.MPTCPSupported(); err != nil {
+		return tool.Skip("%v", err)
+	}
+	return sessions(lab.Sessions{Count: 13, Send: 1000, Recv: 777, Network: lab.MPTCP4})(x)
+}
+
+func uring(x *tool.Trial) error {
+	if err := lab.UringSupported(); err != nil {
+		return tool.Skip("%v", err)
+	}
+	return sessions(lab.Sessions{Count: 13, Send: 1000, Recv: 777, Uring: true})(x)
+}
+
+// moved makes a case of one connection with both ends in one process.
+func moved(l lab.Load) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		if err := x.Attach(); err != nil {
+			return err
+		}
+		o, err := lab.StartIO(x.World, "", "mover", l)
+		if err != nil {
+			return err
+		}
+		if _, err := o.Run(); err != nil {
+			return err
+		}
+		x.Await(2)
+		rows, err := x.Detach()
+		if err != nil {
+			return err
+		}
+		if len(rows) != 2 {
+			return fmt.Errorf("%d rows, want 2", len(rows))
+		}
+		var sent, read int
+		for _, r := range rows {
+			x.Want(r, "pid", o.PID)
+			x.Want(r, "comm", "mover")
+			sent += int(r.Get("tx_bytes").N)
+			read += int(r.Get("rx_bytes").N)
+			if r.Get("tx_bytes").N != 0 && r.Get("rx_bytes").N != 0 {
+				x.Errorf("one end wrote and read: %s", tool.Dump(r))
+			}
+			if d := r.Get("duration_ms"); d.Kind == row.Null || d.N == 0 {
+				x.Errorf("no duration: %s", tool.Dump(r))
+			}
+			if l.Network.Family() != unix.AF_UNIX {
+				end := map[bool]int{true: o.Ends[0].WriterPort, false: o.Ends[0].ReaderPort}[r.Get("tx_bytes").N > 0]
+				x.Want(r, "lport", end)
+			}
+		}
+		if want := l.Count * l.Size; sent != want || read != want {
+			x.Errorf("%d bytes written and %d read, want %d of each", sent, read, want)
+		}
+		return nil
+	}
+}
+
+// outlived makes a case of sessions that end with their last descriptor, of
+// every kind of socket.
+func outlived(h how) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		if err := x.Attach(); err != nil {
+			return err
+		}
+		each := 2
+		if h == passed || h == dropped {
+			each = 4 // and the pair that it went through
+		}
+		type holder struct {
+			holding
+			held
+			late, early, rows int
+		}
+		holders := map[int]*holder{} // by the process, and by the one that it forked
+		var all []*holder
+		for _, k := range []holding{
+			{lab.TCP4, "127.0.0.1:0", h}, {lab.UDP6, "[::1]:0", h}, {lab.Unix, "@solife-held", h}, {lab.UnixDgram, "@solife-gram", h},
+		} {
+			p, err := x.World.Start("", "holder", bodyHold, k)
+			if err != nil {
+				return err
+			}
+			out := &holder{holding: k}
+			if err := p.Expect(&out.held); err != nil {
+				return fmt.Errorf("%s: %w", k.Network, err)
+			}
+			if err := p.Wait(); err != nil {
+				return err
+			}
+			holders[p.PID], holders[out.Writer] = out, out
+			all = append(all, out)
+		}
+		x.Await(each * len(all))
+		rows, err := x.Detach()
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			k := holders[int(r.Get("pid").N)]
+			if k == nil {
+				x.Errorf("a process that is none of ours: %s", tool.Dump(r))
+				continue
+			}
+			k.rows++
+			d := int64(r.Get("duration_ms").N)
+			switch {
+			case r.Get("tx_bytes").N == message:
+				k.late++
+				x.Want(r, "pid", k.Writer)
+				x.Want(r, "rx_bytes", 0)
+				if d < k.NS {
+					x.Errorf("%s: the session took %d ns, want at least %d", k.Network, d, k.NS)
+				}
+			case r.Get("rx_bytes").N == message:
+				k.early++
+				x.Want(r, "tx_bytes", 0)
+				if d >= k.NS {
+					x.Errorf("%s: the end that was closed at once took %d ns, want less than %d", k.Network, d, k.NS)
+				}
+			}
+		}
+		for _, k := range all {
+			if k.rows != each || k.late != 1 || k.early != 1 {
+				x.Errorf("%s: %d rows, want %d; %d of the end that was held and %d of the other, want one of each",
+					k.Network, k.rows, each, k.late, k.early)
+			}
+		}
+		return nil
+	}
+}
+
+// older makes a case of sessions that were open before the tool. Those over which
+// nothing goes are known from the walk alone.
+func older(n lab.Network, send, recv int) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		t, err := lab.StartTCP(x.World, lab.Sessions{Count: 17, Send: send, Recv: recv, Hold: true, Network: n, Path: "@solife-older"})
+		if err != nil {
+			return err
+		}
+		if err := t.Open(); err != nil {
+			return err
+		}
+		if err := x.Attach(); err != nil {
+			return err
+		}
+		if _, err := t.Run(); err != nil {
+			return err
+		}
+		rows, err := seen(x, t)
+		for _, r := range rows {
+			x.Want(r, "duration_ms", "-")
+			if c := r.Get("seen_ms"); c.Kind == row.Null || c.N == 0 {
+				x.Errorf("no seen_ms in %s", tool.Dump(r))
+			}
+		}
+		return err
+	}
+}
+
+// failed: a connect that fails, and a listener, are no sessions.
+func failed(x *tool.Trial) error {
+	t, attempts, err := lab.Outcomes(x.World, "targets")
+	if err != nil {
+		return err
+	}
+	c, err := lab.StartConnects(x.World, "", "clumsy", attempts...)
+	if err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	if _, err := c.Run(); err != nil {
+		return err
+	}
+	want := map[string]int{}
+	n := 0
+	for _, a := range attempts {
+		if a.Want == 0 {
+			want[string(a.Network)]++
+			n++
+		}
+	}
+	x.Await(n)
+	if err := t.End(); err != nil {
+		return err
+	}
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		x.Want(r, "pid", c.PID)
+		name := tool.Value(r.Get("proto"))
+		if ip := tool.Value(r.Get("ip")); ip != "-" {
+			name += ip
+		}
+		want[name]--
+	}
+	for name, n := range want {
+		if n != 0 {
+			x.Errorf("%s: %d sessions too few", name, n)
+		}
+	}
+	return nil
+}
+
+// onlyUnix: a filter by family takes the other families' hooks away.
+func onlyUnix(x *tool.Trial) error {
+	if err := x.Attach("--family=unix"); err != nil {
+		return err
+	}
+	for _, c := range x.Choices {
+		if c.Point == "release" || c.Point == "state" {
+			x.Errorf("point %s is attached for UNIX sockets alone", c.Point)
+		}
+	}
+	if _, err := x.Detach(); err != nil {
+		return err
+	}
+	if err := x.Attach("--family=inet"); err != nil {
+		return err
+	}
+	for _, c := range x.Choices {
+		if c.Point == "unixend" {
+			x.Errorf("point %s is attached for IPv4 alone", c.Point)
+		}
+	}
+	_, err := x.Detach()
+	return err
+}
