@@ -28,6 +28,12 @@ type CallKey struct {
 	Netns      ID32      `col:"netns,width=10,key" help:"network namespace, by inode"`
 }
 
+// CallCount is struct call_count of callcount.h.
+type CallCount struct {
+	Count  uint64 `col:"count,width=8,sum" help:"calls"`
+	Errors uint64 `col:"errors,width=6,sum" help:"of them, those that failed; EAGAIN is not counted at all, a connect in progress has not failed"`
+}
+
 // CallOp is a socket call: enum call_op of sockcall.h.
 type CallOp uint32
 

@@ -64,7 +64,8 @@ func doMix(c *Child) error {
 		func() error { return m.streams(Unix, "@lab-mix", 7) },
 		func() error { return m.datagrams(UDP4, "127.0.0.1:0", 11) },
 		func() error { return m.datagrams(UDP6, "[::1]:0", 2) },
-		func() error { return m.raw(2) },
+		func() error { return m.raw(Raw4, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}, 2) },
+		func() error { return m.raw(Raw6, &unix.SockaddrInet6{Addr: [16]byte{15: 1}}, 3) },
 		func() error { return m.pairs(13) },
 		m.failures,
 	}
@@ -249,11 +250,11 @@ func (m *mix) datagrams(n Network, addr string, count int) error {
 	return err
 }
 
-func (m *mix) raw(count int) error {
+func (m *mix) raw(n Network, sa unix.Sockaddr, count int) error {
 	for range count {
-		fd, err := m.socket(Raw4)
+		fd, err := m.socket(n)
 		if err == nil {
-			err = m.add("connect", Raw4, 0, unix.Connect(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+			err = m.add("connect", n, 0, unix.Connect(fd, sa))
 		}
 		if err != nil {
 			return err
@@ -300,6 +301,8 @@ func (m *mix) failures() error {
 	m.add("bind", TCP4, 0, unix.Bind(other, sa))
 	_, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 200)
 	m.addTo("socket", unix.AF_INET, 0, 0, err)
+	_, err = unix.Socketpair(unix.AF_INET, unix.SOCK_STREAM, 0)
+	m.addTo("socketpair", unix.AF_INET, 0, 0, err)
 	_, _, err = unix.Accept(fd)
 	m.add("accept", TCP4, 0, err)
 	_, _, err = unix.Accept(1 << 20)
@@ -399,5 +402,19 @@ func (m *mix) uring() error {
 			return err
 		}
 	}
+	// Neither listens.
+	c, sa, err := m.bound(TCP4, "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	refused, err := m.socket(TCP4)
+	if err != nil {
+		return err
+	}
+	if err := m.add("connect", TCP4, 0, ring.Connect(refused, sa)); !errors.Is(err, unix.ECONNREFUSED) {
+		return fmt.Errorf("connect by io_uring: %v, want ECONNREFUSED", err)
+	}
+	_, err = ring.Accept(c)
+	m.add("accept", TCP4, 0, err)
 	return nil
 }

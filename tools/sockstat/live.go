@@ -4,22 +4,11 @@ package sockstat
 
 import (
 	"fmt"
-	"strings"
 
 	"seine/internal/lab"
+	"seine/internal/row"
 	"seine/internal/tool"
 )
-
-var demo = tool.Workload{
-	Run: func(w *lab.World) error {
-		m, err := lab.StartMix(w, "", "mixer")
-		if err != nil {
-			return err
-		}
-		_, err = m.Run()
-		return err
-	},
-}
 
 var live = []tool.Case{
 	{Name: "mix", Run: mix},
@@ -29,53 +18,14 @@ var live = []tool.Case{
 
 // mix: calls of many kinds; every one is counted, and no other.
 func mix(x *tool.Trial) error {
-	return counted(x, "op", func(c lab.MixCount) string { return c.Op })
+	return x.Mix(func(c lab.MixCount) string { return c.Op },
+		func(r *row.Row) string { return tool.Values(r, "op") }, "--by=op", "--interval=1h")
 }
 
 // byComm: the same by process and family.
 func byComm(x *tool.Trial) error {
-	return counted(x, "comm,op,family", func(c lab.MixCount) string { return fmt.Sprint("mixer ", c.Op, " ", c.Family) })
-}
-
-func counted(x *tool.Trial, by string, key func(lab.MixCount) string) error {
-	m, err := lab.StartMix(x.World, "", "mixer")
-	if err != nil {
-		return err
-	}
-	if err := x.Attach("--by="+by, "--interval=1h"); err != nil {
-		return err
-	}
-	made, err := m.Run()
-	if err != nil {
-		return err
-	}
-	rows, err := x.Detach()
-	if err != nil {
-		return err
-	}
-	want := map[string]lab.MixCount{}
-	for _, c := range made {
-		w := want[key(c)]
-		w.Count += c.Count
-		w.Errors += c.Errors
-		w.Bytes += c.Bytes
-		want[key(c)] = w
-	}
-	for _, r := range rows {
-		var k []string
-		for id := range strings.SplitSeq(by, ",") {
-			k = append(k, tool.Value(r.Get(id)))
-		}
-		w := want[strings.Join(k, " ")]
-		x.Want(r, "count", w.Count)
-		x.Want(r, "errors", w.Errors)
-		x.Want(r, "bytes", w.Bytes)
-		delete(want, strings.Join(k, " "))
-	}
-	if len(want) > 0 {
-		x.Errorf("not counted: %v; %d lost, %d runs of programs skipped", want, x.Report.Lost(), x.Report.Missed)
-	}
-	return nil
+	return x.Mix(func(c lab.MixCount) string { return fmt.Sprint(tool.MixComm, " ", c.Op, " ", c.Family) },
+		func(r *row.Row) string { return tool.Values(r, "comm", "op", "family") }, "--by=comm,op,family", "--interval=1h")
 }
 
 // sessions: 23 connects, 23 accepts, 46 sends of known size.

@@ -34,6 +34,6 @@ var Tool = &tool.Tool{
 		Always: []string{"op"},
 		Sort:   "count",
 	}),
-	Demo: demo,
+	Demo: tool.MixDemo,
 	Live: live,
 }
