@@ -14,7 +14,9 @@ type FirstByte struct {
 	Read    Call    `json:"read"` // how; "" is not at all
 	// Late shuts the connection down from both ends before the message is read.
 	Late bool `json:"late"`
-	Port int  `json:"port"` // of the connecting end, in the result
+	// Served has the accepting end read, in place of the connecting one.
+	Served bool `json:"served"`
+	Port   int  `json:"port"` // of the connecting end, in the result
 }
 
 // FirstBytes is a process that is ready to make such connections to itself, one
@@ -76,7 +78,9 @@ func (f *FirstByte) make() error {
 	if err != nil {
 		return err
 	}
-	if f.Network.Stream() {
+	if f.Served {
+		// as it is: the end that connected writes
+	} else if f.Network.Stream() {
 		x.w, x.r = x.r, x.w // the end that connected reads
 		if f.Port, err = LocalPort(x.r); err != nil {
 			return err
@@ -102,7 +106,13 @@ func (f *FirstByte) make() error {
 			return err
 		}
 	}
-	for _, fd := range []int{x.w, x.r} {
+	ends := []int{x.w, x.r}
+	if f.Read == "" {
+		// In this order the next socket to be accepted is likely to get the
+		// place in memory of the one that connected and has read nothing.
+		ends = []int{x.r, x.w}
+	}
+	for _, fd := range ends {
 		if fd >= 0 {
 			Close(fd)
 		}

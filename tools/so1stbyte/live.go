@@ -3,6 +3,7 @@
 package so1stbyte
 
 import (
+	"fmt"
 	"time"
 
 	"seine/internal/kern"
@@ -36,6 +37,7 @@ var live = []tool.Case{
 	{Name: "think", Run: histogram},
 	{Name: "events", Hosts: []string{"client", "server"}, Run: sessions(lab.Sessions{Count: 7, Send: 100, Recv: 1000, Think: think})},
 	{Name: "ipv6", Hosts: []string{"client", "server"}, Run: sessions(lab.Sessions{Count: 23, Send: 100, Recv: 1000, Network: lab.TCP6})},
+	{Name: "connect-and-wait", Hosts: []string{"client", "server"}, Run: apart},
 	{Name: "reads", Run: reads},
 	{Name: "uring", Run: uring},
 	{Name: "mptcp", Run: mptcp},
@@ -69,6 +71,13 @@ func histogram(x *tool.Trial) error {
 	if h.Count != 7 || h.Min < 50000 {
 		x.Errorf("%d connections, the least of %d us, want 7 of 50000 or more", h.Count, h.Min)
 	}
+	var most, sum uint64
+	for _, s := range res.Client.Sessions {
+		most, sum = max(most, uint64(s.FirstNS)/1000), sum+uint64(s.FirstNS)/1000
+	}
+	if h.Max > most || h.Sum > sum {
+		x.Errorf("the longest of %d us and all of %d us, want at most %d and %d", h.Max, h.Sum, most, sum)
+	}
 	quick := uint64(0) // by the client's own stopwatch, which starts before and ends after
 	for _, s := range res.Client.Sessions {
 		if s.FirstNS < 65536*1000 {
@@ -77,6 +86,49 @@ func histogram(x *tool.Trial) error {
 	}
 	if b := h.Buckets()[0]; quick > 0 && (b.Lo != 32768 || b.Count < quick) {
 		x.Errorf("%d in [%d, %d), want %d or more in [32768, 65536)", b.Count, b.Lo, b.Hi, quick)
+	}
+	return nil
+}
+
+// apart: a connect that takes a second, since its first SYN is lost, and a server
+// that takes 50 ms, are told apart.
+func apart(x *tool.Trial) error {
+	const port, second = 4817, uint64(time.Second)
+	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 2, Send: 100, Recv: 1000, Think: think, Port: port})
+	if err != nil {
+		return err
+	}
+	loss, err := lab.StartLoss(lab.Loss{To: port, Flags: lab.SYN, Count: 1})
+	if err != nil {
+		return err
+	}
+	defer loss.Close()
+	if err := x.Attach("--events"); err != nil {
+		return err
+	}
+	res, err := t.Run()
+	if err != nil {
+		return err
+	}
+	x.Await(2)
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	if len(rows) != 2 {
+		return fmt.Errorf("%d rows, want 2", len(rows))
+	}
+	for i, r := range rows {
+		own := res.Client.Sessions[i]
+		connect, wait := r.Get("connect_us").N, r.Get("wait_us").N
+		// The client's stopwatch runs a little longer, for each part.
+		least := [...]uint64{second, 0}[i]
+		if connect < least || connect > uint64(own.ConnectNS) {
+			x.Errorf("connect %d took %d ns, want from %d to %d", i+1, connect, least, own.ConnectNS)
+		}
+		if most := uint64(own.FirstNS) - least; wait < uint64(think) || wait > most {
+			x.Errorf("wait %d took %d ns, want from %d to %d", i+1, wait, think, most)
+		}
 	}
 	return nil
 }
@@ -137,6 +189,8 @@ func reads(x *tool.Trial) error {
 	for _, c := range calls {
 		for _, n := range []lab.Network{lab.TCP4, lab.TCP6} {
 			all = append(all, lab.FirstByte{Network: n, Read: c}, lab.FirstByte{Network: n, Read: c, Late: true}, lab.FirstByte{Network: n})
+			// Sockets of servers, at addresses that those which connected had.
+			all = append(all, lab.FirstByte{Network: n, Read: c, Served: true}, lab.FirstByte{Network: n, Read: c, Served: true})
 		}
 		if c != lab.Splice {
 			all = append(all, lab.FirstByte{Network: lab.UDP4, Read: c}, lab.FirstByte{Network: lab.UDP4}, lab.FirstByte{Network: lab.UDP6, Read: c})
@@ -155,7 +209,7 @@ func reads(x *tool.Trial) error {
 	}
 	var want []lab.FirstByte
 	for _, o := range out {
-		if o.Read != "" {
+		if o.Read != "" && !o.Served {
 			want = append(want, o)
 		}
 	}
