@@ -147,3 +147,17 @@ static __always_inline __u32 load_netns(const struct sock *sk)
 
 	return LOAD(net, ns.inum);
 }
+
+/* Packets that came for sk and were not kept, for want of room or as broken. */
+static __always_inline __u32 sock_drops(const struct sock *sk)
+{
+	const struct sock___since618 *new = (void *)sk;
+
+	if (bpf_core_field_exists(new->sk_drop_counters)) {
+		struct numa_drop_counters___since618 *c = BPF_CORE_READ(new, sk_drop_counters);
+
+		if (c)
+			return BPF_CORE_READ(c, drops0.counter) + BPF_CORE_READ(c, drops1.counter);
+	}
+	return BPF_CORE_READ(sk, sk_drops.counter);
+}

@@ -5,6 +5,7 @@ package sormem
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 
@@ -39,6 +40,9 @@ var live = []tool.Case{
 	{Name: "fill", Run: fills},
 	{Name: "zero-window", Run: zeroWindow},
 	{Name: "ping", Run: ping},
+	{Name: "raw", Run: raw},
+	{Name: "prune", Run: prune},
+	{Name: "send", Run: sends},
 	{Name: "tcp-rmem", Run: tcpRmem, Slow: true},
 }
 
@@ -155,11 +159,15 @@ func fills(x *tool.Trial) error {
 const (
 	bodyStalled = "sormem-stalled"
 	bodyPing    = "sormem-ping"
+	bodyRaw     = "sormem-raw"
+	bodyPruned  = "sormem-pruned"
 )
 
 func init() {
 	lab.Register(bodyStalled, stalled)
 	lab.Register(bodyPing, deafPing)
+	lab.Register(bodyRaw, deafRaw)
+	lab.Register(bodyPruned, pruned)
 }
 
 // stalled connects to itself, and writes until nothing more is taken.
@@ -273,29 +281,10 @@ func ping(x *tool.Trial) error {
 	if err := x.World.Sysctl("", "net.ipv4.ping_group_range", "0 2147483647"); err != nil {
 		return err
 	}
-	p, err := x.World.Start("", "deaf", bodyPing, nil)
+	p, drops, overflows, err := child(x, bodyPing)
 	if err != nil {
 		return err
 	}
-	var ready bool
-	if err := p.Expect(&ready); err != nil {
-		return err
-	}
-	if err := x.Attach("--by=comm"); err != nil {
-		return err
-	}
-	var drops int
-	if err := p.Call("go", &drops); err != nil {
-		return err
-	}
-	if err := p.Wait(); err != nil {
-		return err
-	}
-	rows, err := x.Detach()
-	if err != nil {
-		return err
-	}
-	_, overflows := split(rows)
 	if drops == 0 || len(overflows) != drops {
 		x.Errorf("%d overflows, want %d", len(overflows), drops)
 	}
@@ -303,6 +292,227 @@ func ping(x *tool.Trial) error {
 		x.Want(r, "pid", p.PID)
 		x.Want(r, "reason", "queue full")
 		x.Want(r, "proto", "icmp")
+	}
+	return nil
+}
+
+// deafRaw sends pings by a raw socket with a small buffer, which gets them and the
+// answers; it reads a few, and sends again.
+func deafRaw(c *lab.Child) error {
+	fd, err := lab.Socket(lab.Raw4)
+	if err != nil {
+		return err
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 4096); err != nil {
+		return err
+	}
+	if err := c.Report(true); err != nil {
+		return err
+	}
+	if err := c.Await("go"); err != nil {
+		return err
+	}
+	echo := append([]byte{8, 0, 0xf7, 0xfe, 0, 0, 0, 1}, make([]byte, 56)...)
+	for i := range 101 {
+		if i == 53 {
+			for range 3 {
+				if _, err := unix.Read(fd, make([]byte, 200)); err != nil {
+					return err
+				}
+			}
+		}
+		if err := unix.Sendto(fd, echo, 0, &unix.SockaddrInet4{Addr: addr4.As4()}); err != nil {
+			return err
+		}
+	}
+	drops, err := socketDrops(fd)
+	if err == nil {
+		err = unix.Close(fd)
+	}
+	if err != nil {
+		return err
+	}
+	return c.Report(drops)
+}
+
+// raw: the rows add up to what the socket counts as dropped.
+func raw(x *tool.Trial) error {
+	p, drops, rows, err := child(x, bodyRaw)
+	if err != nil {
+		return err
+	}
+	sum := 0
+	for _, r := range rows {
+		sum += int(r.Get("drops").N)
+		x.Want(r, "pid", p.PID)
+		x.Want(r, "reason", "queue full")
+		x.Want(r, "proto", "icmp")
+	}
+	if drops == 0 || sum != drops || len(rows) < 2 {
+		x.Errorf("%d rows of %d packets, want two or more of %d", len(rows), sum, drops)
+	}
+	return nil
+}
+
+// child runs a body that counts, and gives its count and the overflows.
+func child(x *tool.Trial, body string) (*lab.Proc, int, []*row.Row, error) {
+	p, err := x.World.Start("", "deaf", body, nil)
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	var ready bool
+	if err := p.Expect(&ready); err != nil {
+		return nil, 0, nil, err
+	}
+	if err := x.Attach("--by=comm"); err != nil {
+		return nil, 0, nil, err
+	}
+	var n int
+	if err := p.Call("go", &n); err != nil {
+		return nil, 0, nil, err
+	}
+	if err := p.Wait(); err != nil {
+		return nil, 0, nil, err
+	}
+	rows, err := x.Detach()
+	_, overflows := split(rows)
+	return p, n, overflows, err
+}
+
+// pruned writes to itself what it was told that there was room for, and takes the
+// room away before.
+func pruned(c *lab.Child) error {
+	l, port, err := lab.Listen(lab.TCP4, "127.0.0.1:0", 1)
+	if err != nil {
+		return err
+	}
+	w, err := lab.Connect(lab.TCP4, lab.TCP4.At(addr4, port))
+	if err != nil {
+		return err
+	}
+	r, err := lab.Accept(l)
+	if err != nil {
+		return err
+	}
+	if err := unix.SetsockoptInt(w, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
+		return err
+	}
+	if err := unix.SetsockoptInt(r, unix.SOL_SOCKET, unix.SO_RCVBUF, 1); err != nil {
+		return err
+	}
+	if err := c.Report(true); err != nil {
+		return err
+	}
+	if err := c.Await("go"); err != nil {
+		return err
+	}
+	for range 7 {
+		if _, err := unix.Write(w, make([]byte, 3000)); err != nil {
+			return err
+		}
+	}
+	lab.Reset(w) // nothing is sent again after this
+	return c.Report(port)
+}
+
+// prune: a row for each time that TCP prunes, and for each segment that it drops
+// for want of room, as the kernel counts them.
+func prune(x *tool.Trial) error {
+	before, err := x.World.Counters("")
+	if err != nil {
+		return err
+	}
+	p, port, rows, err := child(x, bodyPruned)
+	if err != nil {
+		return err
+	}
+	after, err := x.World.Counters("")
+	if err != nil {
+		return err
+	}
+	got := map[string]int64{}
+	for _, r := range rows {
+		x.Want(r, "pid", p.PID)
+		x.Want(r, "lport", port)
+		x.Want(r, "limit_bytes", 2304)
+		got[tool.Value(r.Get("reason"))]++
+	}
+	n := after.Since(before)
+	if n["TcpExtPruneCalled"] == 0 || n["TcpExtTCPRcvQDrop"] == 0 {
+		return fmt.Errorf("nothing was pruned: %v", n)
+	}
+	seen := 0
+	for _, c := range x.Choices {
+		switch {
+		case c.Point == "prune" && c.Way != "":
+			seen++
+			if got["prune"] != n["TcpExtPruneCalled"] {
+				x.Errorf("pruned %d times, want %d", got["prune"], n["TcpExtPruneCalled"])
+			}
+		case c.Point == "drop" && c.Way != "":
+			seen++
+			if want := n["TcpExtTCPRcvQDrop"] + n["TcpExtTCPOFODrop"]; got["drop"] != want {
+				x.Errorf("%d segments dropped, want %d", got["drop"], want)
+			}
+		}
+	}
+	if seen == 0 {
+		return tool.Skip("neither functions nor dropped packets' sockets can be seen here")
+	}
+	return nil
+}
+
+const tcpMem = "/proc/sys/net/ipv4/tcp_mem"
+
+// sends: with --send, a sender that TCP has no memory for. That limit is the whole
+// machine's, so it is lowered only where the machine is there for the tests.
+func sends(x *tool.Trial) error {
+	if !lab.Emulated() {
+		return tool.Skip("tcp_mem is the whole machine's")
+	}
+	old, err := os.ReadFile(tcpMem)
+	if err != nil {
+		return err
+	}
+	for _, flag := range []string{"--send", "--send=false"} {
+		p, err := x.World.Start("", "stalled", bodyStalled, nil)
+		if err != nil {
+			return err
+		}
+		var port int
+		if err := p.Expect(&port); err != nil {
+			return err
+		}
+		if err := x.Attach("--by=comm", flag); err != nil {
+			return err
+		}
+		if err := os.WriteFile(tcpMem, []byte("1 1 1"), 0o644); err != nil {
+			return err
+		}
+		err = p.Tell("go")
+		if flag == "--send" {
+			x.Await(1)
+		}
+		if err := errors.Join(err, p.Tell("end"), p.Wait(), os.WriteFile(tcpMem, old, 0o644)); err != nil {
+			return err
+		}
+		rows, err := x.Detach()
+		if err != nil {
+			return err
+		}
+		n := 0
+		_, overflows := split(rows)
+		for _, r := range overflows {
+			if tool.Value(r.Get("kind")) == "send" {
+				n++
+				x.Want(r, "pid", p.PID)
+				x.Want(r, "reason", "protocol memory")
+				x.Want(r, "rport", port)
+			}
+		}
+		if (n > 0) != (flag == "--send") {
+			x.Errorf("%s: %d rows of a sender", flag, n)
+		}
 	}
 	return nil
 }

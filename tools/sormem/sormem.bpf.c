@@ -8,6 +8,9 @@
  * overflows nothing: its window goes to zero.
  */
 #define OWNER_ALL
+#define OWNER_ON_FOUND(sk) raw_found(sk)
+#include "cgroup.h"
+static __always_inline void raw_found(const struct sock *sk);
 #include "count.h"
 #include "hist.h"
 #include "owner.h"
@@ -40,6 +43,7 @@ struct mem_event {
 	struct head head;
 	struct tuple tuple;
 	__u64 used, limit, ratio; /* bytes, bytes, per cent */
+	__u64 drops; /* packets, where they are known later; else 1 */
 	__u32 reason;
 	__u32 dir; /* KIND_* */
 };
@@ -121,7 +125,7 @@ READING(recvfrom)
 READING(recvmsg)
 READING(recvmmsg)
 
-static __noinline int overflow(const struct sock *sk, enum mem_reason reason, int kind)
+static __noinline int overflows(const struct sock *sk, enum mem_reason reason, int kind, __u64 drops)
 {
 	struct mem_event *e;
 	struct tuple t = {};
@@ -151,9 +155,72 @@ static __noinline int overflow(const struct sock *sk, enum mem_reason reason, in
 		e->limit = (__u32)BPF_CORE_READ(sk, sk_rcvbuf);
 	}
 	e->ratio = e->limit ? e->used * 100 / e->limit : NONE;
+	e->drops = drops;
 	e->reason = reason;
 	e->dir = kind;
 	return event_send(e);
+}
+
+static __always_inline int overflow(const struct sock *sk, enum mem_reason reason, int kind)
+{
+	return overflows(sk, reason, kind, 1);
+}
+
+/* What raw sockets have dropped so far, by their address. Newer kernels look
+ * whether there is room before a packet is handed to a raw socket, and tell
+ * nobody that there is none; it shows when the next one is kept, or at the end.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u64);
+	__type(value, __u32);
+} raw_drops SEC(".maps");
+
+static __always_inline bool is_raw(const struct sock *sk)
+{
+	return BPF_CORE_READ(sk, sk_type) == SOCK_RAW && is_inet(sock_family(sk));
+}
+
+static __always_inline void raw_put(const struct sock *sk, __u32 drops)
+{
+	__u64 key = (__u64)sk;
+
+	bpf_map_update_elem(&raw_drops, &key, &drops, BPF_ANY);
+}
+
+static __always_inline void raw_found(const struct sock *sk)
+{
+	if (is_raw(sk))
+		raw_put(sk, sock_drops(sk));
+}
+
+static __noinline int raw_look(const struct sock *sk)
+{
+	__u32 drops = sock_drops(sk), *before;
+	__u64 key = (__u64)sk, more;
+
+	before = bpf_map_lookup_elem(&raw_drops, &key);
+	more = drops - (before ? *before : 0);
+	raw_put(sk, drops);
+	return more ? overflows(sk, MEM_QUEUE, KIND_RECV, more) : 0;
+}
+
+KTRACE(rawlook, sk_data_ready, const struct sock *sk)
+{
+	return is_raw(sk) ? raw_look(sk) : 0;
+}
+
+SEC("cgroup/sock_release") int rawend__cgroup(struct cgroup_sk *ctx)
+{
+	const struct sock *sk = cgroup_sock(ctx);
+	__u64 key = (__u64)sk;
+
+	if (ctx->type == SOCK_RAW) {
+		raw_look(sk);
+		bpf_map_delete_elem(&raw_drops, &key);
+	}
+	return CGROUP_ALLOW;
 }
 
 KTRACE(udp, udp_fail_queue_rcv_skb, int rc, const struct sock *sk)
@@ -163,6 +230,7 @@ KTRACE(udp, udp_fail_queue_rcv_skb, int rc, const struct sock *sk)
 
 KTRACE(queue, sock_rcvqueue_full, const struct sock *sk)
 {
+	raw_found(sk); /* known from here */
 	return overflow(sk, MEM_QUEUE, KIND_RECV);
 }
 

@@ -74,6 +74,7 @@ type event struct {
 	Used   uint64   `col:"used_bytes,head=USED,width=9" help:"bytes in the buffer"`
 	Limit  uint64   `col:"limit_bytes,head=LIMIT,width=9" help:"its size"`
 	Ratio  kern.Opt `col:"ratio,head=%,width=4" help:"the one in per cent of the other"`
+	Drops  uint64   `col:"drops,width=5,sum" help:"packets: one, but for raw sockets on kernels that tell only later"`
 	Reason reason   `col:"reason,width=15" help:"buffer full (UDP), queue full (raw, netlink, ping), protocol memory, zero window, prune or drop (TCP)"`
 	Dir    kind     `col:"kind,width=7" help:"receive or send"`
 }
@@ -91,7 +92,9 @@ func views(any) []tool.View {
 		{
 			Name: "overflow",
 			Points: []probe.Point{
-				{Name: "udp"}, {Name: "queue"}, {Name: "memory"}, {Name: "window"},
+				{Name: "udp"}, {Name: "queue"},
+				{Name: "rawlook", Needed: raws}, {Name: "rawend", Optional: true, Misses: "what raw sockets dropped last", Needed: raws},
+				{Name: "memory"}, {Name: "window"},
 				{Name: "prune", Optional: true, Misses: "that TCP prunes its queues, except by the packets it drops then"},
 				{Name: "drop", Optional: true, Misses: "TCP segments dropped for want of room", Ways: []probe.Way{
 					{Name: "btf", Programs: []string{"drop__btf"}, Fits: probe.HasTracepoint("kfree_skb", 4)},
@@ -111,6 +114,9 @@ func views(any) []tool.View {
 }
 
 const early = "how full buffers are when data arrive: it is read when the program asks for them, before they are copied"
+
+// raws says whether a kernel may drop packets of raw sockets without a word.
+func raws(k *probe.Kernel) bool { return k.Args("sk_data_ready") != nil }
 
 // fill is when to look: when data arrive, else before they are copied.
 var fill = probe.Point{Name: "fill", Ways: []probe.Way{
