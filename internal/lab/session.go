@@ -206,6 +206,9 @@ func (s *side) result() Side {
 	return s.res
 }
 
+// plainOf is TCP for MPTCP.
+var plainOf = map[Network]Network{MPTCP4: TCP4, MPTCP6: TCP6}
+
 // open begins a session on the client.
 func (s *side) open(k caller, index int) (*opened, error) {
 	o := &opened{index: index}
@@ -214,7 +217,11 @@ func (s *side) open(k caller, index int) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.fd, err = Socket(s.Network); err != nil {
+	network := s.Network
+	if s.Plain {
+		network = plainOf[network]
+	}
+	if o.fd, err = Socket(network); err != nil {
 		return nil, err
 	}
 	o.start = time.Now()

@@ -38,6 +38,9 @@ type Sessions struct {
 	// Uring makes connect, accept, send and receive by io_uring.
 	Uring bool
 
+	// Plain has the clients of an MPTCP server speak plain TCP.
+	Plain bool
+
 	// Addrs are the server's addresses, which the client takes in turn. Default:
 	// the server host's address. Ports for more than 55,000 sessions are to be
 	// had with several addresses of 127.0.0.0/8.
@@ -122,6 +125,8 @@ func (s *Sessions) defaults(w *World) error {
 		}
 	}
 	switch {
+	case s.Plain && plainOf[s.Network] == "":
+		return fmt.Errorf("lab: %q is plain already", s.Network)
 	case !s.Network.listens():
 		return fmt.Errorf("lab: %q has no sessions", s.Network)
 	case local && s.Close == ByReset:

@@ -43,7 +43,8 @@ var live = []tool.Case{
 	{Name: "ipv6", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10, Network: lab.TCP6})},
 	{Name: "reset", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 13, Send: 10, Recv: 10, Close: lab.ByReset})},
 	{Name: "uring", Hosts: twoHosts, Run: uring},
-	{Name: "mptcp", Hosts: twoHosts, Run: mptcp},
+	{Name: "mptcp", Hosts: twoHosts, Run: mptcp(false)},
+	{Name: "mptcp-plain", Hosts: twoHosts, Run: mptcp(true)},
 	{Name: "outcomes", Run: outcomes("", func(a lab.Accepted) bool { return a.Errno != unix.EAGAIN && a.Network != lab.Unix })},
 	{Name: "failed", Run: outcomes("--failed", func(a lab.Accepted) bool { return a.Errno != 0 })},
 	{Name: "unix", Run: outcomes("--family=unix", func(a lab.Accepted) bool { return a.Network == lab.Unix })},
@@ -84,6 +85,7 @@ func sessions(s lab.Sessions) func(*tool.Trial) error {
 			x.Want(r, "comm", t.Server.Comm)
 			x.Want(r, "raddr", x.World.Addr("client", t.Sessions.Network))
 			x.Want(r, "lport", t.Port)
+			x.Want(r, "proto", map[bool]string{true: "mptcp", false: "tcp"}[s.Network == lab.MPTCP4 && !s.Plain])
 			x.Want(r, "result", "Success")
 			x.Want(r, "errno", "-")
 			x.Want(r, "via", map[bool]string{true: "uring", false: "syscall"}[s.Uring])
@@ -104,12 +106,15 @@ func uring(x *tool.Trial) error {
 	return sessions(lab.Sessions{Count: 13, Send: 10, Recv: 10, Uring: true})(x)
 }
 
-// mptcp: what a Go program listens on; the connection and its subflow are one row.
-func mptcp(x *tool.Trial) error {
-	if err := lab.MPTCPSupported(); err != nil {
-		return tool.Skip("%v", err)
+// mptcp: what a Go program listens on; the connection and its subflow are one row,
+// and so is that of a client that speaks plain TCP, which is a TCP socket.
+func mptcp(plain bool) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		if err := lab.MPTCPSupported(); err != nil {
+			return tool.Skip("%v", err)
+		}
+		return sessions(lab.Sessions{Count: 13, Send: 10, Recv: 10, Network: lab.MPTCP4, Plain: plain})(x)
 	}
-	return sessions(lab.Sessions{Count: 13, Send: 10, Recv: 10, Network: lab.MPTCP4})(x)
 }
 
 // outcomes makes a case of accepts of every outcome, of which some are shown.
