@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	seinehost "seine/internal/host"
 )
 
 // Options says what a world is made of. The zero value is one host with
@@ -106,7 +108,7 @@ func newHost(name string) (*host, error) {
 		addr4: netip.AddrFrom4([4]byte{127, 0, 0, 1}),
 	}
 	made := make(chan error)
-	onThread(func() {
+	seinehost.OnThread(func() {
 		defer close(h.gone)
 		if err := h.unshare(); err != nil {
 			made <- err
@@ -202,7 +204,7 @@ func (w *World) Do(host string, fn func() error) error {
 		return err
 	}
 	done := make(chan error, 1)
-	onThread(func() {
+	seinehost.OnThread(func() {
 		if err := unix.Setns(int(h.ns.Fd()), unix.CLONE_NEWNET); err != nil {
 			done <- fmt.Errorf("lab: enter host %s: %w", h.name, err)
 			return

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+package host
 
 import (
 	"runtime"
@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onThread runs fn on an operating-system thread of its own and returns at
+// OnThread runs fn on an operating-system thread of its own and returns at
 // once; the thread ends with fn, so fn may change its network namespace.
 //
 // The main thread must not be used: Go cannot end it, and /proc/self/ns/net
 // would show the wrong namespace from then on. When the scheduler gives us
 // that one, we hold it until another goroutine, which then cannot be on it, has
 // finished.
-func onThread(fn func()) {
+func OnThread(fn func()) {
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		if unix.Gettid() != unix.Getpid() {
