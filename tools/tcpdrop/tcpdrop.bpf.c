@@ -3,19 +3,19 @@
 
 /* tcpdrop - each TCP packet that the kernel drops, and why. */
 #define OWNER_LISTENERS
+#include "drop.h"
 #include "owner.h"
 #include "packet.h"
 #include "stack.h"
 
 const volatile bool with_stack = true;
-const volatile __u32 args_kfree_skb = 0; /* 2; with a reason 3; with the socket 4 */
 
 struct drop_event {
 	struct head head;
 	struct tuple tuple;
 	struct packet packet;
 	__u64 location; /* that dropped it */
-	__u32 reason;	/* enum skb_drop_reason; all ones: not told */
+	__u32 reason;	/* drop_reason() */
 	__s32 stack;
 	__u8 state;
 	__u8 pad[7];
@@ -80,27 +80,20 @@ static __always_inline int dropped(void *ctx, struct packet *p, const struct soc
 KTRACE(drop, kfree_skb, struct sk_buff *skb, void *location)
 {
 	__be16 proto = BPF_CORE_READ(skb, protocol);
-	struct sock *sk = NULL, *owner;
 	struct receiving *r;
 	struct packet p = {};
-	__u32 reason = ~0u;
+	bool out = false, owned;
+	struct sock *sk;
 	__u32 netns;
-	bool out = false;
 
 	if (proto != bpf_htons(0x0800) && proto != bpf_htons(0x86dd))
 		return 0;
 	if (BPF_CORE_READ(skb, network_header) == PACKET_NO_HEADER || !packet_read(&p, skb, packet_ip(skb)))
 		return 0;
-	if (args_kfree_skb > 2)
-		reason = ctx[2];
-	if (args_kfree_skb > 3)
-		sk = (void *)ctx[3];
-	owner = BPF_CORE_READ(skb, sk);
-	if (!sk && owner) {
-		sk = owner;
+	sk = drop_sock(ctx, skb, &owned);
+	if (owned) {
 		out = BPF_CORE_READ(sk, __sk_common.skc_num) == p.sport;
-		/* A FIN that was heeded stays in the queue until its socket goes. */
-		if (!out && !p.len && sock_state(sk) == TCP_CLOSE)
+		if (!out && drop_heeded(skb, sk))
 			return 0;
 	}
 	r = bpf_map_lookup_elem(&inside, &skb);
@@ -110,7 +103,7 @@ KTRACE(drop, kfree_skb, struct sk_buff *skb, void *location)
 			sk = r->sk;
 	}
 	netns = BPF_CORE_READ(skb, dev, nd_net.net, ns.inum);
-	return dropped(ctx, &p, sk, out, netns, reason, (__u64)location);
+	return dropped(ctx, &p, sk, out, netns, drop_reason(ctx), (__u64)location);
 }
 
 static __always_inline int socket_drops(const struct sock *sk)
@@ -153,7 +146,7 @@ static __always_inline int received(void *ctx, struct sk_buff *skb)
 	p.flags = r.flags;
 	p.seq = r.seq;
 	p.len = r.len - !!(r.flags & 3);
-	return dropped(ctx, &p, r.sk, false, 0, ~0u, 0);
+	return dropped(ctx, &p, r.sk, false, 0, DROP_UNTOLD, 0);
 }
 
 #define RECEIVE(part, func, id)                                                \

@@ -5,11 +5,7 @@ package tcpdrop
 
 import (
 	_ "embed"
-	"fmt"
 	"strings"
-	"sync"
-
-	"github.com/cilium/ebpf/btf"
 
 	"seine/internal/kern"
 	"seine/internal/probe"
@@ -23,41 +19,6 @@ var readme string
 type config struct {
 	Stack   bool `bpf:"with_stack"`
 	NoStack bool `flag:"no-stack" help:"leave out the kernel stack"`
-}
-
-// reason is enum skb_drop_reason of the running kernel. Its numbers are other
-// ones in every release.
-type reason uint32
-
-// reasons is the names of the running kernel, from its BTF.
-var reasons = sync.OnceValue(func() map[reason]string {
-	names := map[reason]string{}
-	k, err := probe.Running()
-	if err != nil {
-		return names
-	}
-	var enum *btf.Enum
-	if k.Types.TypeByName("skb_drop_reason", &enum) != nil {
-		return names
-	}
-	for _, v := range enum.Values {
-		name, _ := strings.CutPrefix(v.Name, "SKB_DROP_REASON_")
-		names[reason(v.Value)] = name
-	}
-	return names
-})
-
-func (reason) Kind() row.Kind { return row.Text }
-
-func (n *reason) Cell(c *row.Cell) {
-	switch name, ok := reasons()[*n]; {
-	case *n == ^reason(0):
-		*c = row.Cell{}
-	case ok:
-		c.SetText(name)
-	default: // of a subsystem: its number is in the upper half
-		c.SetText(fmt.Sprintf("%d:%d", *n>>16, *n&0xffff))
-	}
 }
 
 // packet is struct packet of packet.h.
@@ -79,12 +40,12 @@ type packet struct {
 type event struct {
 	kern.Head
 	kern.Tuple
-	Packet   packet       `col:",inline"`
-	Location uint64       `col:"location,as=ksym,width=20" help:"where in the kernel it was dropped"`
-	Reason   reason       `col:"reason,width=16,key" help:"why, by the running kernel's own name; absent before 5.17"`
-	Stack    kern.StackID `col:"kstack,as=kstack" help:"kernel stack, innermost function first"`
-	State    kern.State   `col:"state,width=11,key" help:"state of the socket, if there was one"`
-	Pad      [7]uint8     `col:"-"`
+	Packet   packet          `col:",inline"`
+	Location uint64          `col:"location,as=ksym,width=20" help:"where in the kernel it was dropped"`
+	Reason   tool.DropReason `col:"reason,width=16,key" help:"why, by the running kernel's own name; absent before 5.17"`
+	Stack    kern.StackID    `col:"kstack,as=kstack" help:"kernel stack, innermost function first"`
+	State    kern.State      `col:"state,width=11,key" help:"state of the socket, if there was one"`
+	Pad      [7]uint8        `col:"-"`
 }
 
 // noLocation leaves out what only a tracepoint tells.
