@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,6 +47,9 @@ func TestGolden(t *testing.T) {
 		}
 		for _, format := range append([]string{"table", "json", "csv"}, tl.Formats...) {
 			for _, s := range schemas {
+				if format == "folded" && !slices.ContainsFunc(s.Columns, isStack) {
+					continue // of a tool whose other views have stacks
+				}
 				name := format
 				if s.View != "" {
 					name = s.View + "-" + format
@@ -55,6 +59,8 @@ func TestGolden(t *testing.T) {
 		}
 	})
 }
+
+func isStack(c row.Column) bool { return strings.HasSuffix(c.ID, "stack") }
 
 func golden(t *testing.T, tl *tool.Tool, v tool.View, s *row.Schema, rows []*row.Row, format, name string) {
 	var out bytes.Buffer

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tool
+
+import (
+	"reflect"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+
+	"seine/internal/row"
+)
+
+// Poll is the Output of a view that no program feeds: what the kernel counts
+// anyway, read by Go, to stand beside what was traced. Each output covers the
+// time since the one before.
+type Poll[T any] struct {
+	// Open looks at how things stand when everything is attached. What it
+	// returns gives the rows of each output.
+	Open func(*Wanted) (func() ([]T, error), error)
+}
+
+// polled is one row of a Poll.
+type polled[T any] struct {
+	Time wall `col:"time,width=8" help:"end of the interval"`
+	Val  T    `col:",inline"`
+}
+
+// Kind is Counting.
+func (Poll[T]) Kind() Kind { return Counting }
+
+// Schema is made of T's tags.
+func (Poll[T]) Schema() (*row.Schema, error) { return row.SchemaOf(reflect.TypeFor[polled[T]]()) }
+
+// Check has nothing to compare.
+func (Poll[T]) Check(*ebpf.CollectionSpec) error { return nil }
+
+func (p Poll[T]) open(ses *Session, _ *View, i int) (reader, error) {
+	next, err := p.Open(&ses.opts.Filter)
+	return &pollReader[T]{ses: ses, row: ses.schemas[i].New(), next: next}, err
+}
+
+type pollReader[T any] struct {
+	noEvents
+	ses  *Session
+	row  *row.Row
+	next func() ([]T, error)
+}
+
+func (r *pollReader[T]) output(bool) error {
+	vals, err := r.next()
+	if err != nil {
+		return err
+	}
+	p := polled[T]{Time: wall(time.Now().UnixNano())}
+	for _, p.Val = range vals {
+		r.row.Schema.Fill(r.row, unsafe.Pointer(&p))
+		if err := r.ses.sink.Row(r.row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
