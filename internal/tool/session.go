@@ -16,6 +16,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
 
+	"seine/internal/host"
 	"seine/internal/kern"
 	"seine/internal/object"
 	"seine/internal/probe"
@@ -203,6 +204,7 @@ func (p *Prepared) size() error {
 		each := uint64(m.KeySize+m.ValueSize) + 64 // the kernel's own part of an entry
 		room := uint32(max(1, min(p.opts.Memory/2/each, 1<<24)))
 		switch {
+		case counted[name] && m.Type == ebpf.Array: // as many as it has keys
 		case counted[name]:
 			m.MaxEntries = room
 		case name == "owners":
@@ -245,6 +247,9 @@ func (p *Prepared) Attach() (*Session, error) {
 			}
 		}
 	}
+	if err := setCode(p.spec); err != nil {
+		return nil, err
+	}
 	fill := func(maps map[string]*ebpf.Map) error {
 		if p.opts.Filter.On == 0 {
 			return nil
@@ -276,6 +281,30 @@ func (p *Prepared) Attach() (*Session, error) {
 		s.readers = append(s.readers, r)
 	}
 	return s, nil
+}
+
+// setCode tells programs where functions lie: code_<function> is the first byte
+// and the one after the last, zeros if the kernel has none or hides it.
+func setCode(spec *ebpf.CollectionSpec) error {
+	var names []string
+	for name := range spec.Variables {
+		if fn, ok := cutPrefix(name, "code_"); ok {
+			names = append(names, fn)
+		}
+	}
+	if names == nil {
+		return nil
+	}
+	found, err := host.Code(names...)
+	if errors.Is(err, host.ErrHidden) {
+		return nil // the ways that need it do not fit
+	}
+	for name, at := range found {
+		if err := spec.Variables["code_"+name].Set(at); err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 func cutPrefix(s, prefix string) (string, bool) {
