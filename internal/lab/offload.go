@@ -59,9 +59,28 @@ func (w *World) Join(from, to string) error {
 	return nil
 }
 
-// Commands of ethtool: ETHTOOL_STSO, ETHTOOL_SGRO.
+// Offload switches what a host's first link does for several packets at once:
+// with in, received ones are joined (GRO); without out, sent ones are cut before
+// they reach it.
+func (w *World) Offload(host string, in, out bool) error {
+	return w.Do(host, func() error {
+		for command, on := range map[uint32]bool{sgro: in, stso: out, sgso: out} {
+			value := uint32(0)
+			if on {
+				value = 1
+			}
+			if err := ethtool(w.Devs(host)[0], command, value); err != nil {
+				return fmt.Errorf("lab: ethtool: %w", err)
+			}
+		}
+		return nil
+	})
+}
+
+// Commands of ethtool: ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO.
 const (
 	stso = 0x1f
+	sgso = 0x24
 	sgro = 0x2c
 )
 

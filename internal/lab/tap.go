@@ -82,6 +82,18 @@ func (t *Tap) Receive(count, size int) error {
 	return nil
 }
 
+// Receive has a host receive frames that no protocol wants, from a device that
+// takes its buffers from NAPI as those of hardware do. The device is gone when
+// it returns.
+func (w *World) Receive(host string, count int) error {
+	t, err := w.OpenTap(host, "tap0")
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	return t.Receive(count, 100)
+}
+
 // Drain takes frames that the device is to send.
 func (t *Tap) Drain(count int) error {
 	buf := make([]byte, 1<<16)

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// A Packet is an IPv4 packet as no socket would send it.
+type Packet struct {
+	Src, Dst netip.Addr
+	Proto    byte
+	Payload  []byte // from the header of the protocol on
+	BadSum   bool   // of the IP header
+}
+
+// bytes is the packet with its IP header.
+func (p Packet) bytes() []byte {
+	h := make([]byte, 20, 20+len(p.Payload))
+	h[0], h[8], h[9] = 0x45, 64, p.Proto
+	binary.BigEndian.PutUint16(h[2:], uint16(20+len(p.Payload)))
+	copy(h[12:], p.Src.AsSlice())
+	copy(h[16:], p.Dst.AsSlice())
+	sum := checksum(h)
+	if p.BadSum {
+		sum ^= 0x0bad
+	}
+	binary.BigEndian.PutUint16(h[10:], sum)
+	return append(h, p.Payload...)
+}
+
+// UDPHeader is a UDP header without data, with a checksum that is wrong.
+func UDPHeader(sport, dport int) []byte {
+	h := make([]byte, 8)
+	binary.BigEndian.PutUint16(h, uint16(sport))
+	binary.BigEndian.PutUint16(h[2:], uint16(dport))
+	h[5], h[6] = 8, 0x0b
+	return h
+}
+
+// TCPHeader is a TCP header without data. Its checksum is right for the two
+// addresses, and wrong if they are not valid.
+func TCPHeader(src, dst netip.Addr, sport, dport int, seq uint32, flags byte) []byte {
+	h := make([]byte, 20)
+	binary.BigEndian.PutUint16(h, uint16(sport))
+	binary.BigEndian.PutUint16(h[2:], uint16(dport))
+	binary.BigEndian.PutUint32(h[4:], seq)
+	h[12], h[13] = 5<<4, flags
+	pseudo := slices.Concat(src.AsSlice(), dst.AsSlice(), []byte{0, unix.IPPROTO_TCP, 0, 20}, h)
+	sum := checksum(pseudo)
+	if !src.IsValid() {
+		sum ^= 0x0bad
+	}
+	binary.BigEndian.PutUint16(h[16:], sum)
+	return h
+}
+
+// Inject puts packets on the first link of a host, from where they reach the
+// host at its other end.
+func (w *World) Inject(host string, packets ...Packet) error {
+	err := w.Do(host, func() error {
+		l, err := netlink.LinkByName(w.Devs(host)[0])
+		if err != nil {
+			return err
+		}
+		from := l.Attrs().HardwareAddr
+		to := slices.Clone(from)
+		to[4], to[5] = from[5], from[4] // see pair
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		at := &unix.SockaddrLinklayer{Ifindex: l.Attrs().Index, Protocol: 0x0008}
+		for _, p := range packets {
+			frame := slices.Concat(to, from, net.HardwareAddr{8, 0}, p.bytes())
+			if err := unix.Sendto(fd, frame, 0, at); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("lab: inject: %w", err)
+	}
+	return nil
+}
+
+// Refuse has netfilter drop all IPv4 packets for the host, by a chain of
+// nf_tables that has no rules.
+func (w *World) Refuse(host string) error {
+	attr := func(kind uint16, value ...[]byte) []byte {
+		v := slices.Concat(value...)
+		b := binary.NativeEndian.AppendUint16(nil, uint16(4+len(v)))
+		b = append(binary.NativeEndian.AppendUint16(b, kind), v...)
+		return append(b, make([]byte, -len(v)&3)...)
+	}
+	be32 := func(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
+	name := []byte("lab\x00")
+	const nested = unix.NLA_F_NESTED
+	var batch []byte
+	message := func(kind, flags uint16, family byte, resource uint16, attrs ...[]byte) {
+		body := slices.Concat(attrs...)
+		b := binary.NativeEndian.AppendUint32(nil, uint32(20+len(body)))
+		b = binary.NativeEndian.AppendUint16(b, kind)
+		b = binary.NativeEndian.AppendUint16(b, unix.NLM_F_REQUEST|flags)
+		b = append(b, make([]byte, 8)...)
+		b = append(b, family, unix.NFNETLINK_V0)
+		b = binary.BigEndian.AppendUint16(b, resource)
+		batch = append(append(batch, b...), body...)
+	}
+	const subsystem = unix.NFNL_SUBSYS_NFTABLES << 8
+	message(unix.NFNL_MSG_BATCH_BEGIN, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES)
+	message(subsystem|unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, unix.NFPROTO_IPV4, 0, attr(unix.NFTA_TABLE_NAME, name))
+	message(subsystem|unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE|unix.NLM_F_ACK, unix.NFPROTO_IPV4, 0,
+		attr(unix.NFTA_CHAIN_TABLE, name), attr(unix.NFTA_CHAIN_NAME, name),
+		attr(unix.NFTA_CHAIN_HOOK|nested, attr(unix.NFTA_HOOK_HOOKNUM, be32(unix.NF_INET_LOCAL_IN)), attr(unix.NFTA_HOOK_PRIORITY, be32(0))),
+		attr(unix.NFTA_CHAIN_POLICY, be32(0)), // NF_DROP
+		attr(unix.NFTA_CHAIN_TYPE, []byte("filter\x00")))
+	message(unix.NFNL_MSG_BATCH_END, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES)
+	err := w.Do(host, func() error {
+		fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		if err := unix.Sendto(fd, batch, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+			return err
+		}
+		answer := make([]byte, 4096)
+		n, _, err := unix.Recvfrom(fd, answer, 0)
+		if err == nil && n >= 20 {
+			if e := int32(binary.NativeEndian.Uint32(answer[16:])); e != 0 {
+				err = unix.Errno(-e)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("lab: %w", unsupported("nf_tables", err))
+	}
+	return nil
+}
+
+// Throttle puts a queueing discipline on the first link of a host that lets
+// some 2 KB pass and 1 KB a second from then on, keeps 3 KB waiting, and drops
+// what is more.
+func (w *World) Throttle(host string) error {
+	return w.Do(host, func() error {
+		l, err := netlink.LinkByName(w.Devs(host)[0])
+		if err != nil {
+			return err
+		}
+		const rate = 1000
+		err = netlink.QdiscReplace(&netlink.Tbf{
+			QdiscAttrs: netlink.QdiscAttrs{LinkIndex: l.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},
+			Rate:       rate, Limit: 3000, Buffer: netlink.Xmittime(rate, 2000),
+		})
+		if errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("lab: %w: no queueing discipline tbf", ErrNotSupported)
+		}
+		return err
+	})
+}
+
+// QdiscDrops is how many buffers the root queueing discipline of a host's first
+// link has dropped, as that counts.
+func (w *World) QdiscDrops(host string) (n uint32, err error) {
+	err = w.Do(host, func() error {
+		l, err := netlink.LinkByName(w.Devs(host)[0])
+		if err != nil {
+			return err
+		}
+		all, err := netlink.QdiscList(l)
+		for _, q := range all {
+			if a := q.Attrs(); a.Parent == netlink.HANDLE_ROOT && a.Statistics != nil {
+				n = a.Statistics.Queue.Drops
+			}
+		}
+		return err
+	})
+	return n, err
+}
+
+// A Conn is an open TCP connection whose next sequence number is known.
+type Conn struct {
+	Src, Dst     netip.Addr
+	Sport, Dport int
+	Seq          uint32 // that the server waits for
+	fds          []int
+}
+
+// Close ends it.
+func (c *Conn) Close() {
+	for _, fd := range c.fds {
+		unix.Close(fd)
+	}
+}
+
+// Dial makes a TCP connection over IPv4 between two hosts.
+func (w *World) Dial(from, to string) (*Conn, error) {
+	c := &Conn{Src: w.Addr4(from), Dst: w.Addr4(to)}
+	err := w.Do(to, func() error {
+		fd, port, err := Listen(TCP4, TCP4.At(c.Dst, 0), 1)
+		c.fds, c.Dport = append(c.fds, fd), port
+		return err
+	})
+	if err == nil {
+		err = w.Do(from, c.connect)
+	}
+	if err == nil {
+		var fd int
+		fd, err = Accept(c.fds[0])
+		c.fds = append(c.fds, fd)
+	}
+	if err != nil {
+		c.Close()
+		return nil, fmt.Errorf("lab: dial: %w", err)
+	}
+	return c, nil
+}
+
+func (c *Conn) connect() error {
+	fd, err := Connect(TCP4, TCP4.At(c.Dst, c.Dport))
+	if err != nil {
+		return err
+	}
+	c.fds = append(c.fds, fd)
+	if c.Sport, err = LocalPort(fd); err != nil {
+		return err
+	}
+	const sendQueue = 2 // TCP_SEND_QUEUE
+	for _, o := range [][2]int{{unix.TCP_REPAIR, 1}, {unix.TCP_REPAIR_QUEUE, sendQueue}} {
+		if err := unix.SetsockoptInt(fd, unix.SOL_TCP, o[0], o[1]); err != nil {
+			return fmt.Errorf("TCP_REPAIR: %w", err)
+		}
+	}
+	seq, err := unix.GetsockoptInt(fd, unix.SOL_TCP, unix.TCP_QUEUE_SEQ)
+	c.Seq = uint32(seq)
+	return errors.Join(err, unix.SetsockoptInt(fd, unix.SOL_TCP, unix.TCP_REPAIR, 0))
+}
+
+// Settle gives packets that are under way on a busy CPU the time to arrive.
+func (w *World) Settle() { time.Sleep(20 * time.Millisecond) }
+
+// Grace waits until what the kernel puts off until nobody looks at it any more
+// has been done: a UDP socket that was closed lets go of its packets then.
+func (w *World) Grace() error {
+	const global = 1 // MEMBARRIER_CMD_GLOBAL: a grace period of RCU
+	for range 3 {
+		if _, _, e := unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0); e != 0 {
+			return fmt.Errorf("lab: membarrier: %w", e)
+		}
+		w.Settle()
+	}
+	return nil
+}
