@@ -7,9 +7,14 @@ package tools
 import (
 	"seine/internal/tool"
 	"seine/tools/filetype"
+	"seine/tools/gethostlatency"
+	"seine/tools/hardirqs"
+	"seine/tools/ieee80211scan"
 	"seine/tools/ipecn"
 	"seine/tools/netsize"
 	"seine/tools/nettxlat"
+	"seine/tools/profile"
+	"seine/tools/qdisclat"
 	"seine/tools/so1stbyte"
 	"seine/tools/soaccept"
 	"seine/tools/socketio"
@@ -18,6 +23,9 @@ import (
 	"seine/tools/soconnect"
 	"seine/tools/soconnlat"
 	"seine/tools/sofamily"
+	"seine/tools/sofdsnoop"
+	"seine/tools/softirqs"
+	"seine/tools/solife"
 	"seine/tools/solisten"
 	"seine/tools/soprotocol"
 	"seine/tools/sormem"
@@ -41,9 +49,14 @@ import (
 // All is every tool, by name.
 var All = []*tool.Tool{
 	filetype.Tool,
+	gethostlatency.Tool,
+	hardirqs.Tool,
+	ieee80211scan.Tool,
 	ipecn.Tool,
 	netsize.Tool,
 	nettxlat.Tool,
+	profile.Tool,
+	qdisclat.Tool,
 	so1stbyte.Tool,
 	soaccept.Tool,
 	socketio.Tool,
@@ -52,6 +65,9 @@ var All = []*tool.Tool{
 	soconnect.Tool,
 	soconnlat.Tool,
 	sofamily.Tool,
+	sofdsnoop.Tool,
+	softirqs.Tool,
+	solife.Tool,
 	solisten.Tool,
 	soprotocol.Tool,
 	sormem.Tool,
