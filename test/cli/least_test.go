@@ -125,17 +125,22 @@ func (p *process) wantCaps(want []string) {
 		p.t.Fatalf("%d threads (%v)", len(threads), err)
 	}
 	prm, eff := fmt.Sprintf("\nCapPrm:\t%016x\n", bits), fmt.Sprintf("\nCapEff:\t%016x\n", bits)
+	late := time.Now().Add(2 * time.Second)
 	for _, th := range threads {
 		var status []byte
 		ok := false
 		// A thread that was made to try something may take a moment to go.
-		for late := time.Now().Add(patience); !ok && time.Now().Before(late); time.Sleep(10 * time.Millisecond) {
+		for {
 			if status, err = os.ReadFile(dir + "/" + th.Name() + "/status"); err != nil {
 				ok = true // gone
 				break
 			}
 			s := string(status)
 			ok = strings.Contains(s, prm) && strings.Contains(s, eff) && strings.Contains(s, "\nNoNewPrivs:\t1\n")
+			if ok || time.Now().After(late) {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
 		}
 		if !ok {
 			p.t.Errorf("thread %s has not %v alone for good: %s", th.Name(), want, status)
