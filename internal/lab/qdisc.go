@@ -116,17 +116,47 @@ func (w *World) QdiscCount(host, dev string, parent uint32) (c QdiscCount, err e
 		if err != nil {
 			return err
 		}
-		all, err := netlink.QdiscList(l)
+		// Package netlink leaves the requeues out.
+		req := nl.NewNetlinkRequest(unix.RTM_GETQDISC, unix.NLM_F_DUMP)
+		req.AddData(&nl.TcMsg{Family: nl.FAMILY_ALL, Ifindex: int32(l.Attrs().Index)})
+		msgs, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWQDISC)
 		if err != nil {
 			return err
 		}
-		for _, q := range all {
-			if s := q.Attrs().Statistics; q.Attrs().Parent == parent && s != nil {
-				c = QdiscCount{int(s.Basic.Packets), int(s.Queue.Drops), int(s.Queue.Requeues), int(s.Queue.Qlen)}
-				return nil
+		for _, m := range msgs {
+			if t := nl.DeserializeTcMsg(m); int(t.Ifindex) == l.Attrs().Index && t.Parent == parent {
+				return c.parse(m[nl.SizeofTcMsg:])
 			}
 		}
 		return fmt.Errorf("lab: %s has no queueing discipline there", dev)
 	})
 	return c, err
+}
+
+// parse reads TCA_STATS2 of a message: TCA_STATS_BASIC begins with bytes and
+// packets, TCA_STATS_QUEUE is length, backlog, drops and requeues.
+func (c *QdiscCount) parse(message []byte) error {
+	attrs, err := nl.ParseRouteAttr(message)
+	if err != nil {
+		return err
+	}
+	for _, a := range attrs {
+		if a.Attr.Type != nl.TCA_STATS2 {
+			continue
+		}
+		stats, err := nl.ParseRouteAttr(a.Value)
+		if err != nil {
+			return err
+		}
+		for _, s := range stats {
+			word := func(i int) int { return int(binary.NativeEndian.Uint32(s.Value[4*i:])) }
+			switch s.Attr.Type {
+			case nl.TCA_STATS_BASIC:
+				c.Packets = word(2)
+			case nl.TCA_STATS_QUEUE:
+				c.Waiting, c.Dropped, c.Requeued = word(0), word(2), word(3)
+			}
+		}
+	}
+	return nil
 }

@@ -110,29 +110,45 @@ func (t *Tap) Drain(count int) error {
 // refuses some (ENOBUFS).
 func (w *World) SendFrames(host, dev string, count, size int) (taken int, err error) {
 	err = w.Do(host, func() error {
-		l, err := netlink.LinkByName(dev)
-		if err != nil {
-			return err
+		taken, err = sendFrames(dev, count, size)
+		return err
+	})
+	return taken, err
+}
+
+// sendFrames runs on a thread in the host.
+func sendFrames(dev string, count, size int) (taken int, err error) {
+	l, err := netlink.LinkByName(dev)
+	if err != nil {
+		return 0, err
+	}
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, unsupported("packet socket", err)
+	}
+	defer unix.Close(fd)
+	// Room for all of them to wait in a queue.
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, count*(size+4096)); err != nil {
+		return 0, err
+	}
+	to := &unix.SockaddrLinklayer{Ifindex: l.Attrs().Index}
+	f := frame(size)
+	for range count {
+		err := unix.Sendto(fd, f, 0, to)
+		if err == nil {
+			taken++
+		} else if !errors.Is(err, unix.ENOBUFS) {
+			return taken, err
 		}
-		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return unsupported("packet socket", err)
-		}
-		defer unix.Close(fd)
-		// Room for all of them to wait in a queue.
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, count*(size+4096)); err != nil {
-			return err
-		}
-		to := &unix.SockaddrLinklayer{Ifindex: l.Attrs().Index}
-		for range count {
-			err := unix.Sendto(fd, frame(size), 0, to)
-			if err == nil {
-				taken++
-			} else if !errors.Is(err, unix.ENOBUFS) {
-				return err
-			}
-		}
-		return nil
+	}
+	return taken, nil
+}
+
+// SendStalled is SendFrames to another host that Stall holds up.
+func (w *World) SendStalled(from, to string, count, size int) (taken int, err error) {
+	err = w.Stall(from, to, func() error {
+		taken, err = sendFrames(w.Dev(from, to), count, size)
+		return err
 	})
 	return taken, err
 }

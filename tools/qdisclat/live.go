@@ -64,6 +64,7 @@ var live = []tool.Case{
 	{Name: "bulk", Run: bulk},
 	{Name: "before", Run: before},
 	{Name: "bypass", Run: bypass},
+	{Name: "requeues", Hosts: twoHosts, Run: requeues},
 	{Name: "card", Run: card},
 	{Name: "children", Run: children},
 	{Name: "messages", Run: messages},
@@ -432,6 +433,54 @@ func bypass(x *tool.Trial) error {
 		}
 		return nil
 	}))
+}
+
+// requeues: a driver that has no room gives packets back.
+func requeues(x *tool.Trial) error {
+	w := x.World
+	if err := w.SetQdisc("client", "eth0", lab.Qdisc{Kind: "pfifo", Limit: 1000}); err != nil {
+		return unsupported(err)
+	}
+	if err := x.Attach("pfifo"); err != nil {
+		return err
+	}
+	var k lab.QdiscCount
+	n := uint64(0)
+	for range 5 { // until the ring was full for once
+		if _, err := w.SendStalled("client", "server", 601, frame); err != nil {
+			return unsupported(err)
+		}
+		if err := drained(w, "client", "eth0"); err != nil {
+			return err
+		}
+		n += 601
+		var err error
+		if k, err = w.QdiscCount("client", "eth0", root); err != nil {
+			return err
+		}
+		if k.Requeued > 0 {
+			break
+		}
+	}
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	if k.Requeued == 0 {
+		return tool.Skip("veth gave nothing back: before 6.16 it drops what it has no room for")
+	}
+	c, _, err := single(x, rows)
+	if err != nil {
+		return err
+	}
+	// IPv6 tells its neighbours of itself.
+	if c.timed == 0 || c.timed+c.bypassed < n-2 || c.timed+c.bypassed > n+9 || c.unknown+c.dropped+c.split > 2 {
+		x.Errorf("%+v, want %d timed and bypassed together", c, n)
+	}
+	if !same(c, count{c.timed, c.split, uint64(k.Requeued), c.unknown, c.bypassed, c.dropped}) {
+		x.Errorf("%+v, want %d requeued", c, k.Requeued)
+	}
+	return nil
 }
 
 // card: a guest's own, which is slow enough for queues to form.

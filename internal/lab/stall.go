@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Stall has the packets that one host sends to another wait until the processor
+// that sends them has nothing else to do: the veth device polls in a thread,
+// which may run there only and last. From 6.16 on its ring fills, and it gives
+// packets back. What runs on fn's thread sends from that processor.
+func (w *World) Stall(from, to string, fn func() error) error {
+	if err := w.Join(from, to); err != nil {
+		return err
+	}
+	dev := w.Dev(to, from)
+	before, err := pollers(dev)
+	if err != nil {
+		return err
+	}
+	if err := w.Do(to, func() error { return threaded(dev) }); err != nil {
+		return fmt.Errorf("lab: polling in a thread: %w", unsupported(dev, err))
+	}
+	after, err := pollers(dev)
+	if err != nil {
+		return err
+	}
+	var one unix.CPUSet
+	one.Set(0)
+	found := false
+	for pid := range after {
+		if before[pid] {
+			continue
+		}
+		found = true
+		if err := errors.Join(unix.SchedSetaffinity(pid, &one), unix.SchedSetAttr(pid, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}, 0)); err != nil {
+			return fmt.Errorf("lab: thread of %s: %w", dev, err)
+		}
+	}
+	if !found && len(after) == 0 {
+		return fmt.Errorf("lab: %w: no thread polls for %s", ErrNotSupported, dev)
+	}
+	return w.Do(from, func() error {
+		if err := unix.SchedSetaffinity(0, &one); err != nil {
+			return err
+		}
+		return fn()
+	})
+}
+
+// threaded has the calling thread's namespace poll a device in a thread. The
+// setting is in sysfs, of which the thread mounts its own.
+func threaded(dev string) error {
+	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
+		return err
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	if err := unix.Mount("sysfs", "/sys", "sysfs", 0, ""); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join("/sys/class/net", dev, "threaded"), []byte("1"), 0)
+}
+
+// pollers lists the threads that poll for devices of that name.
+func pollers(dev string) (map[int]bool, error) {
+	names, err := filepath.Glob("/proc/[0-9]*/comm")
+	out := map[int]bool{}
+	for _, n := range names {
+		if b, err := os.ReadFile(n); err == nil && strings.HasPrefix(string(b), "napi/"+dev+"-") {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(n)))
+			out[pid] = true
+		}
+	}
+	return out, err
+}
