@@ -254,8 +254,8 @@ func virtio(x *tool.Trial) error {
 		return unsupported(err)
 	}
 	rows, err := x.Rows(func() error {
-		if _, err := x.World.SendFrames("", dev, 101, 700); err != nil {
-			return err
+		if n, err := x.World.SendFrames("", dev, 101, 700); err != nil || n < 101 {
+			return fmt.Errorf("%s took %d of 101 packets: %w", dev, n, err)
 		}
 		// The driver frees what has been sent when it sends more.
 		time.Sleep(50 * time.Millisecond)

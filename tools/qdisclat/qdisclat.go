@@ -74,7 +74,7 @@ func views(cfg any) []tool.View {
 func child(kind string) probe.Point {
 	enqueue, dequeue := functions(kind)
 	return probe.Point{
-		Name: "child", Optional: true, Misses: "queueing disciplines below others (fq_codel under htb)",
+		Name:   "child",
 		Needed: func(*probe.Kernel) bool { return kind != "" && anyChild(kind) },
 		Ways: []probe.Way{{
 			Name: "kprobe", Programs: []string{"child__kprobe__*"},
