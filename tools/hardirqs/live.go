@@ -48,17 +48,22 @@ func source() string {
 
 const serial = "/dev/ttyS0"
 
+// open opens the source.
+func open() (*os.File, error) {
+	path := source()
+	if path == serial {
+		return os.OpenFile(path, os.O_WRONLY|unix.O_NOCTTY, 0)
+	}
+	return os.OpenFile(path, os.O_RDONLY|unix.O_DIRECT, 0)
+}
+
 // interrupt uses the source so many times, and waits for it each time.
 func interrupt(c *lab.Child) error {
 	var count int
 	if err := c.Arg(&count); err != nil {
 		return err
 	}
-	path, flags := source(), os.O_RDONLY|unix.O_DIRECT
-	if path == serial {
-		flags = os.O_WRONLY | unix.O_NOCTTY
-	}
-	f, err := os.OpenFile(path, flags, 0)
+	f, err := open()
 	if err != nil {
 		return err
 	}
@@ -66,7 +71,7 @@ func interrupt(c *lab.Child) error {
 	page := make([]byte, 8192) // a part of it is aligned as disks want it
 	page = page[4096-uintptr(unsafe.Pointer(&page[0]))%4096:][:4096]
 	for i := range count {
-		if path != serial {
+		if f.Name() != serial {
 			_, err = f.ReadAt(page, int64(i%256)*4096) // past the cache
 		} else if _, err = f.WriteString("\r\r\r\r\r\r\r\r"); err == nil {
 			err = unix.IoctlSetInt(int(f.Fd()), unix.TCSBRK, 1) // until it is sent
@@ -112,8 +117,12 @@ func counts(flags ...string) func(*tool.Trial) error {
 		if source() == "" {
 			return tool.Skip("no disk to read from, and no guest's console")
 		}
+		f, err := open() // a serial line has its interrupt while it is open
+		if err != nil {
+			return err
+		}
+		defer f.Close()
 		var at [4]lab.Interrupts
-		var err error
 		if at[0], err = interrupts(); err != nil {
 			return err
 		}
