@@ -9,6 +9,7 @@
  */
 #include "fd.h"
 #include "mptcp.h"
+#include "sockaddr.h"
 #include "span.h"
 #include "syscall.h"
 #include "uring.h"
@@ -29,13 +30,6 @@ struct connect_event {
 	__u32 pad;
 };
 EVENT(struct connect_event);
-
-/* Where to: as the caller said, or as the socket does. */
-struct target {
-	__u8 addr[16];
-	__u16 port, family;
-	char path[108];
-};
 
 /* A connect under way, by socket. */
 struct pending {
@@ -77,38 +71,6 @@ static __always_inline struct pending *pending_new(const struct sock *sk, enum c
 	p->by = by;
 	p->start = bpf_ktime_get_ns();
 	return p;
-}
-
-/* False if the call dissolves a connection: AF_UNSPEC. */
-static __always_inline bool target_read(struct target *t, const void *user, __u32 len)
-{
-	__u8 raw[28] = {};
-
-	if (!user || len < 2)
-		return true;
-	if (bpf_probe_read_user(&t->family, sizeof(t->family), user)) {
-		lose(LOSS_READ);
-		return true;
-	}
-	if (t->family == AF_UNIX) {
-		/* no more than the caller gave: there may be no memory behind it */
-		len -= 2;
-		asm volatile("" : "+r"(len));
-		if (len > sizeof(t->path))
-			len = sizeof(t->path);
-		if (bpf_probe_read_user(t->path, len, user + 2))
-			lose(LOSS_READ);
-		return true;
-	}
-	if (!is_inet(t->family))
-		return t->family;
-	bpf_probe_read_user(raw, t->family == AF_INET ? 16 : 28, user);
-	t->port = raw[2] << 8 | raw[3];
-	if (t->family == AF_INET)
-		addr4(t->addr, *(__be32 *)&raw[4]);
-	else
-		__builtin_memcpy(t->addr, &raw[8], 16);
-	return true;
 }
 
 static __always_inline int emit(const struct sock *sk, const struct pending *p, long result, __u64 now)

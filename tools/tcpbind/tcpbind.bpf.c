@@ -3,6 +3,7 @@
 
 /* tcpbind - each bind of a socket to an address, and how it ended. */
 #include "fd.h"
+#include "sockaddr.h"
 #include "span.h"
 #include "syscall.h"
 #include "uring.h"
@@ -108,19 +109,11 @@ SYS_ENTER(bind, bind)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
 	struct call c = { .sk = fd_sock(a0) };
-	__u8 raw[28] = {};
 
 	if (!c.sk || !bind_wanted(c.sk))
 		return 0;
-	if (bpf_probe_read_user(raw, a2 < 28 ? 16 : 28, (void *)a1))
-		lose(LOSS_READ);
 	c.options = bind_options(c.sk);
-	c.family = *(__u16 *)raw;
-	c.port = raw[2] << 8 | raw[3];
-	if (c.family == AF_INET6)
-		__builtin_memcpy(c.addr, &raw[8], 16);
-	else
-		addr4(c.addr, *(__be32 *)&raw[4]);
+	c.family = sockaddr_inet(c.addr, &c.port, (void *)a1, a2);
 	span_begin(&callers, &thread, &c);
 	return 0;
 }

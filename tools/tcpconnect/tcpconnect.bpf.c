@@ -10,6 +10,7 @@
 #include "count.h"
 #include "dns.h"
 #include "fd.h"
+#include "sockaddr.h"
 #include "span.h"
 #include "syscall.h"
 #include "uring.h"
@@ -155,21 +156,11 @@ SYS_ENTER(connect, connect)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
 	struct call c = { .sk = fd_sock(a0) };
-	__u8 raw[28] = {};
-	__u16 family;
 
 	if (!c.sk || is_self() || !is_tcp_sock(c.sk) || !sock_wanted(c.sk))
 		return 0;
 	c.start = bpf_ktime_get_ns();
-	if (bpf_probe_read_user(raw, a2 < 28 ? 16 : 28, (void *)a1))
-		lose(LOSS_READ);
-	family = *(__u16 *)raw;
-	c.inet = is_inet(family);
-	c.port = raw[2] << 8 | raw[3];
-	if (family == AF_INET)
-		addr4(c.addr, *(__be32 *)&raw[4]);
-	else
-		__builtin_memcpy(c.addr, &raw[8], 16);
+	c.inet = is_inet(sockaddr_inet(c.addr, &c.port, (void *)a1, a2));
 	span_begin(&callers, &thread, &c);
 	return 0;
 }
