@@ -76,7 +76,10 @@ struct pt_regs {
 #define IPPROTO_ICMP 1
 #define IPPROTO_TCP 6
 #define IPPROTO_UDP 17
+#define IPPROTO_DCCP 33
 #define IPPROTO_ICMPV6 58
+#define IPPROTO_SCTP 132
+#define IPPROTO_UDPLITE 136
 #define IPPROTO_MPTCP 262
 
 #define ETH_P_IP 0x0800
@@ -292,6 +295,13 @@ struct sk_buff {
 	unsigned int end;
 	unsigned char *head, *data;
 	__u16 queue_mapping;
+	__u8 fclone : 2;
+};
+struct kmem_cache {
+	const char *name;
+};
+struct napi_struct {
+	struct net_device *dev;
 };
 struct skb_shared_info {
 	unsigned short gso_size;
@@ -361,9 +371,6 @@ struct socket {
 	struct sock *sk;
 };
 
-struct kmem_cache {
-	const char *name;
-};
 struct super_block {
 	unsigned int s_dev;
 	unsigned long s_magic;

@@ -39,7 +39,7 @@ static __always_inline void who_task(struct who *w, struct task_struct *task)
 /* A worker of io_uring is a thread of its process with a name of its own; show
  * the process's. A kernel thread is nobody: it works for somebody unknown.
  */
-static __noinline bool who_current(struct who *w)
+static __noinline __attribute__((unused)) bool who_current(struct who *w)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
 	__u32 flags = BPF_CORE_READ(task, flags);
