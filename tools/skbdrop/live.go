@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package skbdrop
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"seine/internal/kern"
+	"seine/internal/lab"
+	"seine/internal/probe"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+var twoHosts = []string{"client", "server"}
+
+// closed is a port that nobody has: those that are given out begin at 10000.
+const closed = 9
+
+// Where UDP receives; of such functions the compiler inlines some.
+const (
+	received4 = "__udp4_lib_rcv udp_rcv udp_queue_rcv_one_skb"
+	received6 = "__udp6_lib_rcv udpv6_rcv"
+)
+
+// letters sends n datagrams from the client to a port of the server.
+func letters(w *lab.World, network lab.Network, port, n, size int) error {
+	s, err := lab.StartLetters(w, "client", "sender", lab.Letters{
+		Network: network, To: []string{network.At(w.Addr("server", network), port)}, Rounds: n, Size: size,
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := s.Run(); err != nil {
+		return err
+	}
+	w.Settle()
+	return nil
+}
+
+var demo = tool.Workload{
+	Hosts: twoHosts,
+	Run: func(w *lab.World) error {
+		return errors.Join(
+			letters(w, lab.UDP4, closed, 23, 100),
+			w.Inject("client", slices.Repeat([]lab.Packet{{
+				Src: w.Addr4("client"), Dst: w.Addr4("server"), Proto: unix.IPPROTO_UDP, Payload: lab.UDPHeader(7, closed),
+			}}, 5)...),
+			overflowing(w, 47),
+		)
+	},
+}
+
+// overflowing sends to a server that does not read.
+func overflowing(w *lab.World, n int) error {
+	f, err := lab.StartFlood(w, lab.Flood{Count: n, Size: 1000, RcvBuf: 8192, Idle: true, ClientHost: "client", ServerHost: "server"})
+	if err != nil {
+		return err
+	}
+	_, err = f.Run()
+	return err
+}
+
+var live = []tool.Case{
+	{Name: "no-socket", Hosts: twoHosts, Run: noSocket(lab.UDP4)},
+	{Name: "checksum", Hosts: twoHosts, Run: checksum},
+	{Name: "no-socket-ipv6", Hosts: twoHosts, Run: noSocket(lab.UDP6)},
+	{Name: "segments", Hosts: twoHosts, Run: segments},
+	{Name: "receive-buffer", Hosts: twoHosts, Run: receiveBuffer},
+	{Name: "netfilter", Hosts: twoHosts, Run: netfilter},
+	{Name: "protocol", Hosts: twoHosts, Run: protocol},
+	{Name: "reset", Hosts: twoHosts, Run: reset},
+	{Name: "qdisc", Hosts: twoHosts, Run: qdisc},
+	{Name: "none", Hosts: twoHosts, Run: none},
+}
+
+// reasoned says whether this kernel tells why it drops.
+func reasoned() bool {
+	k, err := probe.Running()
+	return err == nil && len(k.Args("kfree_skb")) > 2
+}
+
+// want is the one group of drops that a case makes, and what counts them too.
+type want struct {
+	reason   string // a * at the end stands for more
+	through  string // functions of which the stack has one
+	proto    string
+	dev      string
+	dir      string // in unless it says otherwise
+	lport    string
+	count    int
+	each     string // counter that moves once for each buffer, if these are fewer
+	counters map[string]int
+}
+
+// counted runs the traffic of a case and compares.
+func counted(x *tool.Trial, traffic func() error, list ...want) error {
+	rows, err := x.Rows(traffic, "--by=reason,location,kstack,proto,dev,lport,family,dir")
+	if err != nil {
+		return err
+	}
+	compare(x, rows, list)
+	return nil
+}
+
+func compare(x *tool.Trial, rows []*row.Row, list []want) {
+	moved := map[string]int{}
+	for _, r := range rows {
+		if r.Schema.View == "counters" {
+			moved[r.Get("counter").S] += int(r.Get("count").N)
+		}
+	}
+	rows = slices.DeleteFunc(rows, func(r *row.Row) bool { return r.Schema.View == "counters" })
+	for _, w := range list {
+		if !reasoned() {
+			w.reason = "unclassified"
+		}
+		want := w.count
+		if w.each != "" {
+			want = moved[w.each]
+		}
+		count, skbs := 0, 0
+		rows = slices.DeleteFunc(rows, func(r *row.Row) bool {
+			if !w.is(r) {
+				return false
+			}
+			count += int(r.Get("count").N)
+			skbs += int(r.Get("skbs").N)
+			return true
+		})
+		if count != w.count || skbs != want {
+			x.Errorf("%d packets, %d buffers of %s; want %d, %d", count, skbs, w.reason, w.count, want)
+		}
+		for name, n := range w.counters {
+			if moved[name] != n {
+				x.Errorf("%s moved by %d, want %d, among %v", name, moved[name], n, moved)
+			}
+		}
+	}
+	for _, r := range rows {
+		// Nobody wants the reports that IPv6 makes of itself. On a busy machine
+		// TCP sends again what has come.
+		if reasoned() && tool.Value(r.Get("proto")) != "icmpv6" && r.Get("reason").S != "TCP_OLD_DATA" {
+			x.Errorf("a row without a drop: %s %v", tool.Dump(r), frames(r))
+		}
+	}
+}
+
+func (w *want) is(r *row.Row) bool {
+	reason, wild := strings.CutSuffix(w.reason, "*")
+	got := r.Get("reason").S
+	return (got == reason || wild && strings.HasPrefix(got, reason)) && tool.Value(r.Get("proto")) == w.proto &&
+		(w.lport == "" || tool.Value(r.Get("lport")) == w.lport) &&
+		tool.Value(r.Get("dir")) == cmp.Or(w.dir, "in") && (w.dev == "" || tool.Value(r.Get("dev")) == w.dev) && slices.ContainsFunc(frames(r), func(f string) bool { return slices.Contains(strings.Fields(w.through), f) })
+}
+
+// frames are the functions of a row's stack.
+func frames(r *row.Row) (names []string) {
+	if st, ok := r.Get("kstack").Ref.(*kern.Stack); ok {
+		for _, f := range st.Frames {
+			names = append(names, f.Sym)
+		}
+	}
+	return names
+}
+
+// noSocket: datagrams for a port that nobody has.
+func noSocket(network lab.Network) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		w := want{reason: "NO_SOCKET", through: received4, proto: "udp", dev: "eth0", lport: fmt.Sprint(closed), count: 23,
+			counters: map[string]int{"UdpNoPorts": 23}}
+		if network == lab.UDP6 {
+			w.through, w.counters = received6, map[string]int{"Udp6NoPorts": 23}
+		}
+		return counted(x, func() error { return letters(x.World, network, closed, 23, 100) }, w)
+	}
+}
+
+// segments: a buffer that stands for seven datagrams counts as seven. Old veth
+// devices do not keep them together.
+func segments(x *tool.Trial) error {
+	addr := lab.UDP4.At(x.World.Addr4("server"), closed)
+	m, err := lab.StartMarks(x.World, "client", "sender", lab.Marks{Network: lab.UDP4, Addr: addr, None: 1, Segments: 7})
+	if err != nil {
+		return err
+	}
+	return counted(x, m.Run, want{
+		reason: "NO_SOCKET", through: received4, proto: "udp", dev: "eth0", lport: fmt.Sprint(closed), count: 7, each: "UdpNoPorts",
+	})
+}
+
+// checksum: packets whose checksums are wrong, at three layers.
+func checksum(x *tool.Trial) error {
+	src, dst := x.World.Addr4("client"), x.World.Addr4("server")
+	var all []lab.Packet
+	add := func(n int, p lab.Packet) {
+		p.Src, p.Dst = src, dst
+		all = append(all, slices.Repeat([]lab.Packet{p}, n)...)
+	}
+	add(13, lab.Packet{Proto: unix.IPPROTO_UDP, Payload: lab.UDPHeader(7, closed)})
+	var none = lab.Packet{}.Src
+	add(11, lab.Packet{Proto: unix.IPPROTO_TCP, Payload: lab.TCPHeader(none, none, 7, closed, 1, lab.SYN)})
+	add(7, lab.Packet{Proto: unix.IPPROTO_UDP, Payload: lab.UDPHeader(7, closed), BadSum: true})
+	return counted(x, func() error {
+		defer x.World.Settle()
+		return x.World.Inject("client", all...)
+	},
+		want{reason: "UDP_CSUM", through: received4, proto: "udp", dev: "eth0", lport: fmt.Sprint(closed), count: 13, counters: map[string]int{"UdpInCsumErrors": 13}},
+		want{reason: "TCP_CSUM", through: "tcp_v4_rcv", proto: "tcp", dev: "eth0", lport: fmt.Sprint(closed), count: 11, counters: map[string]int{"TcpInCsumErrors": 11}},
+		want{reason: "IP_CSUM", through: "ip_rcv ip_rcv_core", proto: "udp", dev: "eth0", lport: fmt.Sprint(closed), count: 7, counters: map[string]int{"IpExtInCsumErrors": 7, "IpInHdrErrors": 7}},
+	)
+}
+
+// receiveBuffer: a server that does not read. The socket counts its drops.
+func receiveBuffer(x *tool.Trial) error {
+	f, err := lab.StartFlood(x.World, lab.Flood{Count: 101, Size: 1000, RcvBuf: 8192, Idle: true, ClientHost: "client", ServerHost: "server"})
+	if err != nil {
+		return err
+	}
+	var r lab.FloodResult
+	rows, err := x.Rows(func() error {
+		r, err = f.Run()
+		return err
+	}, "--by=reason,location,kstack,proto,dev,lport,family,dir")
+	if err != nil {
+		return err
+	}
+	if r.Dropped < 50 || r.Missing != 0 {
+		return fmt.Errorf("%+v: want more than 50 of 101 dropped, and none missing", r)
+	}
+	compare(x, rows, []want{{
+		reason: "SOCKET_RCVBUFF", through: received4, proto: "udp", lport: fmt.Sprint(f.Port), count: r.Dropped,
+		counters: map[string]int{"UdpRcvbufErrors": r.Dropped},
+	}})
+	return nil
+}
+
+// netfilter: a chain whose policy is to drop.
+func netfilter(x *tool.Trial) error {
+	if err := x.World.Refuse("server"); errors.Is(err, lab.ErrNotSupported) {
+		return tool.Skip("%v", err)
+	} else if err != nil {
+		return err
+	}
+	return counted(x, func() error { return letters(x.World, lab.UDP4, closed, 23, 100) },
+		want{reason: "NETFILTER_DROP", through: "nf_hook_slow", proto: "udp", dev: "eth0", lport: fmt.Sprint(closed), count: 23})
+}
+
+// protocol: packets of a protocol that nobody speaks (RFC 3692).
+func protocol(x *tool.Trial) error {
+	p := lab.Packet{Src: x.World.Addr4("client"), Dst: x.World.Addr4("server"), Proto: 253, Payload: make([]byte, 20)}
+	return counted(x, func() error {
+		defer x.World.Settle()
+		return x.World.Inject("client", slices.Repeat([]lab.Packet{p}, 19)...)
+	}, want{reason: "IP_NOPROTO", through: "ip_protocol_deliver_rcu ip_local_deliver_finish", proto: "253", dev: "eth0", count: 19, counters: map[string]int{"IpInUnknownProtos": 19}})
+}
+
+// reset: RSTs that are within the window and not where the next byte is, as a
+// stranger would guess (RFC 5961): they are not obeyed.
+func reset(x *tool.Trial) error {
+	if !reasoned() {
+		return tool.Skip("without reasons a TCP socket drops without a word: tcpdrop knows how to see it")
+	}
+	c, err := x.World.Dial("client", "server")
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var all []lab.Packet
+	for i := range uint32(17) {
+		all = append(all, lab.Packet{Src: c.Src, Dst: c.Dst, Proto: unix.IPPROTO_TCP,
+			Payload: lab.TCPHeader(c.Src, c.Dst, c.Sport, c.Dport, c.Seq+100+i, lab.RST)})
+	}
+	return counted(x, func() error {
+		defer x.World.Settle()
+		return x.World.Inject("client", all...)
+	}, want{reason: "TCP_RESET", through: "tcp_v4_rcv", proto: "tcp", lport: fmt.Sprint(c.Dport), count: 17})
+}
+
+// qdisc: more than a queue holds. The queueing discipline counts its drops.
+func qdisc(x *tool.Trial) error {
+	if err := x.World.Throttle("client"); err != nil {
+		return err
+	}
+	t, err := lab.StartTargets(x.World, "server", "holder", lab.Target{Network: lab.UDP4})
+	if err != nil {
+		return err
+	}
+	var n uint32
+	rows, err := x.Rows(func() error {
+		before, err := x.World.QdiscDrops("client")
+		if err != nil {
+			return err
+		}
+		if err := letters(x.World, lab.UDP4, t.Port(0), 101, 100); err != nil {
+			return err
+		}
+		n, err = x.World.QdiscDrops("client")
+		n -= before
+		return err
+	}, "--by=reason,location,kstack,proto,dev,lport,family,dir")
+	if err != nil {
+		return err
+	}
+	if n < 50 {
+		return fmt.Errorf("the queue has dropped %d of 101, want more than 50", n)
+	}
+	for _, r := range rows { // the reports that IPv6 makes of itself
+		if r.Schema.View == "drops" && r.Get("proto").S == "icmpv6" && tool.Value(r.Get("dir")) == "out" {
+			n -= uint32(r.Get("count").N)
+		}
+	}
+	compare(x, rows, []want{{
+		reason: "QDISC_*", through: "__dev_queue_xmit", proto: "udp", dev: "eth0", dir: "out", count: int(n),
+		counters: map[string]int{"UdpSndbufErrors": int(n), "IpOutDiscards": int(n)},
+	}})
+	return nil
+}
+
+// none: packets that reach those they are for. Where the kernel gives reasons,
+// nothing of it counts.
+func none(x *tool.Trial) error {
+	if !reasoned() {
+		return tool.Skip("this kernel gives no reasons: packets that were used may be among what it frees")
+	}
+	s, err := lab.StartTCP(x.World, lab.Sessions{Count: 23, Send: 100000, Recv: 1000})
+	if err != nil {
+		return err
+	}
+	s6, err := lab.StartTCP(x.World, lab.Sessions{Count: 5, Send: 1000, Recv: 1000, Network: lab.TCP6})
+	if err != nil {
+		return err
+	}
+	f, err := lab.StartFlood(x.World, lab.Flood{Count: 23, ClientHost: "client", ServerHost: "server"})
+	if err != nil {
+		return err
+	}
+	return counted(x, func() error {
+		if _, err := s.Run(); err != nil {
+			return err
+		}
+		if _, err := s6.Run(); err != nil {
+			return err
+		}
+		_, err := f.Run()
+		return err
+	})
+}
