@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package skblife
+
+import (
+	"errors"
+	"fmt"
+
+	"seine/internal/kern"
+	"seine/internal/lab"
+	"seine/internal/probe"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+var twoHosts = []string{"client", "server"}
+
+var demo = tool.Workload{
+	Hosts: twoHosts,
+	Run: func(w *lab.World) error {
+		t, err := lab.StartTCP(w, lab.Sessions{Count: 5, Send: 100000, Recv: 100})
+		if err != nil {
+			return err
+		}
+		if _, err := t.Run(); err != nil {
+			return err
+		}
+		f, err := lab.StartFlood(w, lab.Flood{Count: 101, ClientHost: "client", ServerHost: "server"})
+		if err != nil {
+			return err
+		}
+		_, err = f.Run()
+		return err
+	},
+}
+
+var live = []tool.Case{
+	{Name: "unread", Hosts: twoHosts, Run: unread},
+	{Name: "tcp", Hosts: twoHosts, Run: tcp},
+	{Name: "read", Hosts: twoHosts, Run: read},
+	{Name: "napi", Run: napi},
+	{Name: "merged", Hosts: twoHosts, Run: merged},
+	{Name: "all", Hosts: twoHosts, Run: all},
+}
+
+// account is a row of the balance, and how many lifespans there are.
+type account struct{ births, freed, merged, unseen, alive, lives int }
+
+// accounts reads the rows of both views, and checks that they agree.
+func accounts(x *tool.Trial, rows []*row.Row) map[string]account {
+	got := map[string]account{}
+	var ended, lives int
+	for _, r := range rows {
+		kind := r.Get("kind").S
+		a := got[kind]
+		if r.Schema.View == "lives" {
+			a.lives = int(r.Get("life_ns").Ref.(*kern.Hist).Count)
+			lives += a.lives
+		} else {
+			n := func(id string) int { return int(int64(r.Get(id).N)) }
+			a.births, a.freed, a.merged, a.unseen, a.alive = n("births"), n("freed"), n("merged"), n("unseen"), n("alive")
+			if kind != "unknown" {
+				ended += a.freed + a.merged
+				if a.births != a.freed+a.merged+a.unseen+a.alive || a.alive < 0 {
+					x.Errorf("%s does not add up: %+v", kind, a)
+				}
+			}
+		}
+		got[kind] = a
+	}
+	if lives != ended {
+		x.Errorf("%d lifespans of %d ends, in %v", lives, ended, got)
+	}
+	alive := 0
+	for _, a := range got {
+		alive += a.alive
+	}
+	for _, m := range x.Report.MapUse {
+		if m.Name == "lives" && int(m.Used) < alive {
+			x.Errorf("%d buffers are alive, but %d are known, in %v", alive, m.Used, got)
+		}
+	}
+	return got
+}
+
+// functional says whether functions are traced.
+func functional(x *tool.Trial) bool { return x.Choices[0].Way == "fexit" }
+
+// traced runs the traffic and reads the accounts.
+func traced(x *tool.Trial, traffic func() error, flags ...string) (map[string]account, error) {
+	rows, err := x.Rows(traffic, append(flags, "--stats")...)
+	if err != nil {
+		return nil, err
+	}
+	return accounts(x, rows), nil
+}
+
+// unread: datagrams that nobody reads before their socket is closed.
+func unread(x *tool.Trial) error {
+	const n = 997
+	t, err := lab.StartTargets(x.World, "server", "holder", lab.Target{Network: lab.UDP4})
+	if err != nil {
+		return err
+	}
+	s, err := lab.StartLetters(x.World, "client", "sender", lab.Letters{Network: lab.UDP4, To: t.Addrs, Rounds: n, Size: 100})
+	if err != nil {
+		return err
+	}
+	got, err := traced(x, func() error {
+		_, err := s.Run()
+		return errors.Join(err, t.End(), x.World.Grace())
+	}, "-p", fmt.Sprint(s.PID))
+	if err != nil {
+		return err
+	}
+	if a := got["alloc"]; a != (account{births: n, freed: n, lives: n}) {
+		x.Errorf("%+v, want %d births, all freed", a, n)
+	}
+	return nil
+}
+
+// read: datagrams that are read. By tracepoints their ends may pass unseen.
+func read(x *tool.Trial) error {
+	const n = 499
+	f, err := lab.StartFlood(x.World, lab.Flood{Count: n, ClientHost: "client", ServerHost: "server"})
+	if err != nil {
+		return err
+	}
+	got, err := traced(x, func() error { _, err := f.Run(); return err }, "-p", fmt.Sprint(f.Client.PID))
+	if err != nil {
+		return err
+	}
+	a := got["alloc"]
+	if a.births != n || functional(x) && a.freed != n {
+		x.Errorf("%+v, want %d births, all freed", a, n)
+	}
+	return nil
+}
+
+// tcp: sessions; what TCP keeps until it is acknowledged is sent as clones,
+// which are as old as what they are clones of.
+func tcp(x *tool.Trial) error {
+	const n, size = 23, 30000
+	s, err := lab.StartTCP(x.World, lab.Sessions{Count: n, Send: size, Recv: 1})
+	if err != nil {
+		return err
+	}
+	got, err := traced(x, func() error { _, err := s.Run(); return err })
+	if err != nil {
+		return err
+	}
+	// SYN, SYN-ACK, data, FIN, FIN. Some may still be under way.
+	if a := got["alloc"]; a.births < 5*n || a.freed+a.merged < a.births*19/20 {
+		x.Errorf("%+v: fewer than 5 buffers for each of %d sessions, or not all have ended", a, n)
+	}
+	if a := got["clone"]; functional(x) && a.births < 4*n { // as above but for the SYN-ACK
+		x.Errorf("%+v: fewer than 4 clones for each of %d sessions", a, n)
+	}
+	return nil
+}
+
+// napi: buffers that come from NAPI's cache.
+func napi(x *tool.Trial) error {
+	const n = 211
+	got, err := traced(x, func() error { return x.World.Receive("", n) })
+	if errors.Is(err, lab.ErrNotSupported) {
+		return tool.Skip("%v", err)
+	}
+	if err != nil {
+		return err
+	}
+	a := got["receive"]
+	if a.births != n || a.freed != n {
+		x.Errorf("%+v, want %d births, all freed", a, n)
+	}
+	return nil
+}
+
+// merged: a sender cuts segments, which are as old as what they are cut from,
+// and the receiver joins them again.
+func merged(x *tool.Trial) error {
+	err := errors.Join(x.World.Offload("client", false, false), x.World.Offload("server", true, true))
+	if err != nil {
+		return err
+	}
+	s, err := lab.StartTCP(x.World, lab.Sessions{Send: 3000000, Recv: 1})
+	if err != nil {
+		return err
+	}
+	got, err := traced(x, func() error { _, err := s.Run(); return err })
+	if err != nil {
+		return err
+	}
+	sum := 0
+	for _, a := range got {
+		sum += a.merged
+	}
+	k, err := probe.Running()
+	if err != nil {
+		return err
+	}
+	old := len(k.Args("kfree_skb")) < 3 // and so its veth devices have no GRO
+	if sum == 0 && (functional(x) || !old) {
+		x.Errorf("nothing was merged: %v", got)
+	}
+	if functional(x) && got["segment"].births < 1000 {
+		x.Errorf("%+v: few segments for 3 MB", got["segment"])
+	}
+	if got["merged"].lives != sum {
+		x.Errorf("%d lifespans of %d that were merged", got["merged"].lives, sum)
+	}
+	return nil
+}
+
+// all: everything that goes on, without a filter: the account holds, and
+// sockets that were there before may give buffers of unknown birth.
+func all(x *tool.Trial) error {
+	t, err := lab.StartTargets(x.World, "server", "holder", lab.Target{Network: lab.UDP4})
+	if err != nil {
+		return err
+	}
+	const n = 13
+	s, err := lab.StartLetters(x.World, "client", "sender", lab.Letters{Network: lab.UDP4, To: t.Addrs, Rounds: n, Size: 100})
+	if err != nil {
+		return err
+	}
+	if _, err := s.Run(); err != nil {
+		return err
+	}
+	if err := x.AttachAll("--stats"); err != nil {
+		return err
+	}
+	if err := errors.Join(t.End(), x.World.Grace()); err != nil {
+		return err
+	}
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	if got := accounts(x, rows); got["unknown"].freed < n {
+		x.Errorf("%d freed whose birth is unknown, want %d", got["unknown"].freed, n)
+	}
+	return nil
+}

@@ -1,0 +1,579 @@
+//go:build ignore
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+
+/* skblife - how long packet buffers live, from allocation to free.
+ *
+ * By functions (fexit) every birth and every death is seen. By tracepoints a
+ * buffer is born when its slab object is allocated from one of the functions
+ * that make buffers, or when it is first seen on reception: NAPI keeps a cache of
+ * its own. It dies when it is consumed or dropped, or with its slab object.
+ */
+#include "count.h"
+#include "hist.h"
+#include "skb.h"
+#include "who.h"
+
+/* Go: kind, same order. */
+enum life_kind { KIND_ALLOC, KIND_RECEIVE, KIND_CLONE, KIND_SEGMENT, KIND_MERGED, KIND_UNKNOWN, KINDS };
+
+struct life_key {
+	__u32 kind;
+};
+enum key_bits { KEY_kind };
+KEEP_ENUM(enum key_bits);
+
+/* A buffer is born as one kind and counts there; if it was merged into another
+ * one at its end, its lifespan is with KIND_MERGED.
+ */
+struct life_value {
+	struct hist hist;
+	__u64 births;
+	__u64 merged;
+	__u64 unseen;  /* ended without notice: the memory was seen to be born again */
+	__u64 unknown; /* of KIND_UNKNOWN: ended, and nobody saw them begin */
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, KINDS);
+	__type(key, struct life_key);
+	__type(value, struct life_value);
+} spans SEC(".maps");
+
+/* Memory of buffers is used again and again, so what is known of one stays in the
+ * map when it ends: that costs less than taking it out and putting it in again.
+ */
+struct life {
+	__u64 born;
+	__u16 kind;
+	__u8 state;
+	__u8 merged; /* into another one: only its end is to come */
+	__u8 seen;   /* on reception */
+	__u8 pad[3];
+};
+enum { LIVES, TOLD /* consumed or dropped: its slab object is to come */, GONE };
+
+/* Set when the map has been full: then what has ended leaves it. */
+bool crowded = false;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 131072);
+	__type(key, __u64);
+	__type(value, struct life);
+} lives SEC(".maps");
+
+/* The last buffer of this CPU that was born, that died, that GRO has in hand. */
+struct last {
+	__u64 born, dead, gro;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct last);
+} lasts SEC(".maps");
+
+static __always_inline struct last *last_here(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&lasts, &zero);
+}
+
+static __always_inline struct life_value *kind_at(__u32 kind)
+{
+	struct life_key k = { .kind = kind };
+
+	return bpf_map_lookup_elem(&spans, &k);
+}
+
+static __always_inline void births_add(__u32 kind, __s64 n)
+{
+	struct life_value *v = kind_at(kind);
+
+	if (v)
+		__sync_fetch_and_add(&v->births, n);
+}
+
+/* The device that the buffer is made for, if known, says where it belongs, else
+ * the task at work, which in softirq is a stranger. Drivers work for nobody.
+ */
+static __always_inline bool birth_wanted(__u32 kind, const struct net_device *dev)
+{
+	struct who who = {};
+
+	if (!filter_on)
+		return true;
+	if (filter_on & FILTER_WHO && (kind == KIND_RECEIVE || !who_current(&who) || !who_wanted(&who)))
+		return false;
+	return netns_wanted(dev ? BPF_CORE_READ(dev, nd_net.net, ns.inum) : task_netns());
+}
+
+static __always_inline void replaced(struct life *old)
+{
+	struct life_value *v;
+
+	if (old->state != LIVES)
+		return;
+	v = kind_at(old->kind);
+	if (v)
+		__sync_fetch_and_add(&v->unseen, 1);
+}
+
+/* The memory is used again, for what nobody asked for. */
+static __noinline int forget(__u64 skb)
+{
+	struct life *l = bpf_map_lookup_elem(&lives, &skb);
+
+	if (!l)
+		return 0;
+	replaced(l);
+	l->state = GONE;
+	return 0;
+}
+
+static __always_inline int born(__u64 skb, __u16 kind, __u64 when, bool seen)
+{
+	struct life l = { .born = when, .kind = kind, .seen = seen }, *old = bpf_map_lookup_elem(&lives, &skb);
+
+	if (old) {
+		replaced(old);
+		*old = l;
+	} else if (bpf_map_update_elem(&lives, &skb, &l, BPF_ANY)) {
+		crowded = true;
+		lose(LOSS_SPAN);
+		return 0;
+	}
+	births_add(kind, 1);
+	return 0;
+}
+
+/* How a death went. */
+enum { DEATH_UNKNOWN, DEATH_AGAIN, DEATH_NEW };
+
+static __noinline int death(__u64 skb, bool merged, __u8 state)
+{
+	struct life *l = bpf_map_lookup_elem(&lives, &skb);
+	__u64 born;
+	__u32 kind;
+	struct life_value *v;
+
+	if (!l || l->state == GONE)
+		return DEATH_UNKNOWN;
+	if (l->state == TOLD) {
+		l->state = state;
+		return DEATH_AGAIN;
+	}
+	kind = l->kind;
+	born = l->born;
+	merged |= l->merged;
+	l->state = state;
+	if (crowded && state == GONE)
+		bpf_map_delete_elem(&lives, &skb);
+	if (merged) {
+		v = kind_at(kind);
+		if (v)
+			__sync_fetch_and_add(&v->merged, 1);
+		kind = KIND_MERGED;
+	}
+	v = kind_at(kind);
+	if (v)
+		hist_put(&v->hist, bpf_ktime_get_ns() - born);
+	return DEATH_NEW;
+}
+
+/* With filters on nobody knows whether it would have been one of them. */
+static __always_inline void unknown(void)
+{
+	struct life_value *v;
+
+	if (filter_on)
+		return;
+	v = kind_at(KIND_UNKNOWN);
+	if (v)
+		__sync_fetch_and_add(&v->unknown, 1);
+}
+
+/* By functions. Those that make buffers call one another; the outer one knows
+ * better what they are.
+ */
+static __noinline int made(__u64 skb, __u32 kind, const struct net_device *dev)
+{
+	struct last *last = last_here();
+	struct life *l;
+
+	if (!skb || !last)
+		return 0;
+	l = bpf_map_lookup_elem(&lives, &skb);
+	if (l && l->state == LIVES && last->born == skb) {
+		births_add(l->kind, -1);
+		l->state = GONE;
+	}
+	if (!birth_wanted(kind, dev))
+		return forget(skb);
+	last->born = skb;
+	return born(skb, kind, bpf_ktime_get_ns(), false);
+}
+
+#define SKB_ALLOC_RX 2
+
+SEC("fexit/__alloc_skb") int life__fexit__alloc(__u64 *ctx)
+{
+	return made(ctx[4], ctx[2] & SKB_ALLOC_RX ? KIND_RECEIVE : KIND_ALLOC, NULL);
+}
+
+SEC("fexit/build_skb") int life__fexit__build(__u64 *ctx)
+{
+	return made(ctx[2], KIND_RECEIVE, NULL);
+}
+
+SEC("fexit/__netdev_alloc_skb") int life__fexit__netdev(__u64 *ctx)
+{
+	return made(ctx[3], KIND_RECEIVE, (void *)ctx[0]);
+}
+
+/* Since 5.12. */
+SEC("fexit/napi_build_skb") int life__fexit__nbuild(__u64 *ctx)
+{
+	return made(ctx[2], KIND_RECEIVE, NULL);
+}
+
+/* Since 6.3. */
+SEC("fexit/slab_build_skb") int life__fexit__slab(__u64 *ctx)
+{
+	return made(ctx[1], KIND_RECEIVE, NULL);
+}
+
+SEC("fexit/napi_alloc_skb") int life__fexit__napi(__u64 *ctx)
+{
+	return made(ctx[2], KIND_RECEIVE, BPF_CORE_READ((struct napi_struct *)ctx[0], dev));
+}
+
+/* Until 6.9. */
+SEC("fexit/__napi_alloc_skb") int life__fexit__napi3(__u64 *ctx)
+{
+	return made(ctx[3], KIND_RECEIVE, BPF_CORE_READ((struct napi_struct *)ctx[0], dev));
+}
+
+/* A copy that shares the data is as old as they are. */
+static __noinline int cloned(__u64 skb, __u64 from)
+{
+	struct life *l = bpf_map_lookup_elem(&lives, &from);
+	__u64 when;
+
+	if (!skb)
+		return 0;
+	if (l && l->state != LIVES)
+		l = NULL;
+	if (!l && filter_on)
+		return forget(skb);
+	when = l ? l->born : bpf_ktime_get_ns();
+	return born(skb, KIND_CLONE, when, false);
+}
+
+SEC("fexit/skb_clone") int life__fexit__clone(__u64 *ctx)
+{
+	return cloned(ctx[2], ctx[0]);
+}
+
+/* Frees what it had and becomes a copy of another one. */
+SEC("fexit/skb_morph") int life__fexit__morph(__u64 *ctx)
+{
+	return cloned(ctx[0], ctx[1]);
+}
+
+#define SEGMENTS 64 /* of one buffer that are looked at */
+
+SEC("fexit/skb_segment") int life__fexit__segment(__u64 *ctx)
+{
+	__u64 head = ctx[0], skb = ctx[2];
+	struct life *l = bpf_map_lookup_elem(&lives, &head);
+	__u64 when;
+
+	if (!l || l->state != LIVES || skb > -4096ULL)
+		return 0;
+	when = l->born;
+	for (int i = 0; i < SEGMENTS && skb; i++) {
+		struct life *seg = bpf_map_lookup_elem(&lives, &skb);
+
+		if (seg && seg->state == LIVES && seg->kind != KIND_SEGMENT) {
+			births_add(seg->kind, -1);
+			births_add(KIND_SEGMENT, 1);
+			seg->kind = KIND_SEGMENT;
+			seg->born = when;
+		}
+		skb = (__u64)BPF_CORE_READ((struct sk_buff *)skb, next);
+	}
+	return 0;
+}
+
+static __always_inline int mark_merged(__u64 skb)
+{
+	struct life *l = bpf_map_lookup_elem(&lives, &skb);
+
+	if (l && l->state == LIVES)
+		l->merged = true;
+	return 0;
+}
+
+SEC("fexit/skb_gro_receive") int life__fexit__gro(__u64 *ctx)
+{
+	return (int)ctx[2] ? 0 : mark_merged(ctx[1]);
+}
+
+SEC("fexit/skb_try_coalesce") int life__fexit__coalesce(__u64 *ctx)
+{
+	return (__u8)ctx[4] ? mark_merged(ctx[1]) : 0;
+}
+
+/* UDP calls one of the two that follow after the other. */
+SEC("fentry/skb_release_head_state") int life__fexit__release(__u64 *ctx)
+{
+	struct last *last = last_here();
+
+	if (!death(ctx[0], false, GONE))
+		unknown();
+	if (last)
+		last->dead = ctx[0];
+	return 0;
+}
+
+SEC("fentry/__consume_stateless_skb") int life__fexit__stateless(__u64 *ctx)
+{
+	struct last *last = last_here();
+
+	if (!death(ctx[0], false, GONE) && last && last->dead != ctx[0])
+		unknown();
+	if (last)
+		last->dead = 0;
+	return 0;
+}
+
+/* GRO has moved its data to another one. */
+SEC("fentry/napi_skb_free_stolen_head") int life__fexit__stolen(__u64 *ctx)
+{
+	if (!death(ctx[0], true, GONE))
+		unknown();
+	return 0;
+}
+
+/* By tracepoints. */
+#define CODE(func) const volatile __u64 code_##func[2] = {}
+#define IN_CODE(func, at) ((at) - code_##func[0] < code_##func[1] - code_##func[0])
+CODE(__alloc_skb);
+CODE(skb_clone);
+CODE(build_skb);
+CODE(__build_skb);
+CODE(napi_build_skb);
+CODE(__napi_build_skb);
+CODE(slab_build_skb);
+CODE(napi_alloc_skb);
+CODE(__napi_alloc_skb);
+CODE(__netdev_alloc_skb);
+
+/* The slab caches that buffers were seen to come from: of single ones, and of
+ * fast clones, which other objects of that size may share. Before 6.1 frees do
+ * not tell the cache.
+ */
+const volatile __u32 args_kmem_cache_alloc_node = 0;
+#define NAMELESS (args_kmem_cache_alloc_node > 0)
+__u64 caches[2] = {};
+
+static __noinline int learn(__u64 cache)
+{
+	char name[16] = {};
+
+	if (cache == caches[0] || cache == caches[1])
+		return 0;
+	bpf_probe_read_kernel_str(name, sizeof(name), BPF_CORE_READ((struct kmem_cache *)cache, name));
+	if (*(__u64 *)name == *(const __u64 *)"skbuff_h") /* skbuff_head_cache */
+		caches[0] = cache;
+	else
+		caches[1] = cache;
+	return 0;
+}
+
+/* All of these functions are of one source file. */
+#define NEAR (256 << 10)
+
+static __always_inline int allocated(__u64 site, __u64 skb, __u64 cache)
+{
+	__u32 kind;
+
+	if (site - code___alloc_skb[0] + NEAR > 2 * NEAR)
+		return 0;
+	if (IN_CODE(__alloc_skb, site))
+		kind = KIND_ALLOC;
+	else if (IN_CODE(skb_clone, site))
+		kind = KIND_CLONE;
+	else if (IN_CODE(build_skb, site) || IN_CODE(__build_skb, site) || IN_CODE(napi_build_skb, site) ||
+		 IN_CODE(__napi_build_skb, site) || IN_CODE(slab_build_skb, site) || IN_CODE(napi_alloc_skb, site) ||
+		 IN_CODE(__napi_alloc_skb, site) || IN_CODE(__netdev_alloc_skb, site))
+		kind = KIND_RECEIVE;
+	else
+		return 0;
+	if (!NAMELESS)
+		learn(cache);
+	if (!skb)
+		return 0;
+	return birth_wanted(kind, NULL) ? born(skb, kind, bpf_ktime_get_ns(), false) : forget(skb);
+}
+
+SEC("raw_tp/kmem_cache_alloc") int life__raw__alloc(__u64 *ctx)
+{
+	return allocated(ctx[0], ctx[1], ctx[2]);
+}
+
+/* Until 6.0. */
+SEC("raw_tp/kmem_cache_alloc_node") int life__raw__node(__u64 *ctx)
+{
+	return allocated(ctx[0], ctx[1], 0);
+}
+
+/* Both halves of a fast clone are in one slab object; the second one has no birth
+ * of its own.
+ */
+#define FCLONE_CLONE 2
+
+static __always_inline bool is_second(const struct sk_buff *skb)
+{
+	return BPF_CORE_READ_BITFIELD_PROBED(skb, fclone) == FCLONE_CLONE;
+}
+
+/* Consumed or dropped. Its slab object follows, or NAPI keeps that. */
+static __noinline int told(const struct sk_buff *skb)
+{
+	__u64 key = (__u64)skb;
+	struct life mark = { .state = TOLD }, *l;
+	struct life_value *v;
+
+	if (is_second(skb)) {
+		key -= bpf_core_type_size(struct sk_buff);
+		l = bpf_map_lookup_elem(&lives, &key);
+		if (!l || l->state != LIVES) {
+			unknown();
+			return 0;
+		}
+		v = kind_at(KIND_CLONE);
+		if (!v)
+			return 0;
+		__sync_fetch_and_add(&v->births, 1);
+		hist_put(&v->hist, bpf_ktime_get_ns() - l->born);
+		return 0;
+	}
+	if (death(key, false, TOLD) == DEATH_UNKNOWN && !filter_on) {
+		unknown();
+		bpf_map_update_elem(&lives, &key, &mark, BPF_ANY);
+	}
+	return 0;
+}
+
+SEC("raw_tp/consume_skb") int life__raw__consume(__u64 *ctx)
+{
+	return told((void *)ctx[0]);
+}
+
+SEC("raw_tp/kfree_skb") int life__raw__drop(__u64 *ctx)
+{
+	return told((void *)ctx[0]);
+}
+
+static __always_inline int slab_freed(__u64 skb, bool sure)
+{
+	struct last *last = last_here();
+
+	if (death(skb, last && last->gro == skb, GONE) == DEATH_UNKNOWN && sure)
+		unknown();
+	return 0;
+}
+
+SEC("raw_tp/kmem_cache_free") int life__raw__free(__u64 *ctx)
+{
+	if (ctx[2] != caches[0] && ctx[2] != caches[1])
+		return 0;
+	return slab_freed(ctx[1], ctx[2] == caches[0]);
+}
+
+/* Until 6.0: any object. */
+SEC("raw_tp/kmem_cache_free") int life__raw__any(__u64 *ctx)
+{
+	return slab_freed(ctx[1], false);
+}
+
+/* Buffers of NAPI's own cache are born unseen; those that come by netif_rx are
+ * not of it. One whose transport header nobody has set comes from a driver, not
+ * from a sender here.
+ */
+static __noinline int sighted(const struct sk_buff *skb)
+{
+	__u64 key = (__u64)skb;
+	struct life *l = bpf_map_lookup_elem(&lives, &key);
+
+	if (l && l->state == LIVES) {
+		if (l->kind == KIND_RECEIVE && !l->seen) {
+			l->seen = true;
+			return 0;
+		}
+		if (BPF_CORE_READ(skb, transport_header) != 0xffff)
+			return 0;
+	}
+	if (is_second(skb))
+		return 0;
+	if (!birth_wanted(KIND_RECEIVE, BPF_CORE_READ(skb, dev)))
+		return forget(key);
+	return born(key, KIND_RECEIVE, bpf_ktime_get_ns(), true);
+}
+
+static __always_inline int gro_begin(const struct sk_buff *skb)
+{
+	struct last *last = last_here();
+
+	sighted(skb);
+	if (last)
+		last->gro = (__u64)skb;
+	return 0;
+}
+
+#define GRO_MERGED_FREE 1
+
+static __always_inline int gro_end(int result)
+{
+	struct last *last = last_here();
+
+	if (!last)
+		return 0;
+	if (result == GRO_MERGED_FREE)
+		death(last->gro, true, GONE);
+	last->gro = 0;
+	return 0;
+}
+
+SEC("raw_tp/napi_gro_receive_entry") int life__raw__gro(__u64 *ctx)
+{
+	return gro_begin((void *)ctx[0]);
+}
+
+SEC("raw_tp/napi_gro_receive_exit") int life__raw__gro_end(__u64 *ctx)
+{
+	return gro_end(ctx[0]);
+}
+
+SEC("raw_tp/napi_gro_frags_entry") int life__raw__frags(__u64 *ctx)
+{
+	return gro_begin((void *)ctx[0]);
+}
+
+SEC("raw_tp/napi_gro_frags_exit") int life__raw__frags_end(__u64 *ctx)
+{
+	return gro_end(ctx[0]);
+}
+
+SEC("raw_tp/netif_receive_skb_entry") int life__raw__receive(__u64 *ctx)
+{
+	return sighted((void *)ctx[0]);
+}
+
+SEC("raw_tp/netif_receive_skb_list_entry") int life__raw__list(__u64 *ctx)
+{
+	return sighted((void *)ctx[0]);
+}

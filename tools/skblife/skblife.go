@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package skblife shows how long packet buffers live.
+package skblife
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"seine/internal/host"
+	"seine/internal/kern"
+	"seine/internal/probe"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+//go:embed README.md
+var readme string
+
+// kind is enum life_kind of skblife.bpf.c.
+type kind uint32
+
+var kinds = [...]string{"alloc", "receive", "clone", "segment", "merged", "unknown"}
+
+const unknown kind = 5
+
+func (kind) Kind() row.Kind { return row.Text }
+
+func (k *kind) Cell(c *row.Cell) {
+	if int(*k) < len(kinds) {
+		c.SetText(kinds[*k])
+		return
+	}
+	c.SetText(strconv.Itoa(int(*k)))
+}
+
+// key is struct life_key of skblife.bpf.c.
+type key struct {
+	Kind kind `col:"kind,width=8,key" help:"alloc: made by somebody who sends; receive: made by a driver; clone: shares another one's data, and is as old; segment: cut from a larger one, and as old; merged: any of them whose data moved to another one (GRO, TCP)"`
+}
+
+// value is struct life_value of skblife.bpf.c.
+type value struct {
+	Hist    kern.Hist `col:"life_ns,unit=ns" help:"time from birth to end"`
+	Births  uint64    `col:"-"`
+	Merged  uint64    `col:"-"`
+	Unseen  uint64    `col:"-"`
+	Unknown uint64    `col:"-"`
+}
+
+// balance is the same memory, as an account.
+type balance struct {
+	Hist    ends   `col:",inline"`
+	Births  uint64 `col:"births,width=10,sum" help:"buffers that began"`
+	Merged  uint64 `col:"merged,width=10,sum" help:"those that ended in another buffer"`
+	Unseen  uint64 `col:"unseen,width=10,sum" help:"those that ended without notice: their memory was born again"`
+	Unknown uint64 `col:"alive,width=10" help:"those whose end was not seen and whose memory is not in use again: alive, as far as is known"`
+}
+
+// ends is kern.Hist without the histogram.
+type ends struct {
+	Count uint64                 `col:"freed,width=10,sum" help:"those whose end was seen; of the kind unknown, ends of buffers whose birth was not"`
+	Sum   uint64                 `col:"-"`
+	Min   uint64                 `col:"-"`
+	Max   uint64                 `col:"-"`
+	Epoch uint64                 `col:"-"`
+	Slots [kern.HistSlots]uint64 `col:"-"`
+}
+
+// alive is what is left. Of unknown ones nothing is.
+func alive(k *key, v *balance, r *row.Row) {
+	if k.Kind != unknown {
+		r.Get("alive").SetInt(int64(v.Births - v.Hist.Count - v.Merged - v.Unseen))
+		return
+	}
+	r.Get("freed").SetUint(v.Unknown)
+	for _, id := range []string{"births", "merged", "unseen", "alive"} {
+		*r.Get(id) = row.Cell{}
+	}
+}
+
+// makers are functions that not every kernel has, and the programs on them.
+var makers = map[string]string{
+	"napi_alloc_skb": "napi", "__napi_alloc_skb": "napi3", "napi_build_skb": "nbuild", "slab_build_skb": "slab",
+}
+
+// functions are the programs of the way by functions, on kernels that have
+// these makers of buffers.
+func functions(have ...string) probe.Way {
+	w := probe.Way{
+		Name: "fexit", Fits: probe.HasFunctions(have...), Misses: "of a buffer that is cut into more than 64, that the rest are segments",
+	}
+	parts := []string{"alloc", "build", "netdev", "clone", "morph", "segment", "gro", "coalesce", "release", "stateless", "stolen"}
+	for _, f := range have {
+		parts = append(parts, makers[f])
+	}
+	for _, p := range parts {
+		w.Programs = append(w.Programs, "life__fexit__"+p)
+	}
+	return w
+}
+
+const byTracepoints = "births in NAPI's cache (the first sight stands for them), ends in it, ends of clones of sent TCP data that a TCP socket here receives; " +
+	"the age of the data in other clones and in segments; which buffers TCP has merged"
+
+// addresses fits where the kernel tells where its functions are.
+func addresses(*probe.Kernel) error {
+	code, err := host.Code("__alloc_skb")
+	if err == nil && len(code) < 1 {
+		err = errors.New("no function __alloc_skb")
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", probe.ErrNotSupported, err)
+	}
+	return nil
+}
+
+// named fits where slab tracepoints tell the cache, since 6.1.
+func named(k *probe.Kernel) error {
+	if k.Args("kmem_cache_alloc_node") != nil {
+		return fmt.Errorf("%w: kmem_cache_free does not tell the slab cache", probe.ErrNotSupported)
+	}
+	return addresses(k)
+}
+
+// nameless fits where they do not.
+func nameless(k *probe.Kernel) error {
+	if err := probe.HasTracepoint("kmem_cache_alloc_node", 2)(k); err != nil {
+		return err
+	}
+	return addresses(k)
+}
+
+// tracepoints are the programs of the way by tracepoints.
+func tracepoints(fits func(*probe.Kernel) error, more ...string) probe.Way {
+	w := probe.Way{Name: "raw", Misses: byTracepoints, Fits: fits}
+	for _, part := range append([]string{
+		"alloc", "consume", "drop", "gro", "gro_end", "frags", "frags_end", "receive", "list",
+	}, more...) {
+		w.Programs = append(w.Programs, "life__raw__"+part)
+	}
+	return w
+}
+
+// Tool is skblife.
+var Tool = &tool.Tool{
+	Name: "skblife", Layer: tool.Device, Short: "how long packet buffers live, as histograms, and their balance",
+	Banner:  "Tracing packet buffers.",
+	Doc:     readme,
+	Filters: tool.ByWho | tool.FilterNetns,
+	Points: []probe.Point{{Name: "life", Ways: []probe.Way{
+		functions("napi_alloc_skb", "napi_build_skb", "slab_build_skb"),   // 6.9
+		functions("__napi_alloc_skb", "napi_build_skb", "slab_build_skb"), // 6.3
+		functions("__napi_alloc_skb", "napi_build_skb"),                   // 5.12
+		functions("__napi_alloc_skb"),
+		tracepoints(nameless, "node", "any"), // until 6.0
+		tracepoints(named, "free"),
+	}}},
+	Views: func(any) []tool.View {
+		return []tool.View{
+			{
+				Name:   "lives",
+				Output: tool.Snapshot[key, value]{Map: "spans", Shown: func(v *value) bool { return v.Hist.Count > 0 }},
+				Show:   "kind life_ns",
+				By:     []string{"kind"},
+				Always: []string{"kind"},
+				Sort:   "life_ns",
+			},
+			{
+				Name: "balance",
+				Output: tool.Snapshot[key, balance]{Map: "spans", Each: alive, Shown: func(v *balance) bool {
+					return v.Births|v.Merged|v.Unseen|v.Unknown != 0
+				}},
+				Show: "kind births freed merged unseen alive",
+			},
+		}
+	},
+	Demo: demo,
+	Live: live,
+}
