@@ -15,6 +15,8 @@ import (
 	"seine/tools/nettxlat"
 	"seine/tools/profile"
 	"seine/tools/qdisclat"
+	"seine/tools/skbdrop"
+	"seine/tools/skblife"
 	"seine/tools/so1stbyte"
 	"seine/tools/soaccept"
 	"seine/tools/socketio"
@@ -57,6 +59,8 @@ var All = []*tool.Tool{
 	nettxlat.Tool,
 	profile.Tool,
 	qdisclat.Tool,
+	skbdrop.Tool,
+	skblife.Tool,
 	so1stbyte.Tool,
 	soaccept.Tool,
 	socketio.Tool,
