@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"seine/internal/host"
@@ -81,27 +82,53 @@ func inNamespace(path string) (out []instance) {
 		for _, l := range links {
 			names[l.Attrs().Index] = l.Attrs().Name
 		}
-		all, _ := netlink.QdiscList(nil)
-		out = family(all, names)
+		out = family(list(), names)
 	}()
 	<-done
 	return out
 }
 
+// qdisc is what the kernel says of a queueing discipline.
+type qdisc struct {
+	kind           string
+	dev            int
+	handle, parent uint32
+}
+
+// list asks for those of the thread's namespace. Package netlink's own would read
+// the options of each kind too, and fail at what it does not know.
+func list() (out []qdisc) {
+	req := nl.NewNetlinkRequest(unix.RTM_GETQDISC, unix.NLM_F_DUMP)
+	req.AddData(&nl.TcMsg{Family: nl.FAMILY_ALL})
+	msgs, _ := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWQDISC)
+	for _, m := range msgs {
+		t := nl.DeserializeTcMsg(m)
+		attrs, err := nl.ParseRouteAttr(m[nl.SizeofTcMsg:])
+		if err != nil {
+			continue
+		}
+		for _, a := range attrs {
+			if a.Attr.Type == nl.TCA_KIND {
+				out = append(out, qdisc{unix.ByteSliceToString(a.Value), int(t.Ifindex), t.Handle, t.Parent})
+			}
+		}
+	}
+	return out
+}
+
 // family says of each queueing discipline what it is below.
-func family(all []netlink.Qdisc, names map[int]string) (out []instance) {
-	for _, q := range all {
-		a := q.Attrs()
-		i := instance{kind: q.Type(), dev: names[a.LinkIndex]}
-		if a.Parent != netlink.HANDLE_ROOT && a.Parent != netlink.HANDLE_INGRESS {
-			for _, p := range all {
-				if b := p.Attrs(); b.LinkIndex == a.LinkIndex && b.Handle>>16 == a.Parent>>16 && p != q {
-					i.under = p.Type()
+func family(all []qdisc, names map[int]string) (out []instance) {
+	for i, q := range all {
+		x := instance{kind: q.kind, dev: names[q.dev]}
+		if q.parent != netlink.HANDLE_ROOT && q.parent != netlink.HANDLE_INGRESS {
+			for j, p := range all {
+				if i != j && p.dev == q.dev && p.handle>>16 == q.parent>>16 {
+					x.under = p.kind
 				}
 			}
-			i.child = i.under != "mq" && i.under != "mqprio"
+			x.child = x.under != "mq" && x.under != "mqprio"
 		}
-		out = append(out, i)
+		out = append(out, x)
 	}
 	return out
 }

@@ -65,15 +65,10 @@ func TestHidden(t *testing.T) {
 
 // TestFamily: what hangs on mq is a transmit queue's own.
 func TestFamily(t *testing.T) {
-	at := func(dev int, handle, parent uint32) netlink.QdiscAttrs {
-		return netlink.QdiscAttrs{LinkIndex: dev, Handle: handle, Parent: parent}
-	}
 	one := netlink.MakeHandle(1, 0)
-	got := family([]netlink.Qdisc{
-		&netlink.GenericQdisc{QdiscAttrs: at(2, 0, netlink.HANDLE_ROOT), QdiscType: "mq"},
-		&netlink.GenericQdisc{QdiscAttrs: at(2, 0, 1), QdiscType: "fq_codel"},
-		&netlink.GenericQdisc{QdiscAttrs: at(3, one, netlink.HANDLE_ROOT), QdiscType: "htb"},
-		&netlink.GenericQdisc{QdiscAttrs: at(3, netlink.MakeHandle(0x8001, 0), one|10), QdiscType: "fq_codel"},
+	got := family([]qdisc{
+		{"mq", 2, 0, netlink.HANDLE_ROOT}, {"fq_codel", 2, 0, 1},
+		{"htb", 3, one, netlink.HANDLE_ROOT}, {"fq_codel", 3, netlink.MakeHandle(0x8001, 0), one | 10},
 	}, map[int]string{2: "eth0", 3: "eth1"})
 	want := []instance{
 		{"mq", "eth0", false, ""}, {"fq_codel", "eth0", false, "mq"}, {"htb", "eth1", false, ""}, {"fq_codel", "eth1", true, "htb"},
