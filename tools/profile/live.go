@@ -46,6 +46,15 @@ func near(samples uint64, hz int, used time.Duration) error {
 	return nil
 }
 
+// rate is so many samples a second, or fewer where the machine is emulated: there
+// the sampling itself would take a good part of the time.
+func rate(hz int) int {
+	if lab.Emulated() {
+		return hz / 5
+	}
+	return hz
+}
+
 // most says whether n are more than 90 per cent; 60 where the machine is emulated,
 // whose interrupts take their part of every second.
 func most(n, all uint64) bool {
@@ -122,7 +131,7 @@ func kernel(x *tool.Trial) error {
 	if _, err := os.Stat("/proc/kallsyms"); err != nil {
 		return tool.Skip("%v", err)
 	}
-	rows, _, err := sampled(x, bodyCalls, second, "-F499", "-K")
+	rows, _, err := sampled(x, bodyCalls, second, fmt.Sprint("-F", rate(499)), "-K")
 	if err != nil {
 		return err
 	}
@@ -134,7 +143,7 @@ func kernel(x *tool.Trial) error {
 	for _, r := range rows {
 		x.Want(r, "ustack", "-")
 	}
-	rows, _, err = sampled(x, bodyCalls, second, "-F499", "-U")
+	rows, _, err = sampled(x, bodyCalls, second, fmt.Sprint("-F", rate(499)), "-U")
 	if err != nil {
 		return err
 	}
@@ -150,7 +159,7 @@ func kernel(x *tool.Trial) error {
 // fair: of two processes each gets the samples of its time, on the processor that
 // it runs on.
 func fair(x *tool.Trial) error {
-	const hz = 997
+	hz := rate(997)
 	want := []time.Duration{second, second / 3}
 	var procs []*lab.Proc
 	var cpus [2]int
