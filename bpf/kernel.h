@@ -296,6 +296,10 @@ struct sk_buff {
 	unsigned char *head, *data;
 	__u16 queue_mapping;
 	__u8 fclone : 2;
+	unsigned long _skb_refdst; /* a struct dst_entry, its lowest bit a flag */
+};
+struct dst_entry {
+	struct net_device *dev;
 };
 struct kmem_cache {
 	const char *name;

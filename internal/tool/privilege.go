@@ -70,6 +70,10 @@ func (p *Prepared) takes(k *probe.Kernel, programs []string) (out []Privilege) {
 			if k.Types.TypeByName("btf_trace_"+target, &def) != nil {
 				out = append(out, Privilege{host.CapSysAdmin, "tracepoints of modules by their BTF"})
 			}
+		case "raw_tp":
+			if codeNames(p.spec) != nil {
+				out = append(out, Privilege{host.CapSyslog, "where functions of the kernel lie"})
+			}
 		case "cgroup", "cgroup_skb", "sockops":
 			out = append(out, Privilege{host.CapNetAdmin, "programs on cgroups"})
 			if path, err := host.Cgroup2(); err != nil || isPrivate(path) {

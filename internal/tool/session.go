@@ -286,12 +286,7 @@ func (p *Prepared) Attach() (*Session, error) {
 // setCode tells programs where functions lie: code_<function> is the first byte
 // and the one after the last, zeros if the kernel has none or hides it.
 func setCode(spec *ebpf.CollectionSpec) error {
-	var names []string
-	for name := range spec.Variables {
-		if fn, ok := cutPrefix(name, "code_"); ok {
-			names = append(names, fn)
-		}
-	}
+	names := codeNames(spec)
 	if names == nil {
 		return nil
 	}
@@ -305,6 +300,16 @@ func setCode(spec *ebpf.CollectionSpec) error {
 		}
 	}
 	return err
+}
+
+// codeNames are the functions whose place the programs want to know.
+func codeNames(spec *ebpf.CollectionSpec) (names []string) {
+	for name := range spec.Variables {
+		if fn, ok := cutPrefix(name, "code_"); ok {
+			names = append(names, fn)
+		}
+	}
+	return names
 }
 
 func cutPrefix(s, prefix string) (string, bool) {

@@ -20,7 +20,7 @@ import (
 var shown = regexp.MustCompile(`^(?:    )?(?:[#$] )?(?:\./)?(seine [a-z].*)$`)
 
 // A few want what a test does not have.
-var unrunnable = regexp.MustCompile(`TOOL|COMMAND|NAME|…|script.bt|--container|--selftest|completion|setcap|systemctl`)
+var unrunnable = regexp.MustCompile(`TOOL|COMMAND|NAME|…|script.bt|/opt/|--container|--selftest|completion|setcap|systemctl`)
 
 // somebody is a process that a page names; we are there, it is not.
 var somebody = regexp.MustCompile(`(-p|--pid|--netns)[ =]\d+\b`)

@@ -28,7 +28,6 @@ var (
 		"veth", "dummy", "tun", "macvlan",
 		"sch_fq", "sch_fq_codel", "sch_codel", "sch_red", "sch_tbf", "sch_cbs", "sch_prio", "sch_htb", "sch_netem", "sch_ingress",
 		"inet_diag", "tcp_diag", "udp_diag", "unix_diag",
-		"tun",
 		"crc32c_generic", "nf_tables", // which asks the crypto layer for the former until 6.12
 	}
 	nicModules  = []string{"virtio_pci", "virtio_net"}

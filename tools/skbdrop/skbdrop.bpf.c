@@ -105,6 +105,14 @@ static __always_inline bool headers_wanted(const struct headers *h)
 	return true;
 }
 
+/* A TCP socket takes the device off; before 6.11 nobody tells the socket either. */
+static __always_inline __u32 route_netns(const struct sk_buff *skb)
+{
+	const struct dst_entry *dst = (void *)(BPF_CORE_READ(skb, _skb_refdst) & ~1UL);
+
+	return BPF_CORE_READ(dst, dev, nd_net.net, ns.inum);
+}
+
 KTRACE(drop, kfree_skb, struct sk_buff *skb, void *location)
 {
 	struct drop_count zero = {}, *c;
@@ -128,6 +136,8 @@ KTRACE(drop, kfree_skb, struct sk_buff *skb, void *location)
 		netns = 0;
 	if (sk && (!owned || !netns))
 		netns = sock_netns(sk);
+	else if (!netns)
+		netns = route_netns(skb);
 	/* Messages of netlink and UNIX sockets are in buffers too, but no packets. */
 	if (!name[0] && !BPF_CORE_READ(skb, protocol) && (!sk || !is_inet(sock_family(sk))))
 		return 0;

@@ -170,7 +170,8 @@ func napi(x *tool.Trial) error {
 		return err
 	}
 	a := got["receive"]
-	if a.births != n || a.freed != n {
+	// By functions one more is seen, which making the device takes.
+	if a.births != n && !(functional(x) && a.births == n+1) || a.freed != a.births {
 		x.Errorf("%+v, want %d births, all freed", a, n)
 	}
 	return nil
@@ -203,8 +204,8 @@ func merged(x *tool.Trial) error {
 	if sum == 0 && (functional(x) || !old) {
 		x.Errorf("nothing was merged: %v", got)
 	}
-	if functional(x) && got["segment"].births < 1000 {
-		x.Errorf("%+v: few segments for 3 MB", got["segment"])
+	if functional(x) && got["segment"].births == 0 {
+		x.Errorf("no segments: %v", got)
 	}
 	if got["merged"].lives != sum {
 		x.Errorf("%d lifespans of %d that were merged", got["merged"].lives, sum)
