@@ -21,7 +21,7 @@ type Plot struct {
 	Units   []string   // of each panel
 	Mark    string     // rows whose column Mark holds Marked get a cross
 	Marked  string
-	Busiest int // things to draw, those with the most rows; 0: one
+	Busiest int // things to draw, those whose lines move most; 0: one
 }
 
 // most is how many points of one thing are kept: beyond it every other goes.
@@ -109,12 +109,25 @@ func (t *thing) thin() {
 	t.step *= 2
 }
 
+// moves is how often its lines go up or down: a sender's do with every packet, a
+// receiver's hardly ever, though it may have as many rows.
+func (t *thing) moves() (n int) {
+	for _, v := range t.y {
+		for i := 1; i < len(v); i++ {
+			if v[i] != v[i-1] {
+				n += t.step
+			}
+		}
+	}
+	return n
+}
+
 func (p *plotSink) End(e row.End) error {
 	if !e.Last {
 		return nil
 	}
 	things := slices.SortedFunc(maps.Values(p.things), func(a, b *thing) int {
-		return cmp.Or(cmp.Compare(b.rows, a.rows), cmp.Compare(a.key, b.key))
+		return cmp.Or(cmp.Compare(b.moves(), a.moves()), cmp.Compare(b.rows, a.rows), cmp.Compare(a.key, b.key))
 	})
 	things = things[:min(len(things), max(p.o.Plot.Busiest, 1))]
 	pic := p.o.Plot.draw(things)

@@ -132,7 +132,7 @@ type Plot struct {
 	Panels       [][]string // columns to draw as lines
 	Units        []string   // of each panel
 	Mark, Marked string     // rows whose column Mark holds Marked get a cross
-	Busiest      int        // how many things are drawn; 0: the one with the most rows
+	Busiest      int        // how many things are drawn; 0: the one whose lines move most
 }
 
 // One makes a Views function of a single view.

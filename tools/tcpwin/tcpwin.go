@@ -21,7 +21,7 @@ var readme string
 type config struct {
 	Summary bool   `flag:"summary" bpf:"counting" help:"count events by socket in place of rows"`
 	Sock    uint64 `flag:"sock" bpf:"only_sock" help:"only the socket at this address in the kernel, as the column sock has it: 0xffff…"`
-	Busiest uint32 `flag:"busiest" help:"how many sockets -o svg and png draw: those with the most events (1)"`
+	Busiest uint32 `flag:"busiest" help:"how many sockets -o svg and png draw: those whose lines move most (1)"`
 	Start   uint64 `bpf:"start_ns"`
 }
 
