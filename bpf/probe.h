@@ -57,7 +57,8 @@
  * argument of the program points to, or a pointer that LOAD gave. In tp_btf and
  * fentry programs that is a plain load, at a tenth of the price; by the other
  * ways it is BPF_CORE_READ, which everything else (found through a map, a
- * descriptor, a void pointer or a cast) must use everywhere.
+ * descriptor, a void pointer or a cast) must use everywhere. So must a pointer
+ * that has been a map's key: take a copy for the key.
  *
  * Which it is, Go says in each program's own code, in the place of PLAIN
  * (internal/object); the verifier throws the other one away.

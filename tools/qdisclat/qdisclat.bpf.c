@@ -275,11 +275,12 @@ KTRACE(busy, net_dev_xmit, const struct sk_buff *skb, int rc, const struct net_d
  */
 KTRACE(consumed, consume_skb, const struct sk_buff *skb)
 {
-	struct queued *e = bpf_map_lookup_elem(&packets, &skb);
+	const struct sk_buff *key = skb; /* what a map has looked at is no pointer for LOAD */
+	struct queued *e = bpf_map_lookup_elem(&packets, &key);
 	const struct Qdisc *q;
 
 	if (only_kind[0])
-		bpf_map_delete_elem(&children, &skb);
+		bpf_map_delete_elem(&children, &key);
 	if (!e)
 		return 0;
 	q = e->q;
@@ -289,7 +290,7 @@ KTRACE(consumed, consume_skb, const struct sk_buff *skb)
 		else
 			split_put(q, bpf_ktime_get_ns(), skb_segs(skb));
 	}
-	bpf_map_delete_elem(&packets, &skb);
+	bpf_map_delete_elem(&packets, &key);
 	return 0;
 }
 
@@ -328,9 +329,8 @@ SEC("kprobe") int child__kprobe__enqueue(struct pt_regs *ctx)
 	return 0;
 }
 
-SEC("kretprobe") int child__kprobe__dequeue(struct pt_regs *ctx)
+static __always_inline int child_left(const struct sk_buff *skb)
 {
-	const struct sk_buff *skb = (void *)PT_REGS_RC(ctx);
 	struct queue_value *v;
 	struct queued *e;
 
@@ -346,4 +346,15 @@ SEC("kretprobe") int child__kprobe__dequeue(struct pt_regs *ctx)
 	}
 	bpf_map_delete_elem(&children, &skb);
 	return 0;
+}
+
+SEC("kretprobe") int child__kprobe__dequeue(struct pt_regs *ctx)
+{
+	return child_left((void *)PT_REGS_RC(ctx));
+}
+
+/* codel's, which takes a packet out of the queue to look at it. */
+SEC("kretprobe") int child__kprobe__peek(struct pt_regs *ctx)
+{
+	return child_left((void *)PT_REGS_RC(ctx));
 }

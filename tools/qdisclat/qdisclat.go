@@ -7,7 +7,6 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -87,7 +86,19 @@ func child(kind string) probe.Point {
 			Misses: "drops and pieces of packets that a queue below another one cut",
 		}},
 		Attach: func(p *ebpf.Program, s *ebpf.ProgramSpec) (io.Closer, error) {
-			if strings.HasPrefix(s.SectionName, "kretprobe") {
+			switch s.Name {
+			case "child__kprobe__peek":
+				if kind == "codel" {
+					if l, err := link.Kretprobe("codel_peek", p, nil); err == nil {
+						return l, nil
+					}
+				}
+				return io.NopCloser(nil), nil // others look without taking, or by dequeue
+			case "child__kprobe__dequeue":
+				// Where it is made of two, the queue above calls the inner one to look ahead.
+				if l, err := link.Kretprobe("__"+dequeue, p, nil); err == nil {
+					return l, nil
+				}
 				return link.Kretprobe(dequeue, p, nil)
 			}
 			return link.Kprobe(enqueue, p, nil)
