@@ -5,6 +5,7 @@ package lab
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -68,7 +69,14 @@ func threaded(dev string) error {
 	if err := unix.Mount("sysfs", "/sys", "sysfs", 0, ""); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join("/sys/class/net", dev, "threaded"), []byte("1"), 0)
+	f, err := os.OpenFile(filepath.Join("/sys/class/net", dev, "threaded"), os.O_WRONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return unix.EOPNOTSUPP // before 5.12
+	} else if err != nil {
+		return err
+	}
+	_, err = f.WriteString("1")
+	return errors.Join(err, f.Close())
 }
 
 // pollers lists the threads that poll for devices of that name.
