@@ -157,7 +157,7 @@ func (o *options) inGuest() (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"run", "-kernels", o.kernel, "-timeout", "2h", "-root", "-tracefs", "-file", o.seine + ":/vm/seine",
+	args := []string{"run", "-kernels", o.kernel, "-cpus", "1", "-timeout", "2h", "-root", "-tracefs", "-file", o.seine + ":/vm/seine",
 		"--", self, "-json", "-seine", "/vm/seine", "-rounds", fmt.Sprint(o.rounds)}
 	if o.only != "" {
 		args = append(args, "-only", o.only)
