@@ -68,15 +68,6 @@ static __always_inline const void *packet_ip(const struct sk_buff *skb)
 	return LOAD(skb, head) + LOAD(skb, network_header);
 }
 
-/* The network namespace of the device that a packet is at. */
-static __always_inline __u32 skb_netns(const struct sk_buff *skb)
-{
-	const struct net_device *dev = LOAD(skb, dev);
-	const struct net *net = LOAD(dev, nd_net.net);
-
-	return LOAD(net, ns.inum);
-}
-
 /* The packet's tuple, seen from this host. */
 static __always_inline void packet_tuple(struct tuple *t, const struct packet *p, bool out)
 {

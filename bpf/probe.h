@@ -73,6 +73,9 @@ static __always_inline bool plain(void)
 }
 #define LOAD(p, field) (plain() ? (p)->field : BPF_CORE_READ(p, field))
 
+/* For a function that serves both kinds of pointers, by its argument `typed`. */
+#define READ(p, field) (typed ? LOAD(p, field) : BPF_CORE_READ(p, field))
+
 /* Set by Go: the running kernel lets tp_btf programs make socket cookies. */
 const volatile bool make_cookies = false;
 

@@ -102,14 +102,6 @@ static __always_inline bool packet_read(const struct packet *p, __u32 offset, vo
 	return p->l4 && p->l4 + offset + size <= p->end && !bpf_probe_read_kernel(to, size, p->l4 + offset);
 }
 
-static __always_inline __u32 skb_netns(const struct sk_buff *skb)
-{
-	const struct net_device *dev = LOAD(skb, dev);
-	const struct net *net = LOAD(dev, nd_net.net);
-
-	return LOAD(net, ns.inum);
-}
-
 /* Packets that the skb stands for. */
 static __always_inline __u32 skb_segs(const struct sk_buff *skb)
 {

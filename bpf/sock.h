@@ -84,15 +84,12 @@ static __always_inline void addr6(__u8 *dst, const struct in6_addr *a, bool type
 	}
 }
 
-/* A field of a socket whose type the verifier knows, or does not. */
-#define SOCK_READ(sk, field) (typed ? LOAD(sk, field) : BPF_CORE_READ(sk, field))
-
 /* Fill the addresses of t; false if sk is no IP socket. */
 static __always_inline bool addrs_from(struct tuple *t, const struct sock *sk, bool typed)
 {
 	if (t->family == AF_INET) {
-		addr4(t->laddr, SOCK_READ(sk, __sk_common.skc_rcv_saddr));
-		addr4(t->raddr, SOCK_READ(sk, __sk_common.skc_daddr));
+		addr4(t->laddr, READ(sk, __sk_common.skc_rcv_saddr));
+		addr4(t->raddr, READ(sk, __sk_common.skc_daddr));
 		return true;
 	}
 	if (t->family == AF_INET6) {
@@ -110,9 +107,9 @@ static __always_inline bool tuple_addrs(struct tuple *t, const struct sock *sk)
 
 static __always_inline bool tuple_from(struct tuple *t, const struct sock *sk, bool typed)
 {
-	t->family = SOCK_READ(sk, __sk_common.skc_family);
-	t->proto = is_inet(t->family) ? SOCK_READ(sk, sk_protocol) : PROTO_FAMILY | t->family;
-	t->sock = SOCK_READ(sk, __sk_common.skc_cookie.counter);
+	t->family = READ(sk, __sk_common.skc_family);
+	t->proto = is_inet(t->family) ? READ(sk, sk_protocol) : PROTO_FAMILY | t->family;
+	t->sock = READ(sk, __sk_common.skc_cookie.counter);
 	if (!addrs_from(t, sk, typed)) {
 		__builtin_memset(t->laddr, 0xff, sizeof(t->laddr)); /* no address: kern.Addr */
 		__builtin_memset(t->raddr, 0xff, sizeof(t->raddr));
@@ -120,7 +117,7 @@ static __always_inline bool tuple_from(struct tuple *t, const struct sock *sk, b
 	}
 	/* skc_num is 0 again at ->CLOSE; inet_sport stays. */
 	t->lport = bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sk, inet_sport));
-	t->rport = bpf_ntohs(SOCK_READ(sk, __sk_common.skc_dport));
+	t->rport = bpf_ntohs(READ(sk, __sk_common.skc_dport));
 	return true;
 }
 
@@ -160,4 +157,13 @@ static __always_inline __u32 sock_drops(const struct sock *sk)
 			return BPF_CORE_READ(c, drops0.counter) + BPF_CORE_READ(c, drops1.counter);
 	}
 	return BPF_CORE_READ(sk, sk_drops.counter);
+}
+
+/* The network namespace of the device that a packet is at. */
+static __always_inline __u32 skb_netns(const struct sk_buff *skb)
+{
+	const struct net_device *dev = LOAD(skb, dev);
+	const struct net *net = LOAD(dev, nd_net.net);
+
+	return LOAD(net, ns.inum);
 }

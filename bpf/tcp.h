@@ -3,21 +3,18 @@
 #pragma once
 #include "probe.h"
 
-/* A field of a socket whose type the verifier knows, or does not. */
-#define TCP_READ(tp, field) (typed ? LOAD(tp, field) : BPF_CORE_READ(tp, field))
-
 /* What was sent, without what had to be sent again. */
 static __always_inline __u64 tcp_tx(const struct tcp_sock *tp, bool typed)
 {
-	return TCP_READ(tp, bytes_sent) - TCP_READ(tp, bytes_retrans);
+	return READ(tp, bytes_sent) - READ(tp, bytes_retrans);
 }
 
 /* The kernel counts the peer's FIN as one byte; SOCK_DONE says that it came. */
 static __always_inline __u64 tcp_rx(const struct tcp_sock *tp, bool typed)
 {
-	__u64 rx = TCP_READ(tp, bytes_received);
+	__u64 rx = READ(tp, bytes_received);
 
-	return rx - (rx && TCP_READ(tp, inet_conn.icsk_inet.sk.__sk_common.skc_flags) >> SOCK_DONE & 1);
+	return rx - (rx && READ(tp, inet_conn.icsk_inet.sk.__sk_common.skc_flags) >> SOCK_DONE & 1);
 }
 
 static __always_inline __u64 tcp_tx_bytes(const struct tcp_sock *tp)
