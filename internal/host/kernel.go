@@ -26,8 +26,13 @@ var kernelRelease = sync.OnceValue(func() string {
 	return unix.ByteSliceToString(u.Release[:])
 })
 
+// TracepointsPreempt says whether a task can be preempted inside of a tracepoint.
+// No type tells.
+func TracepointsPreempt() bool { return !olderThan(KernelVersion(), 7, 0) }
+
 // olderThan compares the first two numbers of a release. What cannot be read is
-// not older. Features are never chosen by it: stable kernels backport changes.
+// not older. Features are not chosen by it where types tell: stable kernels
+// backport changes.
 func olderThan(release string, major, minor int) bool {
 	var a, b int
 	if n, _ := fmt.Sscanf(release, "%d.%d", &a, &b); n != 2 {

@@ -13,6 +13,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
+
+	"seine/internal/host"
 )
 
 // A Choice is what became of one point.
@@ -42,6 +44,7 @@ type Set struct {
 	coll   *ebpf.Collection
 	links  []io.Closer
 	loaded map[string]*ebpf.Program // classic tracepoints, by their code
+	marks  *ebpf.Map                // where programs are attached twice: twice.go
 }
 
 // Force is --way: a way for all points that have it, and for single points.
@@ -114,6 +117,11 @@ func Attach(k *Kernel, spec *ebpf.CollectionSpec, points []Point, f Force, log e
 	}()
 	if err := fill(s.Maps); err != nil {
 		return nil, err
+	}
+	if host.TracepointsPreempt() {
+		if s.marks, err = ebpf.NewMap(marksSpec); err != nil {
+			return nil, fmt.Errorf("making marks: %w", err)
+		}
 	}
 	for _, p := range points {
 		c, err := s.point(k, spec, p, f, log)
@@ -199,19 +207,33 @@ func (s *Set) way(k *Kernel, spec *ebpf.CollectionSpec, p Point, w Way, log ebpf
 		}
 	}()
 	for _, name := range w.Programs {
-		if err := s.program(k, spec, p, name, log); err != nil {
+		if err := s.program(k, spec, p, w, name, log); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-func (s *Set) program(k *Kernel, spec *ebpf.CollectionSpec, p Point, name string, log ebpf.LogLevel) error {
+func (s *Set) program(k *Kernel, spec *ebpf.CollectionSpec, p Point, w Way, name string, log ebpf.LogLevel) error {
 	ps := spec.Programs[name]
 	if err := k.can(kindOf(ps)); err != nil {
 		return err
 	}
-	prog, err := s.load(k, spec, ps, name, log)
+	copies := []named{{name, ps}}
+	if s.marks != nil && !w.Nested && p.Attach == nil {
+		copies = twice(name, ps, s.marks)
+	}
+	for _, c := range copies {
+		if err := s.attach(k, spec, p, c, log); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attach loads a program and brings it into place.
+func (s *Set) attach(k *Kernel, spec *ebpf.CollectionSpec, p Point, c named, log ebpf.LogLevel) error {
+	prog, err := s.load(k, spec, c.spec, c.name, log)
 	if err != nil {
 		return err
 	}
@@ -219,7 +241,7 @@ func (s *Set) program(k *Kernel, spec *ebpf.CollectionSpec, p Point, name string
 	if attach == nil {
 		attach = bySection
 	}
-	l, err := attach(prog, ps)
+	l, err := attach(prog, c.spec)
 	if err != nil {
 		return fmt.Errorf("attaching: %w", err)
 	}
@@ -296,6 +318,9 @@ func (s *Set) Close() {
 	}
 	for _, p := range s.Programs {
 		p.Close()
+	}
+	if s.marks != nil {
+		s.marks.Close()
 	}
 	s.coll.Close()
 }

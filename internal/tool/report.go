@@ -4,13 +4,10 @@ package tool
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
-
-	"seine/internal/probe"
 )
 
 // A Report is what can be said after a run.
@@ -104,13 +101,11 @@ func (s *Session) collect() {
 	if v := s.set.Vars["losses"]; v != nil {
 		v.Get(&r.Losses)
 	}
+	r.Missed = s.set.Missed()
 	for name, p := range s.set.Programs {
 		st, err := p.Stats()
 		if err != nil {
 			continue
-		}
-		if !slices.ContainsFunc(s.Choices, func(c probe.Choice) bool { return c.Nested && slices.Contains(c.Programs, name) }) {
-			r.Missed += st.RecursionMisses
 		}
 		if st.RunCount > 0 {
 			r.Programs = append(r.Programs, ProgramStats{name, st.RunCount, st.Runtime})

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"os"
+	"runtime"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
+)
+
+// counter is a program that counts system calls of one thread.
+func counter(t *testing.T, section string) (*ebpf.ProgramSpec, *ebpf.Map) {
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	ps := &ebpf.ProgramSpec{
+		Type: ebpf.RawTracepoint, SectionName: section, License: "GPL",
+		Instructions: asm.Instructions{
+			asm.LoadMem(asm.R6, asm.R1, 8, asm.DWord).WithSymbol("counter"),
+			asm.FnGetCurrentPidTgid.Call(),
+			asm.JNE.Imm32(asm.R0, int32(unix.Gettid()), "end"),
+			asm.JNE.Imm(asm.R6, unix.SYS_GETPPID, "end"),
+			asm.LoadMapValue(asm.R1, m.FD(), 0),
+			asm.Mov.Imm(asm.R2, 1),
+			asm.AddAtomic.Mem(asm.R1, asm.R2, asm.DWord, 0),
+			asm.Mov.Imm(asm.R0, 0).WithSymbol("end"),
+			asm.Return(),
+		},
+	}
+	return ps, m
+}
+
+// TestTwice: of the two copies of a program one does the work, and the second one
+// does it where the first does not run.
+func TestTwice(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for _, c := range []struct {
+		name        string
+		attach      func([]named) []named
+		count, took uint64
+	}{
+		{"both", func(n []named) []named { return n }, 1000, 0},
+		{"first skipped", func(n []named) []named { return n[1:] }, 1000, 1000},
+		{"second skipped", func(n []named) []named { return n[:1] }, 1000, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ps, counted := counter(t, "raw_tp/sys_enter")
+			marks, err := ebpf.NewMap(marksSpec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer marks.Close()
+			for _, n := range c.attach(twice("counter", ps, marks)) {
+				prog, err := ebpf.NewProgram(n.spec)
+				if err != nil {
+					t.Fatalf("%s: %+v", n.name, err)
+				}
+				defer prog.Close()
+				l, err := bySection(prog, n.spec)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer l.Close()
+			}
+			for range c.count {
+				unix.Getppid()
+			}
+			var got uint64
+			if err := counted.Lookup(uint32(0), &got); err != nil {
+				t.Fatal(err)
+			}
+			if got != c.count {
+				t.Errorf("%d events were counted, want %d", got, c.count)
+			}
+			if got := taken(marks); c.took > 0 && got < c.took || c.took == 0 && got > 0 {
+				t.Errorf("the second copy did the work %d times, want %d or, of other threads, more", got, c.took)
+			}
+		})
+	}
+}
