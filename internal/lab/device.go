@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -51,31 +52,43 @@ func (w *World) Macvlan(host, dev, on string) error {
 }
 
 // Card moves a network card with that driver into a host and sets it up; it goes
-// back when the world ends. Only guests of test/vm have cards to spare, and of
-// those the ones that are down.
+// back when the world ends, a moment later. Only guests of test/vm have cards to
+// spare, and of those the ones that are down.
 func (w *World) Card(host, driver string) (dev string, err error) {
 	if !Emulated() {
 		return "", fmt.Errorf("lab: %w: the cards of this machine are its own", ErrNotSupported)
 	}
+	if bound, err := filepath.Glob("/sys/bus/*/drivers/" + driver + "/*/driver"); err != nil || len(bound) == 0 {
+		return "", fmt.Errorf("lab: %w: no card by %s", ErrNotSupported, driver)
+	}
+	for range 100 {
+		if dev := freeCard(driver); dev != nil {
+			if err := netlink.LinkSetNsFd(dev, int(w.must(host).ns.Fd())); err != nil {
+				return "", fmt.Errorf("lab: %s: %w", dev.Attrs().Name, err)
+			}
+			return dev.Attrs().Name, w.Do(host, func() error { return raiseCarrier(dev.Attrs().Name) })
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return "", fmt.Errorf("lab: no card by %s came back from where it was", driver)
+}
+
+// freeCard is a card by that driver which is here and down; nil: none.
+func freeCard(driver string) netlink.Link {
 	paths, err := filepath.Glob("/sys/class/net/*/device/driver")
 	if err != nil {
-		return "", err
+		return nil
 	}
 	for _, p := range paths {
 		if to, err := os.Readlink(p); err != nil || filepath.Base(to) != driver {
 			continue
 		}
-		dev = filepath.Base(filepath.Dir(filepath.Dir(p)))
-		l, err := netlink.LinkByName(dev)
-		if err != nil || l.Attrs().RawFlags&unix.IFF_UP != 0 {
-			continue
+		l, err := netlink.LinkByName(filepath.Base(filepath.Dir(filepath.Dir(p))))
+		if err == nil && l.Attrs().RawFlags&unix.IFF_UP == 0 {
+			return l
 		}
-		if err := netlink.LinkSetNsFd(l, int(w.must(host).ns.Fd())); err != nil {
-			return "", fmt.Errorf("lab: %s: %w", dev, err)
-		}
-		return dev, w.Do(host, func() error { return raiseCarrier(dev) })
 	}
-	return "", fmt.Errorf("lab: %w: no card by %s that is free", ErrNotSupported, driver)
+	return nil
 }
 
 // raiseCarrier sets a device up and waits until it can send. It runs on a thread

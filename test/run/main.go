@@ -90,7 +90,7 @@ func (s *suite) run() {
 		wg.Go(func() {
 			for _, g := range lane {
 				every := g.every || os.Getenv("FULL") != ""
-				command := []string{runner, "run", "-kernels", g.name, "-cpus", "1", "-timeout", "30m", "-modules", modules}
+				command := []string{runner, "run", "-kernels", g.name, "-cpus", "1", "-timeout", "30m", "-nic", "-modules", modules}
 				s.live(g.name, every, append(append(command, files...), "--", live)...)
 				s.language(g.name, runner, "run", "-kernels", g.name, "-cpus", "1", "-timeout", "10m", "-modules", drivers, "--", bt)
 			}

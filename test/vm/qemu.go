@@ -114,8 +114,9 @@ func (b boot) args() []string {
 		"-nodefaults", "-display", "none", "-no-reboot",
 	}
 	if b.NIC {
-		// What a hub sends goes to its other ports, of which there are none.
-		args = append(args, "-netdev", "hubport,id=net0,hubid=0", "-device", "virtio-net-pci,netdev=net0,romfile=")
+		// A network of qemu's own that takes every packet and lets none out. (A hub
+		// without other ports takes none: the card would never finish one.)
+		args = append(args, "-netdev", "user,id=net0,restrict=on", "-device", "virtio-net-pci,netdev=net0,romfile=")
 	} else {
 		args = append(args, "-nic", "none")
 	}
