@@ -42,6 +42,7 @@ var live = []tool.Case{
 	{Name: "uring", Run: uring},
 	{Name: "mptcp", Run: mptcp},
 	{Name: "failed", Run: failed},
+	{Name: "reused", Run: reused},
 }
 
 // histogram: a server that waits puts all connections into the right buckets.
@@ -268,4 +269,22 @@ func failed(x *tool.Trial) error {
 		x.Errorf("%d rows of connections that read nothing, want 0", len(rows))
 	}
 	return err
+}
+
+// reused: sockets that never connected read no first byte, though their address in
+// the kernel is that of one that did.
+func reused(x *tool.Trial) error {
+	p, err := x.World.Start("", "reuser", bodyReuse, nil)
+	if err != nil {
+		return err
+	}
+	var received int
+	rows, err := x.Rows(func() error { return p.Call("go", &received) }, "--events", fmt.Sprint("--pid=", p.PID))
+	if err != nil {
+		return err
+	}
+	if len(rows) > 0 || received < 100 {
+		x.Errorf("%d rows of %d sockets that never connected, want none", len(rows), received)
+	}
+	return p.Wait()
 }
