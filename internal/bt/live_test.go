@@ -367,6 +367,10 @@ func TestTwins(t *testing.T) {
 	if n := strings.Count(out, "sys_enter_connect fd > 2: 1, "); n != 2 || !strings.HasPrefix(out, "PID     TID     COMM            FUNC             -\n") {
 		t.Errorf("got %d lines, want 2:\n%s", n, out)
 	}
+	out, _ = live(t, func(o Options) (*Program, error) {
+		return Trace([]string{`t:syscalls:sys_enter_connect "%d of %ld", 0xffffffff, 0xffffffff`}, false, o)
+	}, o, func() { refused(1) })
+	want(t, out, "sys_enter_connect -1 of 4294967295\n")
 	t.Run("functions", func(t *testing.T) {
 		argdist := func(hist bool, spec string) func(Options) (*Program, error) {
 			return func(o Options) (*Program, error) { return ArgDist([]ArgSpec{{hist, spec}}, 0, o) }
