@@ -205,12 +205,15 @@ type running struct {
 	ended bool
 }
 
-var ready = regexp.MustCompile(`\b(PID|SKADDR|Tracing)\b`)
+var ready = regexp.MustCompile(`\b(PID|SKADDR|Tracing|Sampling|loadavg)\b`)
 
 // startPeer returns when the peer has printed its heading, which it does when
 // it has attached.
 func startPeer(command string) (*running, error) {
 	cmd := exec.Command("stdbuf", "-oL", command)
+	if _, err := os.Stat("/sys/kernel/tracing/events"); err != nil { // for it alone
+		cmd = exec.Command("unshare", "-m", "sh", "-c", `mount -t tracefs none /sys/kernel/tracing; exec stdbuf -oL "$0"`, command)
+	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err

@@ -3,10 +3,12 @@
 // Command run is make test: it installs what the tests need, runs the four
 // rings, prints a table tool × kernel × way, and ends with the one line
 // "N passed, N failed" (", N skipped" where some were). FULL=1 takes every way
-// on every kernel.
+// on every kernel; COVERAGE names a file to write docs/COVERAGE.md's text to, and
+// runs the tools of others too.
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -41,6 +43,13 @@ func main() {
 	defer os.RemoveAll(dir)
 	s := &suite{ctx: ctx, dir: dir, start: time.Now()}
 	s.run()
+	if path := os.Getenv("COVERAGE"); path != "" {
+		s.step("coverage", func(context.Context) error {
+			var b bytes.Buffer
+			s.results.coverage(&b)
+			return os.WriteFile(path, b.Bytes(), 0o644)
+		})
+	}
 	s.results.print(os.Stdout)
 	if s.results.failed() > 0 {
 		os.Exit(1)
@@ -98,6 +107,9 @@ func (s *suite) run() {
 	}
 	wg.Wait()
 	s.peers(runner, live)
+	if os.Getenv("COVERAGE") != "" {
+		s.theirs(runner, live)
+	}
 }
 
 // step runs one part that is either well or not.
@@ -150,10 +162,10 @@ func (s *suite) live(where string, every bool, command ...string) {
 	s.say("live: %s", where)
 	command = append(command, "-test.v", "-test.timeout=28m")
 	if every {
-		command = append(command, "-test.skip=^TestPeers$")
+		command = append(command, "-test.skip=^Test(Peers|Theirs)$")
 	} else {
 		// Scripts of functions are for kernels that still call them.
-		command = append(command, "-best", "-test.skip=^Test(Peers|Agree)$")
+		command = append(command, "-best", "-test.skip=^Test(Peers|Theirs|Agree)$")
 	}
 	s.tests(where, command)
 }
@@ -165,6 +177,19 @@ func (s *suite) peers(runner, live string) {
 		runner, "run", "-kernels", "6.12", "-cpus", "1", "-timeout", "10m", "-root", "-tracefs", "--",
 		live, "-test.v", "-test.run=^TestPeers$",
 	})
+}
+
+// theirs sees which tools of others work: here, and in guests with a Debian root.
+func (s *suite) theirs(runner, live string) {
+	test := []string{live, "-test.v", "-test.run=^TestTheirs$"}
+	s.say("theirs")
+	s.tests("theirs native", test)
+	for _, lane := range lanes {
+		for _, g := range lane {
+			guest := []string{runner, "run", "-kernels", g.name, "-cpus", "1", "-timeout", "10m", "-root", "-tracefs", "--"}
+			s.tests("theirs "+g.name, append(guest, test...))
+		}
+	}
 }
 
 // language runs the tests of the language in a guest: its functions and its

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"seine/internal/lab"
+	"seine/internal/tool"
+	"seine/tools"
+)
+
+// suites are the endings that Debian gives to the names of others' tools.
+var suites = map[string][]string{
+	"libbpf-tools": {"-libbpf", ""},
+	"BCC":          {"-bpfcc"},
+}
+
+// A show is what a tool has to show of a workload in order to be called one that
+// works: some line of this form.
+type show struct {
+	command string
+	run     func(*lab.World) error
+	line    string
+}
+
+const lines = `\b192\.0\.2\.[12]\b|\b2001:db8::` // the addresses of the hosts
+
+var shows = []show{
+	{"bindsnoop", binds, "binder"},
+	{"gethostlatency", lookUp, "localhost"},
+	{"hardirqs", readDisk, `[a-z].* \d+`},
+	{"profile", sessions(23), "lab-"},
+	{"softirqs", sessions(23), `(?i)net_rx`},
+	{"solisten", sessions(1), "lab-server"},
+	{"sofdsnoop", sessions(1), "lab-server"},
+	{"tcpaccept", sessions(7), lines},
+	{"tcpconnect", sessions(7), lines},
+	{"tcpconnlat", sessions(7), lines},
+	{"tcpdrop", refusedOften, lines},
+	{"tcplife", sessions(7), lines},
+	{"tcppktlat", sessions(7), lines},
+	{"tcprtt", sessions(7), `\|\*`},
+	{"tcpstates", sessions(7), lines},
+	{"tcpsynbl", sessions(7), "backlog_max"},
+	{"tcptop", sessions(7), lines},
+	{"tcptracer", sessions(7), lines},
+}
+
+// TestTheirs says for each tool of the others whether it works here. That one does
+// not is no failure: it is left out, with what it said.
+func TestTheirs(t *testing.T) {
+	t.Setenv("PATH", os.Getenv("PATH")+":/usr/bin:/usr/sbin")
+	t.Setenv("TERM", "xterm")
+	for suite, endings := range suites {
+		for _, s := range shows {
+			i := slices.IndexFunc(endings, func(e string) bool { _, err := exec.LookPath(s.command + e); return err == nil })
+			if i < 0 {
+				continue
+			}
+			t.Run(suite+"/"+s.command, func(t *testing.T) {
+				c := tool.Case{Name: "theirs", Hosts: []string{"client", "server"}, Run: func(x *tool.Trial) error {
+					return s.works(x, s.command+endings[i])
+				}}
+				one(t, tools.All[0], c, "")
+			})
+		}
+	}
+}
+
+func (s *show) works(x *tool.Trial, command string) error {
+	p, err := startPeer(command)
+	if err != nil {
+		return tool.Skip("%s", strings.Join(strings.Fields(err.Error()), " "))
+	}
+	defer p.end()
+	if err := s.run(x.World); err != nil {
+		return err
+	}
+	all := p.end()
+	if !slices.ContainsFunc(all, regexp.MustCompile(s.line).MatchString) {
+		return tool.Skip("it attaches, and shows nothing of the workload in %d lines", len(all))
+	}
+	return nil
+}
+
+// lookUp asks the C library for a name.
+func lookUp(*lab.World) error { return exec.Command("getent", "hosts", "localhost").Run() }
+
+// readDisk has a disk interrupt.
+func readDisk(*lab.World) error {
+	if err := os.WriteFile("/proc/sys/vm/drop_caches", []byte("1"), 0); err != nil {
+		return err
+	}
+	return exec.Command("sh", "-c", "cat /usr/bin/[a-g]* > /dev/null").Run()
+}
+
+// refusedOften connects to a port where nobody listens.
+func refusedOften(w *lab.World) error {
+	to, err := lab.StartTargets(w, "server", "closed", lab.Target{Network: lab.TCP4, Kind: lab.BoundOnly})
+	if err != nil {
+		return err
+	}
+	c, err := lab.StartConnects(w, "client", "refused", lab.Attempt{Name: "refused", Network: lab.TCP4, Addr: to.Addrs[0], Want: 111})
+	if err != nil {
+		return err
+	}
+	_, err = c.Run()
+	return err
+}

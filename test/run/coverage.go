@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"seine/internal/host"
+)
+
+const coverageHead = `# Coverage
+
+Made by ` + "`make coverage`" + ` from what its tests saw on %s.
+
+## seine
+
+For each tool and kernel: the ways by which it was tried, and how many of its live cases passed by each. *best* is what the tool takes by
+itself; the others are forced with ` + "`--way`" + `. Native is Linux %s with neither kprobes nor fentry; the other kernels are Debian's, in
+guests. In brackets: cases that were left out, because the guest has not what they need (a C library, a compiler, a card, a server) or the
+kernel cannot do it; ` + "`make test`" + ` prints each with its reason.
+
+`
+
+const theirsHead = `
+## Others
+
+The tools for networks of libbpf-tools (Debian 13's package; natively Debian 12's), on the same kernels. *yes*: it starts, and shows
+the test's traffic. Where it does not, what it said.
+
+`
+
+// coverage writes docs/COVERAGE.md.
+func (r *results) coverage(w io.Writer) {
+	fmt.Fprintf(w, coverageHead, time.Now().Format(time.DateOnly), host.KernelVersion())
+	ours, theirs := newGrid(), newGrid()
+	var why []string
+	for _, t := range r.leaves() {
+		switch p := strings.Split(t.name, "/"); {
+		case p[0] == "TestLive" && len(p) == 4:
+			ours.count(p[1], t.where, p[2], t.outcome)
+		case p[0] == "TestTheirs" && len(p) == 3:
+			said := "yes"
+			if t.outcome != "PASS" {
+				reason := shortly(t.log)
+				if !slices.Contains(why, reason) {
+					why = append(why, reason)
+				}
+				said = fmt.Sprintf("no [%d]", slices.Index(why, reason)+1)
+			}
+			theirs.say(p[2]+" ("+p[1]+")", strings.TrimPrefix(t.where, "theirs "), said)
+		}
+	}
+	ours.markdown(w)
+	if len(theirs.rows) == 0 {
+		return
+	}
+	fmt.Fprint(w, theirsHead)
+	theirs.markdown(w)
+	fmt.Fprintln(w)
+	for i, reason := range why {
+		fmt.Fprintf(w, "%d. %s\n", i+1, reason)
+	}
+}
+
+var noise = regexp.MustCompile(`^.*skipped: (\S+: )?(libbpf: )?`)
+
+// shortly is the beginning of what a tool said.
+func shortly(said string) string {
+	said = noise.ReplaceAllString(said, "")
+	said, _, _ = strings.Cut(said, " libbpf: ")
+	return "`" + strings.ReplaceAll(fmt.Sprintf("%.160s", said), "`", "'") + "`"
+}
+
+// A grid is a table of rows and columns in the order in which they came.
+type grid struct {
+	rows, columns []string
+	cells         map[[2]string][]*tally
+}
+
+// A tally is one thing that a cell says.
+type tally struct {
+	text       string
+	pass, left int
+}
+
+func newGrid() *grid { return &grid{cells: map[[2]string][]*tally{}} }
+
+func (g *grid) at(row, column, text string) *tally {
+	if !slices.Contains(g.rows, row) {
+		g.rows = append(g.rows, row)
+	}
+	if !slices.Contains(g.columns, column) {
+		g.columns = append(g.columns, column)
+	}
+	key := [2]string{row, column}
+	if i := slices.IndexFunc(g.cells[key], func(t *tally) bool { return t.text == text }); i >= 0 {
+		return g.cells[key][i]
+	}
+	t := &tally{text: text}
+	g.cells[key] = append(g.cells[key], t)
+	return t
+}
+
+func (g *grid) say(row, column, text string) { g.at(row, column, text) }
+
+func (g *grid) count(row, column, text, outcome string) {
+	t := g.at(row, column, text)
+	if outcome == "PASS" {
+		t.pass++
+	} else {
+		t.left++
+	}
+}
+
+func (t *tally) String() string {
+	s := t.text
+	if t.pass+t.left > 0 {
+		s += fmt.Sprintf(" %d", t.pass)
+	}
+	if t.left > 0 {
+		s += fmt.Sprintf(" (%d)", t.left)
+	}
+	return s
+}
+
+func (g *grid) markdown(w io.Writer) {
+	slices.Sort(g.rows)
+	fmt.Fprintf(w, "| tool | %s |\n|---|%s\n", strings.Join(g.columns, " | "), strings.Repeat("---|", len(g.columns)))
+	for _, row := range g.rows {
+		fmt.Fprintf(w, "| %s |", row)
+		for _, column := range g.columns {
+			var b []string
+			for _, t := range g.cells[[2]string{row, column}] {
+				b = append(b, t.String())
+			}
+			fmt.Fprintf(w, " %s |", cmp.Or(strings.Join(b, ", "), "–"))
+		}
+		fmt.Fprintln(w)
+	}
+}
