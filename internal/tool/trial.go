@@ -245,6 +245,20 @@ func Dump(r *row.Row) string {
 	return strings.TrimSpace(b.String())
 }
 
+// RowsOf attaches the tool, runs a workload of the lab, and returns the rows when n
+// of them have come, with what the workload says of itself.
+func RowsOf[T any](x *Trial, n int, run func() (T, error), flags ...string) (rows []*row.Row, said T, err error) {
+	if err := x.Attach(flags...); err != nil {
+		return nil, said, err
+	}
+	if said, err = run(); err != nil {
+		return nil, said, err
+	}
+	x.Await(n)
+	rows, err = x.Detach()
+	return rows, said, err
+}
+
 // Rows attaches the tool, makes the traffic, and returns the rows.
 func (x *Trial) Rows(traffic func() error, flags ...string) ([]*row.Row, error) {
 	if err := x.Attach(flags...); err != nil {

@@ -26,14 +26,7 @@ func kinds(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	if err := x.Attach(); err != nil {
-		return err
-	}
-	made, err := f.Run()
-	if err != nil {
-		return err
-	}
-	rows, err := x.Detach()
+	rows, made, err := tool.RowsOf(x, 0, f.Run)
 	if err != nil {
 		return err
 	}

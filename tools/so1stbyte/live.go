@@ -51,14 +51,7 @@ func histogram(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	if err := x.Attach("--by=comm,rport"); err != nil {
-		return err
-	}
-	res, err := t.Run()
-	if err != nil {
-		return err
-	}
-	rows, err := x.Detach()
+	rows, res, err := tool.RowsOf(x, 0, t.Run, "--by=comm,rport")
 	if err != nil {
 		return err
 	}
@@ -104,15 +97,7 @@ func apart(x *tool.Trial) error {
 		return err
 	}
 	defer loss.Close()
-	if err := x.Attach("--events"); err != nil {
-		return err
-	}
-	res, err := t.Run()
-	if err != nil {
-		return err
-	}
-	x.Await(2)
-	rows, err := x.Detach()
+	rows, res, err := tool.RowsOf(x, 2, t.Run, "--events")
 	if err != nil {
 		return err
 	}
@@ -142,15 +127,7 @@ func sessions(s lab.Sessions) func(*tool.Trial) error {
 		if err != nil {
 			return err
 		}
-		if err := x.Attach("--events"); err != nil {
-			return err
-		}
-		res, err := t.Run()
-		if err != nil {
-			return err
-		}
-		x.Await(s.Count)
-		rows, err := x.Detach()
+		rows, res, err := tool.RowsOf(x, s.Count, t.Run, "--events")
 		if err != nil {
 			return err
 		}

@@ -34,13 +34,7 @@ func sessions(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	if err := x.Attach("--interval=1h"); err != nil {
-		return err
-	}
-	if _, err := t.Run(); err != nil {
-		return err
-	}
-	rows, err := x.Detach()
+	rows, _, err := tool.RowsOf(x, 0, t.Run, "--interval=1h")
 	if err != nil {
 		return err
 	}

@@ -77,15 +77,7 @@ func timeouts(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	if err := x.Attach("--min=200ms"); err != nil {
-		return err
-	}
-	out, err := c.Run()
-	if err != nil {
-		return err
-	}
-	x.Await(len(slow))
-	rows, err := x.Detach()
+	rows, out, err := tool.RowsOf(x, len(slow), c.Run, "--min=200ms")
 	if err != nil {
 		return err
 	}

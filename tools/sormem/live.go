@@ -81,14 +81,7 @@ func udp(n lab.Network) func(*tool.Trial) error {
 		if err != nil {
 			return err
 		}
-		if err := x.Attach("--by=comm"); err != nil {
-			return err
-		}
-		res, err := f.Run()
-		if err != nil {
-			return err
-		}
-		rows, err := x.Detach()
+		rows, res, err := tool.RowsOf(x, 0, f.Run, "--by=comm")
 		if err != nil {
 			return err
 		}
@@ -115,13 +108,7 @@ func fills(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	if err := x.Attach("--by=comm,proto"); err != nil {
-		return err
-	}
-	if _, err := o.Run(); err != nil {
-		return err
-	}
-	rows, err := x.Detach()
+	rows, _, err := tool.RowsOf(x, 0, o.Run, "--by=comm,proto")
 	if err != nil {
 		return err
 	}
@@ -540,13 +527,7 @@ func tcpRmem(x *tool.Trial) error {
 		if err != nil {
 			return err
 		}
-		if err := x.Attach("--by=comm"); err != nil {
-			return err
-		}
-		if _, err := t.Run(); err != nil {
-			return err
-		}
-		rows, err := x.Detach()
+		rows, _, err := tool.RowsOf(x, 0, t.Run, "--by=comm")
 		if err != nil {
 			return err
 		}

@@ -61,15 +61,7 @@ func seen(x *tool.Trial, e lab.Echo) error {
 	if err != nil {
 		return err
 	}
-	if err := x.Attach(); err != nil {
-		return err
-	}
-	r, err := p.Run()
-	if err != nil {
-		return err
-	}
-	x.Await(e.Count)
-	rows, err := x.Detach()
+	rows, r, err := tool.RowsOf(x, e.Count, p.Run)
 	if err != nil {
 		return err
 	}

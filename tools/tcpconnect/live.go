@@ -66,15 +66,7 @@ func sessions(s lab.Sessions) func(*tool.Trial) error {
 		if err != nil {
 			return err
 		}
-		if err := x.Attach(); err != nil {
-			return err
-		}
-		res, err := t.Run()
-		if err != nil {
-			return err
-		}
-		x.Await(s.Count)
-		rows, err := x.Detach()
+		rows, res, err := tool.RowsOf(x, s.Count, t.Run)
 		if err != nil {
 			return err
 		}

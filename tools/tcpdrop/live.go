@@ -94,14 +94,7 @@ func noSocket(network lab.Network) func(*tool.Trial) error {
 		if err != nil {
 			return err
 		}
-		if err := x.Attach("--lport", fmt.Sprint(t.Port(0))); err != nil {
-			return err
-		}
-		if _, err := c.Run(); err != nil {
-			return err
-		}
-		x.Await(23)
-		rows, err := x.Detach()
+		rows, _, err := tool.RowsOf(x, 23, c.Run, "--lport", fmt.Sprint(t.Port(0)))
 		if err != nil {
 			return err
 		}

@@ -136,14 +136,7 @@ func mptcp(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	if err := x.Attach(); err != nil {
-		return err
-	}
-	if _, err := t.Run(); err != nil {
-		return err
-	}
-	x.Await(26)
-	rows, err := x.Detach()
+	rows, _, err := tool.RowsOf(x, 26, t.Run)
 	if err != nil {
 		return err
 	}
@@ -160,14 +153,7 @@ func older(x *tool.Trial) error {
 	if err := t.Open(); err != nil {
 		return err
 	}
-	if err := x.Attach(); err != nil {
-		return err
-	}
-	if _, err := t.Run(); err != nil {
-		return err
-	}
-	x.Await(34)
-	rows, err := x.Detach()
+	rows, _, err := tool.RowsOf(x, 34, t.Run)
 	if err != nil {
 		return err
 	}
@@ -198,13 +184,7 @@ func smallRing(x *tool.Trial) error {
 		return err
 	}
 	x.Stalled = true
-	if err := x.Attach("--buffer=4096"); err != nil {
-		return err
-	}
-	if _, err := t.Run(); err != nil {
-		return err
-	}
-	rows, err := x.Detach()
+	rows, _, err := tool.RowsOf(x, 0, t.Run, "--buffer=4096")
 	if err != nil {
 		return err
 	}

@@ -159,14 +159,7 @@ func mptcp(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	if err := x.Attach(); err != nil {
-		return err
-	}
-	if _, err := t.Run(); err != nil {
-		return err
-	}
-	x.Await(131)
-	rows, err := x.Detach()
+	rows, _, err := tool.RowsOf(x, 131, t.Run)
 	if err != nil {
 		return err
 	}
@@ -212,14 +205,7 @@ func older(x *tool.Trial) error {
 	if err := t.Open(); err != nil {
 		return err
 	}
-	if err := x.Attach(); err != nil {
-		return err
-	}
-	if _, err := t.Run(); err != nil {
-		return err
-	}
-	x.Await(17*6 + 1)
-	rows, err := x.Detach()
+	rows, _, err := tool.RowsOf(x, 17*6 + 1, t.Run)
 	if err != nil {
 		return err
 	}

@@ -101,15 +101,7 @@ func seen(x *tool.Trial, n lab.Network, addr string, mode lab.Mode, port int) er
 	if err != nil {
 		return err
 	}
-	if err := x.Attach(); err != nil {
-		return err
-	}
-	out, err := c.Run()
-	if err != nil {
-		return err
-	}
-	x.Await(count)
-	rows, err := x.Detach()
+	rows, out, err := tool.RowsOf(x, count, c.Run)
 	if err != nil {
 		return err
 	}
@@ -154,14 +146,7 @@ func failures(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	if err := x.Attach(); err != nil {
-		return err
-	}
-	if _, err := c.Run(); err != nil {
-		return err
-	}
-	x.Await(1)
-	rows, err := x.Detach()
+	rows, _, err := tool.RowsOf(x, 1, c.Run)
 	if err != nil {
 		return err
 	}
