@@ -156,6 +156,20 @@ func setDefault[T comparable](v *T, def T) {
 	}
 }
 
+// RunTCP runs sessions of several kinds, one after the other.
+func RunTCP(w *World, all ...Sessions) error {
+	for _, s := range all {
+		t, err := StartTCP(w, s)
+		if err != nil {
+			return err
+		}
+		if _, err := t.Run(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // StartTCP starts the server, which listens, and the client, which waits for
 // Run (or, with Hold, for Open).
 func StartTCP(w *World, s Sessions) (*TCP, error) {

@@ -175,14 +175,7 @@ func pick(f []string, n int, words ...int) string {
 }
 
 func sessions(n int) func(*lab.World) error {
-	return func(w *lab.World) error {
-		t, err := lab.StartTCP(w, lab.Sessions{Count: n, Send: 3000, Recv: 5000})
-		if err != nil {
-			return err
-		}
-		_, err = t.Run()
-		return err
-	}
+	return func(w *lab.World) error { return lab.RunTCP(w, lab.Sessions{Count: n, Send: 3000, Recv: 5000}) }
 }
 
 func binds(w *lab.World) error {

@@ -23,12 +23,7 @@ var demo = tool.Workload{
 			return err
 		}
 		defer wire.Close()
-		t, err := lab.StartTCP(w, lab.Sessions{Count: 7, Send: 100, Recv: 300_000, ClientHost: "server", ServerHost: "client"})
-		if err != nil {
-			return err
-		}
-		_, err = t.Run()
-		return err
+		return lab.RunTCP(w, lab.Sessions{Count: 7, Send: 100, Recv: 300_000, ClientHost: "server", ServerHost: "client"})
 	},
 }
 

@@ -18,11 +18,7 @@ var twoHosts = []string{"client", "server"}
 var demo = tool.Workload{
 	Hosts: twoHosts,
 	Run: func(w *lab.World) error {
-		t, err := lab.StartTCP(w, lab.Sessions{Count: 41, Send: 300, Recv: 30_000})
-		if err != nil {
-			return err
-		}
-		if _, err := t.Run(); err != nil {
+		if err := lab.RunTCP(w, lab.Sessions{Count: 41, Send: 300, Recv: 30_000}); err != nil {
 			return err
 		}
 		// A device that takes its time.

@@ -26,12 +26,7 @@ func bulk(bytes int) int {
 
 // transfer is a bulk transfer over one connection.
 func transfer(w *lab.World, bytes int) error {
-	t, err := lab.StartTCP(w, lab.Sessions{Send: bytes, Recv: 1, ClientComm: "sender", ServerComm: "receiver"})
-	if err != nil {
-		return err
-	}
-	_, err = t.Run()
-	return err
+	return lab.RunTCP(w, lab.Sessions{Send: bytes, Recv: 1, ClientComm: "sender", ServerComm: "receiver"})
 }
 
 const (

@@ -17,19 +17,9 @@ const think = 50 * time.Millisecond
 var demo = tool.Workload{
 	Hosts: []string{"client", "server"},
 	Run: func(w *lab.World) error {
-		for _, s := range []lab.Sessions{
-			{Count: 41, Send: 100, Recv: 1000, ClientComm: "browser"},
-			{Count: 7, Send: 100, Recv: 1000, Think: think, ClientComm: "report"},
-		} {
-			t, err := lab.StartTCP(w, s)
-			if err != nil {
-				return err
-			}
-			if _, err := t.Run(); err != nil {
-				return err
-			}
-		}
-		return nil
+		return lab.RunTCP(w,
+			lab.Sessions{Count: 41, Send: 100, Recv: 1000, ClientComm: "browser"},
+			lab.Sessions{Count: 7, Send: 100, Recv: 1000, Think: think, ClientComm: "report"})
 	},
 }
 

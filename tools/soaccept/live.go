@@ -17,17 +17,10 @@ var twoHosts = []string{"client", "server"}
 var demo = tool.Workload{
 	Hosts: twoHosts,
 	Run: func(w *lab.World) error {
-		for _, s := range []lab.Sessions{
-			{Count: 3, Send: 100, Recv: 1000, ServerComm: "web"},
-			{Count: 2, Send: 100, Recv: 1000, Network: lab.TCP6, ServerComm: "store"},
-		} {
-			t, err := lab.StartTCP(w, s)
-			if err != nil {
-				return err
-			}
-			if _, err := t.Run(); err != nil {
-				return err
-			}
+		if err := lab.RunTCP(w,
+			lab.Sessions{Count: 3, Send: 100, Recv: 1000, ServerComm: "web"},
+			lab.Sessions{Count: 2, Send: 100, Recv: 1000, Network: lab.TCP6, ServerComm: "store"}); err != nil {
+			return err
 		}
 		a, err := lab.StartAccepts(w, "server", "clumsy")
 		if err != nil {

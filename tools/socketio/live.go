@@ -18,17 +18,10 @@ var twoHosts = []string{"client", "server"}
 var demo = tool.Workload{
 	Hosts: twoHosts,
 	Run: func(w *lab.World) error {
-		for _, s := range []lab.Sessions{
-			{Count: 7, Send: 300, Recv: 123456, ClientComm: "browser", ServerComm: "web", Port: 443},
-			{Count: 3, Send: 54321, Recv: 10, Network: lab.TCP6, ClientComm: "backup", ServerComm: "store", Port: 873},
-		} {
-			t, err := lab.StartTCP(w, s)
-			if err != nil {
-				return err
-			}
-			if _, err := t.Run(); err != nil {
-				return err
-			}
+		if err := lab.RunTCP(w,
+			lab.Sessions{Count: 7, Send: 300, Recv: 123456, ClientComm: "browser", ServerComm: "web", Port: 443},
+			lab.Sessions{Count: 3, Send: 54321, Recv: 10, Network: lab.TCP6, ClientComm: "backup", ServerComm: "store", Port: 873}); err != nil {
+			return err
 		}
 		o, err := lab.StartIO(w, "", "logger",
 			lab.Load{Network: lab.UDP4, Write: lab.Sendmsg, Read: lab.Recvmsg, Count: 101, Size: 80},

@@ -20,19 +20,9 @@ var twoHosts = []string{"client", "server"}
 var demo = tool.Workload{
 	Hosts: twoHosts,
 	Run: func(w *lab.World) error {
-		for _, s := range []lab.Sessions{
-			{Count: 41, Send: 300, Recv: 12345, ClientComm: "browser", ServerComm: "web"},
-			{Count: 17, Send: 400, Recv: 2222, Network: lab.TCP6, ClientComm: "browser", ServerComm: "web"},
-		} {
-			t, err := lab.StartTCP(w, s)
-			if err != nil {
-				return err
-			}
-			if _, err := t.Run(); err != nil {
-				return err
-			}
-		}
-		return nil
+		return lab.RunTCP(w,
+			lab.Sessions{Count: 41, Send: 300, Recv: 12345, ClientComm: "browser", ServerComm: "web"},
+			lab.Sessions{Count: 17, Send: 400, Recv: 2222, Network: lab.TCP6, ClientComm: "browser", ServerComm: "web"})
 	},
 }
 

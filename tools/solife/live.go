@@ -18,18 +18,11 @@ var twoHosts = []string{"client", "server"}
 var demo = tool.Workload{
 	Hosts: twoHosts,
 	Run: func(w *lab.World) error {
-		for _, s := range []lab.Sessions{
-			{Count: 2, Send: 1000, Recv: 123456, ClientComm: "browser", ServerComm: "web"},
-			{Count: 1, Send: 54321, Recv: 10, Network: lab.TCP6, ClientComm: "backup", ServerComm: "store"},
-			{Count: 2, Send: 100, Recv: 4000, Network: lab.Unix, Path: "@bus", ServerHost: "client", ClientComm: "app", ServerComm: "bus", Think: 3 * time.Millisecond},
-		} {
-			t, err := lab.StartTCP(w, s)
-			if err != nil {
-				return err
-			}
-			if _, err := t.Run(); err != nil {
-				return err
-			}
+		if err := lab.RunTCP(w,
+			lab.Sessions{Count: 2, Send: 1000, Recv: 123456, ClientComm: "browser", ServerComm: "web"},
+			lab.Sessions{Count: 1, Send: 54321, Recv: 10, Network: lab.TCP6, ClientComm: "backup", ServerComm: "store"},
+			lab.Sessions{Count: 2, Send: 100, Recv: 4000, Network: lab.Unix, Path: "@bus", ServerHost: "client", ClientComm: "app", ServerComm: "bus", Think: 3 * time.Millisecond}); err != nil {
+			return err
 		}
 		o, err := lab.StartIO(w, "", "media", lab.Load{Network: lab.UDP4, Count: 17, Size: 512})
 		if err != nil {

@@ -25,12 +25,7 @@ var demo = tool.Workload{
 		if _, err := f.Run(); err != nil {
 			return err
 		}
-		t, err := lab.StartTCP(w, lab.Sessions{Count: 3, Send: 100, Recv: 1 << 20})
-		if err != nil {
-			return err
-		}
-		_, err = t.Run()
-		return err
+		return lab.RunTCP(w, lab.Sessions{Count: 3, Send: 100, Recv: 1 << 20})
 	},
 }
 

@@ -15,20 +15,10 @@ var twoHosts = []string{"client", "server"}
 var demo = tool.Workload{
 	Hosts: twoHosts,
 	Run: func(w *lab.World) error {
-		for _, s := range []lab.Sessions{
-			{Count: 3, Send: 1000, Recv: 123456, ClientComm: "browser", ServerComm: "web"},
-			{Count: 2, Send: 54321, Recv: 10, Network: lab.TCP6, ClientComm: "backup", ServerComm: "store"},
-			{Count: 1, Send: 100, Recv: 100, Close: lab.ByReset, ClientComm: "prober", ServerComm: "web"},
-		} {
-			t, err := lab.StartTCP(w, s)
-			if err != nil {
-				return err
-			}
-			if _, err := t.Run(); err != nil {
-				return err
-			}
-		}
-		return nil
+		return lab.RunTCP(w,
+			lab.Sessions{Count: 3, Send: 1000, Recv: 123456, ClientComm: "browser", ServerComm: "web"},
+			lab.Sessions{Count: 2, Send: 54321, Recv: 10, Network: lab.TCP6, ClientComm: "backup", ServerComm: "store"},
+			lab.Sessions{Count: 1, Send: 100, Recv: 100, Close: lab.ByReset, ClientComm: "prober", ServerComm: "web"})
 	},
 }
 

@@ -16,12 +16,7 @@ var twoHosts = []string{"client", "server"}
 var demo = tool.Workload{
 	Hosts: twoHosts,
 	Run: func(w *lab.World) error {
-		t, err := lab.StartTCP(w, lab.Sessions{Send: 100, Recv: 5000, ClientComm: "browser", ServerComm: "web"})
-		if err != nil {
-			return err
-		}
-		_, err = t.Run()
-		return err
+		return lab.RunTCP(w, lab.Sessions{Send: 100, Recv: 5000, ClientComm: "browser", ServerComm: "web"})
 	},
 }
 

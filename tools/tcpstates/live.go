@@ -16,19 +16,9 @@ var twoHosts = []string{"client", "server"}
 var demo = tool.Workload{
 	Hosts: twoHosts,
 	Run: func(w *lab.World) error {
-		for _, s := range []lab.Sessions{
-			{Send: 1000, Recv: 5000, ClientComm: "browser", ServerComm: "web"},
-			{Send: 100, Recv: 100, Network: lab.TCP6, Close: lab.ByReset, ClientComm: "prober", ServerComm: "web"},
-		} {
-			t, err := lab.StartTCP(w, s)
-			if err != nil {
-				return err
-			}
-			if _, err := t.Run(); err != nil {
-				return err
-			}
-		}
-		return nil
+		return lab.RunTCP(w,
+			lab.Sessions{Send: 1000, Recv: 5000, ClientComm: "browser", ServerComm: "web"},
+			lab.Sessions{Send: 100, Recv: 100, Network: lab.TCP6, Close: lab.ByReset, ClientComm: "prober", ServerComm: "web"})
 	},
 }
 
@@ -205,7 +195,7 @@ func older(x *tool.Trial) error {
 	if err := t.Open(); err != nil {
 		return err
 	}
-	rows, _, err := tool.RowsOf(x, 17*6 + 1, t.Run)
+	rows, _, err := tool.RowsOf(x, 17*6+1, t.Run)
 	if err != nil {
 		return err
 	}

@@ -25,17 +25,10 @@ var demo = tool.Workload{
 			return err
 		}
 		for until := time.Now().Add(3 * time.Second); time.Now().Before(until); {
-			for _, s := range []lab.Sessions{
-				{Count: 3, Send: 1000, Recv: 1234567, ClientComm: "browser", ServerComm: "web"},
-				{Count: 1, Send: 7654321, Recv: 10, Network: lab.TCP6, ClientComm: "backup", ServerComm: "store"},
-			} {
-				t, err := lab.StartTCP(w, s)
-				if err != nil {
-					return err
-				}
-				if _, err := t.Run(); err != nil {
-					return err
-				}
+			if err := lab.RunTCP(w,
+				lab.Sessions{Count: 3, Send: 1000, Recv: 1234567, ClientComm: "browser", ServerComm: "web"},
+				lab.Sessions{Count: 1, Send: 7654321, Recv: 10, Network: lab.TCP6, ClientComm: "backup", ServerComm: "store"}); err != nil {
+				return err
 			}
 		}
 		_, err = r.End()
