@@ -3,7 +3,9 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 )
@@ -30,4 +32,18 @@ func setSysctl(name, value string) error {
 		return fmt.Errorf("sysctl %s=%s: %w", name, value, err)
 	}
 	return nil
+}
+
+// NoIPv6 takes IPv6 from a host's device: it would send of its own accord.
+func (w *World) NoIPv6(host, dev string) error {
+	return w.Do(host, func() error { return noIPv6(dev) })
+}
+
+// noIPv6 does so on a thread in the host.
+func noIPv6(dev string) error {
+	err := setSysctl("net.ipv6.conf."+dev+".disable_ipv6", "1")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it has none
+	}
+	return err
 }

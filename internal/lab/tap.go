@@ -55,7 +55,7 @@ func (w *World) OpenTap(host, name string, more ...uint16) (*Tap, error) {
 // raise sets a device up without IPv6, which would send of its own accord. It
 // runs on a thread in the host.
 func raise(dev string) error {
-	if err := setSysctl("net.ipv6.conf."+dev+".disable_ipv6", "1"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := noIPv6(dev); err != nil {
 		return err
 	}
 	l, err := netlink.LinkByName(dev)

@@ -190,6 +190,9 @@ func tcp(x *tool.Trial) error {
 		return err
 	}
 	defer unwire()
+	if err := errors.Join(x.World.NoIPv6("client", "eth0"), x.World.NoIPv6("server", "eth0")); err != nil {
+		return err
+	}
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 3, Send: 200_000, Recv: 1})
 	if err != nil {
 		return err

@@ -5,7 +5,6 @@ package qdisclat
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 	"time"
 
@@ -212,8 +211,7 @@ func rated(x *tool.Trial, n int, send func() error, flags ...string) error {
 // split: tbf cuts what is larger than may go at once. Each piece has its time.
 func split(x *tool.Trial) error {
 	w := x.World
-	// IPv6 would tell its neighbours of itself, before and meanwhile.
-	if err := w.Sysctl("client", "net.ipv6.conf.eth0.disable_ipv6", "1"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := w.NoIPv6("client", "eth0"); err != nil {
 		return err
 	}
 	if err := w.SetQdisc("client", "eth0", lab.Qdisc{Kind: "tbf", Rate: rate, Burst: 2 * frame, Limit: 1 << 20}); err != nil {
