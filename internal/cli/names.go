@@ -25,6 +25,7 @@ type names struct {
 	kernel     sym.Kernel
 	session    *tool.Session
 	broken     map[string]int // stacks that end early, by the file to blame
+	nameless   int            // addresses of the kernel that have no name
 }
 
 func newNames(s *tool.Session) *names {
@@ -127,7 +128,7 @@ func (n *names) kernelStack(_ *row.Row, c *row.Cell) {
 	addrs := n.addrs(int32(c.N))
 	*c = row.Cell{}
 	if len(addrs) > 0 {
-		*c = row.Cell{Kind: row.Object, Ref: stackOf(observed(n.kernel.Stack(nil, addrs)))}
+		*c = row.Cell{Kind: row.Object, Ref: stackOf(observed(n.kernelFrames(addrs)))}
 	}
 }
 
@@ -136,8 +137,16 @@ func (n *names) layer(_ *row.Row, c *row.Cell) {
 	addrs := n.addrs(int32(c.N))
 	*c = row.Cell{}
 	if len(addrs) > 0 {
-		setText(c, kern.NetLayer(stackOf(n.kernel.Stack(nil, addrs))))
+		setText(c, kern.NetLayer(stackOf(n.kernelFrames(addrs))))
 	}
+}
+
+func (n *names) kernelFrames(addrs []uint64) []sym.Frame {
+	frames := n.kernel.Stack(nil, addrs)
+	if frames[0].Sym == "" {
+		n.nameless++
+	}
+	return frames
 }
 
 // observed leaves out the frames of the program that took the stack.
@@ -154,6 +163,7 @@ func observed(frames []sym.Frame) []sym.Frame {
 func (n *names) kernelSymbol(_ *row.Row, c *row.Cell) {
 	f := n.kernel.Frame(c.N)
 	if f.Sym == "" {
+		n.nameless++
 		c.SetText(fmt.Sprintf("%#x", c.N))
 		return
 	}
@@ -177,6 +187,9 @@ func (n *names) hints() (out []string) {
 	}
 	if others > 0 {
 		out = append(out, fmt.Sprintf("%d stacks end early in %d other files", others, len(files)-most))
+	}
+	if n.nameless > 0 && n.kernel.Err() != nil {
+		out = append(out, n.kernel.Err().Error())
 	}
 	return out
 }

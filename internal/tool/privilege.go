@@ -107,7 +107,7 @@ func naming(schemas []*row.Schema, use map[string]bool) (out []Privilege) {
 	} else if as["cgroup"] || as["container"] {
 		out = append(out, Privilege{host.CapDACReadSearch, "names of control groups"})
 	}
-	if as["kstack"] || as["ksym"] {
+	if as["kstack"] || as["ksym"] || as["layer"] {
 		out = append(out, Privilege{host.CapSyslog, "symbols of the kernel"})
 	}
 	return out

@@ -96,6 +96,27 @@ func TestLeastSees(t *testing.T) {
 	}
 }
 
+// TestLeastNames: names of the kernel's functions are there for what is made of
+// them too, and it is said when they are not.
+func TestLeastNames(t *testing.T) {
+	w, _ := twoHosts(t)
+	for name, begin := range map[string]func() *process{
+		"root":    func() *process { return start(t, nil, "profile", "--net", "-F", "499", "--comm", "layered") },
+		"without": func() *process { return startAs(t, 65534, []string{"CAP_BPF", "CAP_PERFMON"}, "profile", "--net", "-F", "499", "--comm", "layered") },
+	} {
+		p := begin()
+		if err := lab.RunTCP(w, lab.Sessions{Send: 1 << 30, Recv: 1, ClientComm: "layered"}); err != nil {
+			t.Fatal(err)
+		}
+		p.signal(syscall.SIGINT)
+		p.wantEnd(0)
+		rows, hidden := strings.Contains(p.out.String(), "\ntcp "), strings.Contains(p.err.String(), "shows only zeroes")
+		if rows == hidden || name == "root" && hidden {
+			t.Errorf("%s: got\n%s%s", name, p.out.String(), p.err.String())
+		}
+	}
+}
+
 // startAs is start as a user with these capabilities and no others.
 func startAs(t *testing.T, uid uint32, caps []string, args ...string) *process {
 	t.Helper()
