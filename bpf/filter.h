@@ -39,12 +39,11 @@ const volatile __u64 filter_cgroup = 0;
 const volatile __u32 filter_cgroup_level = 0;
 const volatile __u64 filter_families = 0; /* a bit for each address family below 64 */
 
-/* --comm GLOB as an automaton: state i means that i characters of the glob are
- * matched; a star is a state that loops. One step of it for each character.
+/* --comm GLOB,… as an automaton: a state means that so many characters of a glob
+ * are matched; a star is a state that loops. One step of it for each character.
  */
-const volatile __u32 comm_moves[256] = {}; /* states that a character may enter */
-const volatile __u32 comm_loops = 0;
-const volatile __u32 comm_accept = 0;
+const volatile __u64 comm_moves[256] = {}; /* states that a character may enter */
+const volatile __u64 comm_loops = 0, comm_start = 0, comm_accept = 0;
 
 #define FILTER_SET(name, entries)                                              \
 	struct {                                                               \
@@ -83,7 +82,7 @@ struct {
 
 static __always_inline bool comm_matches(const char *comm)
 {
-	__u32 states = 1;
+	__u64 states = comm_start;
 
 #pragma unroll
 	for (int i = 0; i < 16; i++) {

@@ -41,7 +41,7 @@ func (f *filterFlags) declare(fs *pflag.FlagSet, has tool.Filter, short map[stri
 		fs.Lookup(name).Hidden = has&need == 0
 	}
 	str(&f.pid, "pid", "p", "only these processes: 17,4218", tool.FilterPID)
-	str(&f.comm, "comm", "", "only processes whose name matches: nginx, python*", tool.FilterComm)
+	str(&f.comm, "comm", "", "only processes whose name matches one of these: nginx,python*", tool.FilterComm)
 	str(&f.uid, "uid", "u", "only these users, by name or number", tool.FilterUID)
 	str(&f.cgroup, "cgroup", "", "only processes in this cgroup and below it", tool.FilterCgroup)
 	str(&f.container, "container", "", "only this container, by name or id", tool.FilterCgroup)

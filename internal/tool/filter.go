@@ -80,7 +80,7 @@ func (w *Wanted) constants(spec *ebpf.CollectionSpec) error {
 		"filter_cgroup": w.Cgroup, "filter_cgroup_level": uint32(w.CgroupLevel),
 	}
 	if w.Comm != nil {
-		set["comm_moves"], set["comm_loops"], set["comm_accept"] = w.Comm.moves, w.Comm.loops, w.Comm.accept
+		set["comm_moves"], set["comm_loops"], set["comm_start"], set["comm_accept"] = w.Comm.moves, w.Comm.loops, w.Comm.start, w.Comm.accept
 	}
 	var families uint64
 	for _, f := range w.Families {
@@ -192,22 +192,30 @@ func (w *Wanted) fillNets(m *ebpf.Map) error {
 	return nil
 }
 
-// A Glob is a pattern for process names as the automaton of filter.h: state i
-// means that i characters are matched, and a star is a state that loops.
+// A Glob is patterns for process names as the automaton of filter.h: a state means
+// that so many characters of a pattern are matched, and a star is one that loops.
 type Glob struct {
-	moves  [256]uint32
-	loops  uint32
-	accept uint32
+	moves                [256]uint64
+	loops, start, accept uint64
 }
 
-// ParseGlob reads a pattern of characters, ? for any one, * for any number and
-// [a-z] or [!a-z] for one of a set; \ takes the next character as it is.
+// ParseGlob reads patterns, separated by commas, of characters, ? for any one, *
+// for any number and [a-z] or [!a-z] for one of a set; \ takes the next character as
+// it is.
 func ParseGlob(pattern string) (*Glob, error) {
-	g := &Glob{}
-	at := 0 // characters matched so far
+	g := &Glob{start: 1}
+	at := 0 // the state so far
 	for i := 0; i < len(pattern); i++ {
 		var set [256]bool
 		switch c := pattern[i]; c {
+		case ',':
+			if i == 0 || i == len(pattern)-1 || pattern[i-1] == ',' {
+				return nil, fmt.Errorf("%q has nothing on one side of a comma", pattern)
+			}
+			g.accept |= 1 << at
+			at++
+			g.start |= 1 << at
+			continue
 		case '*':
 			g.loops |= 1 << at
 			continue
@@ -229,8 +237,8 @@ func ParseGlob(pattern string) (*Glob, error) {
 		default:
 			set[c] = true
 		}
-		if at++; at > 30 {
-			return nil, fmt.Errorf("%q is longer than a process name can be", pattern)
+		if at++; at > 60 {
+			return nil, fmt.Errorf("%q is too long: 60 characters are the most", pattern)
 		}
 		for b, in := range set {
 			if in {
@@ -238,7 +246,7 @@ func ParseGlob(pattern string) (*Glob, error) {
 			}
 		}
 	}
-	g.accept = 1 << at
+	g.accept |= 1 << at
 	return g, nil
 }
 
@@ -275,7 +283,7 @@ func parseSet(s string, set *[256]bool) (int, error) {
 
 // Match runs the automaton as the kernel side does.
 func (g *Glob) Match(name string) bool {
-	states := uint32(1)
+	states := g.start
 	for i := 0; i < len(name) && i < 16; i++ {
 		states = states<<1&g.moves[name[i]] | states&g.loops
 	}

@@ -4,6 +4,7 @@ package tool
 
 import (
 	"path"
+	"strings"
 	"testing"
 )
 
@@ -19,6 +20,8 @@ func TestGlob(t *testing.T) {
 		{"p?thon", "python", true}, {"p?thon", "pthon", false}, {"[a-c]x", "bx", true}, {"[!a-c]x", "bx", false},
 		{"[]]", "]", true}, {`\*`, "*", true}, {`\*`, "x", false}, {"a*b*c", "aXbYc", true}, {"a*b*c", "aXcYb", false},
 		{"", "", true}, {"", "x", false}, {"fifteen-letters", "fifteen-letters", true},
+		{"curl,ngin*", "curl", true}, {"curl,ngin*", "nginx", true}, {"curl,ngin*", "curlnginx", false}, {"curl,ngin*", "curl2", false},
+		{"*l,x", "curl", true}, {"*l,x", "lx", false}, {"a,b", "", false}, {`a\,b`, "a,b", true}, {"[,]", ",", true},
 	} {
 		g, err := ParseGlob(c.pattern)
 		if err != nil {
@@ -29,7 +32,7 @@ func TestGlob(t *testing.T) {
 			t.Errorf("%q matches %q: %v, want %v", c.pattern, c.name, got, c.want)
 		}
 	}
-	for _, bad := range []string{"[", "[a", `a\`, "[z-a]", "1234567890123456789012345678901"} {
+	for _, bad := range []string{"[", "[a", `a\`, "[z-a]", ",", "a,", ",a", "a,,b", strings.Repeat("x", 61)} {
 		if _, err := ParseGlob(bad); err == nil {
 			t.Errorf("%q was taken", bad)
 		}
@@ -46,7 +49,7 @@ func FuzzGlob(f *testing.F) {
 			return
 		}
 		for _, c := range []byte(pattern + name) {
-			if c >= 0x80 || c == '/' || c == '[' || c == '\\' || c == 0 {
+			if c >= 0x80 || c == '/' || c == '[' || c == '\\' || c == ',' || c == 0 {
 				return // bytes here, runes there; sets differ in their corners
 			}
 		}

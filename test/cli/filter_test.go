@@ -64,6 +64,7 @@ func TestFilters(t *testing.T) {
 		{"--comm=alpha", 0},
 		{"--comm=alpha-cli?", 0},
 		{"--comm=ALPHA-CLI", 0},
+		{"--comm=alpha-cli,?eta-srv", a + b},
 
 		{"--uid=65534", c},
 		{"-u nobody", c},
