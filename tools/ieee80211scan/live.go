@@ -191,6 +191,19 @@ func scene(x *tool.Trial, phy string, channels uint32, scans ...lab.WifiScan) (a
 	return ap, scanners, nil
 }
 
+// scanned is a scene whose scans have been made while the tool looked on.
+func scanned(x *tool.Trial, phy string, channels uint32, scans ...lab.WifiScan) (ap *lab.Radio, runs []scanRun, err error) {
+	ap, scanners, err := scene(x, phy, channels, scans...)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := x.Attach(); err != nil {
+		return nil, nil, err
+	}
+	runs, err = run(x, scanners, nil)
+	return ap, runs, err
+}
+
 // bands are those of the frequencies in use here.
 var bands = map[uint32]string{2412: "2.4GHz", 2437: "2.4GHz", 2462: "2.4GHz", 5180: "5GHz", 5200: "5GHz", 5745: "5GHz"}
 
@@ -275,17 +288,10 @@ func (s *scanRun) check(x *tool.Trial, ap *lab.Radio, by string) {
 
 // oneScan: a network found by asking for it, with flags.
 func oneScan(x *tool.Trial) error {
-	ap, scanners, err := scene(x, "one", 1, lab.WifiScan{
+	ap, runs, err := scanned(x, "one", 1, lab.WifiScan{
 		SSIDs: []string{network, ""}, MHz: []uint32{2412, 2437, 2462, 5180},
 		Flags: unix.NL80211_SCAN_FLAG_FLUSH | unix.NL80211_SCAN_FLAG_LOW_PRIORITY,
 	})
-	if err != nil {
-		return err
-	}
-	if err := x.Attach(); err != nil {
-		return err
-	}
-	runs, err := run(x, scanners, nil)
 	if err != nil {
 		return err
 	}
@@ -302,15 +308,8 @@ func oneScan(x *tool.Trial) error {
 
 // twoAtOnce: two radios, two processes, other channels; one hears the network.
 func twoAtOnce(x *tool.Trial) error {
-	ap, scanners, err := scene(x, "two", 1,
+	ap, runs, err := scanned(x, "two", 1,
 		lab.WifiScan{MHz: []uint32{2462, 2437, 5180, 5200, 5745, 2412}}, lab.WifiScan{MHz: []uint32{5745, 2412, 5180, 2462, 5200}})
-	if err != nil {
-		return err
-	}
-	if err := x.Attach(); err != nil {
-		return err
-	}
-	runs, err := run(x, scanners, nil)
 	if err != nil {
 		return err
 	}
@@ -352,14 +351,7 @@ var far = []uint32{2412, 2462, 5180, 5200, 5745, 2417, 2422, 2427, 2432, 2442}
 
 // aborted: by whoever asked for it.
 func aborted(x *tool.Trial) error {
-	_, scanners, err := scene(x, "abort", 1, lab.WifiScan{MHz: far, Abort: true})
-	if err != nil {
-		return err
-	}
-	if err := x.Attach(); err != nil {
-		return err
-	}
-	runs, err := run(x, scanners, nil)
+	_, runs, err := scanned(x, "abort", 1, lab.WifiScan{MHz: far, Abort: true})
 	if err != nil {
 		return err
 	}
@@ -389,14 +381,7 @@ func down(x *tool.Trial) error {
 
 // oneChannel: the one that the radio is on already, where nothing is tuned.
 func oneChannel(x *tool.Trial) error {
-	ap, scanners, err := scene(x, "here", 1, lab.WifiScan{MHz: []uint32{2412}})
-	if err != nil {
-		return err
-	}
-	if err := x.Attach(); err != nil {
-		return err
-	}
-	runs, err := run(x, scanners, nil)
+	ap, runs, err := scanned(x, "here", 1, lab.WifiScan{MHz: []uint32{2412}})
 	if err != nil {
 		return err
 	}
@@ -406,14 +391,7 @@ func oneChannel(x *tool.Trial) error {
 
 // firmware: a device that scans by itself shows its networks and its end only.
 func firmware(x *tool.Trial) error {
-	ap, scanners, err := scene(x, "fw", 2, lab.WifiScan{MHz: []uint32{2412, 2437, 5180}})
-	if err != nil {
-		return err
-	}
-	if err := x.Attach(); err != nil {
-		return err
-	}
-	runs, err := run(x, scanners, nil)
+	ap, runs, err := scanned(x, "fw", 2, lab.WifiScan{MHz: []uint32{2412, 2437, 5180}})
 	if err != nil {
 		return err
 	}

@@ -132,6 +132,19 @@ func same(c, want count) bool {
 		near(c.unknown, want.unknown) && near(c.bypassed, want.bypassed) && near(c.dropped, want.dropped)
 }
 
+// counted ends the tool, whose one row must have these numbers.
+func counted(x *tool.Trial, want count) error {
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	c, _, err := single(x, rows)
+	if err == nil && !same(c, want) {
+		x.Errorf("%+v, want %+v", c, want)
+	}
+	return err
+}
+
 // single is the one row that there must be.
 func single(x *tool.Trial, rows []*row.Row) (count, *kern.Hist, error) {
 	if lost := x.Report.Lost(); lost != 0 {
@@ -370,18 +383,7 @@ func bulk(x *tool.Trial) error {
 		if err := letGo(); err != nil {
 			return err
 		}
-		rows, err := x.Detach()
-		if err != nil {
-			return err
-		}
-		c, _, err := single(x, rows)
-		if err != nil {
-			return err
-		}
-		if want := (count{timed: n + 1}); !same(c, want) {
-			x.Errorf("%+v, want %+v", c, want)
-		}
-		return nil
+		return counted(x, count{timed: n + 1})
 	}, unix.IFF_MULTI_QUEUE)
 }
 
@@ -401,18 +403,7 @@ func before(x *tool.Trial) error {
 		if err := letGo(); err != nil {
 			return err
 		}
-		rows, err := x.Detach()
-		if err != nil {
-			return err
-		}
-		c, _, err := single(x, rows)
-		if err != nil {
-			return err
-		}
-		if want := (count{timed: later + 1, unknown: n}); !same(c, want) {
-			x.Errorf("%+v, want %+v", c, want)
-		}
-		return nil
+		return counted(x, count{timed: later + 1, unknown: n})
 	})
 }
 
