@@ -170,12 +170,13 @@ func (s *suite) live(where string, every bool, command ...string) {
 	s.tests(where, command)
 }
 
-// peers runs tools of libbpf-tools beside ours, in a guest with a Debian root.
+// peers runs tools of libbpf-tools beside ours, in a guest with a Debian root, and
+// what needs one of its programs.
 func (s *suite) peers(runner, live string) {
 	s.say("peers: 6.12")
 	s.tests("peers", []string{
-		runner, "run", "-kernels", "6.12", "-cpus", "1", "-timeout", "10m", "-root", "-tracefs", "--",
-		live, "-test.v", "-test.run=^TestPeers$",
+		runner, "run", "-kernels", "6.12", "-cpus", "1", "-timeout", "10m", "-root", "-tracefs", "-modules", modules, "--",
+		live, "-test.v", "-best", "-test.run=^TestPeers$|^TestLive$/^ieee80211scan$/^best$/^hostapd$",
 	})
 }
 

@@ -55,6 +55,7 @@ var live = []tool.Case{
 	{Name: "down", Run: withRadios(down)},
 	{Name: "one-channel", Run: withRadios(oneChannel)},
 	{Name: "firmware", Run: withRadios(firmware)},
+	{Name: "hostapd", Run: withRadios(hostapd)},
 	{Name: "refused", Run: withRadios(refused)},
 	{Name: "filters", Run: withRadios(filters)},
 	{Name: "without", Run: without},
@@ -177,18 +178,24 @@ func scene(x *tool.Trial, phy string, channels uint32, scans ...lab.WifiScan) (a
 	if err = x.World.Beacon(ap, 2437, network); err != nil {
 		return nil, nil, err
 	}
+	scanners, err = listeners(x, phy, channels, scans...)
+	return ap, scanners, err
+}
+
+// listeners is scanners on radios of their own.
+func listeners(x *tool.Trial, phy string, channels uint32, scans ...lab.WifiScan) (scanners []*lab.Scanner, err error) {
 	for i, s := range scans {
 		r, err := x.World.NewRadio("", fmt.Sprintf("%s-%d", phy, i), channels)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		p, err := lab.StartScan(x.World, r, fmt.Sprintf("scanner%d", i), s)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		scanners = append(scanners, p)
 	}
-	return ap, scanners, nil
+	return scanners, nil
 }
 
 // scanned is a scene whose scans have been made while the tool looked on.
@@ -382,6 +389,35 @@ func down(x *tool.Trial) error {
 // oneChannel: the one that the radio is on already, where nothing is tuned.
 func oneChannel(x *tool.Trial) error {
 	ap, runs, err := scanned(x, "here", 1, lab.WifiScan{MHz: []uint32{2412}})
+	if err != nil {
+		return err
+	}
+	runs[0].check(x, ap, "software")
+	return nil
+}
+
+// hostapd: a real access point, where there is one.
+func hostapd(x *tool.Trial) error {
+	ap, err := x.World.NewRadio("", "real-ap", 1)
+	if err != nil {
+		return err
+	}
+	stop, err := x.World.Hostapd(ap, 2437, network)
+	if errors.Is(err, lab.ErrNotSupported) {
+		return tool.Skip("%v", err)
+	}
+	if err != nil {
+		return err
+	}
+	defer stop()
+	scanners, err := listeners(x, "real", 1, lab.WifiScan{SSIDs: []string{network}, MHz: []uint32{2412, 2437, 5180}})
+	if err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	runs, err := run(x, scanners, nil)
 	if err != nil {
 		return err
 	}
