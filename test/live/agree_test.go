@@ -9,6 +9,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"regexp"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"seine/internal/bt"
 	"seine/internal/cli"
 	"seine/internal/kern"
+	"seine/internal/lab"
 	"seine/internal/row"
 	"seine/internal/tool"
 	"seine/tools"
@@ -39,6 +41,7 @@ type agreement struct {
 	keep  func(r *row.Row) bool       // nil: all rows
 	much  string                      // column with the number, or with a histogram; "": each row is one
 	alter func(string, string) string // of a column's text; nil: as it is
+	quiet bool                        // no IPv6, which sends packets of its own accord
 }
 
 func is(id string, values ...string) func(*row.Row) bool {
@@ -71,7 +74,7 @@ var agreements = []agreement{
 	{tool: "tcpwin", key: []string{"lport", "snd_cwnd"}, keep: is("event", "rcv")},
 	{tool: "tcpsynbl", key: []string{"limit"}, keep: func(r *row.Row) bool { return is("metric", "accept")(r) && is("limit", "500")(r) }, much: "used"},
 	{tool: "udpconnect", key: []string{"pid", "comm", "rport"}, keep: is("how", "connect")},
-	{tool: "netsize", key: []string{"metric"}, much: "bytes"},
+	{tool: "netsize", key: []string{"metric"}, much: "bytes", quiet: true},
 	{tool: "superping", key: []string{"ident", "seq"}, keep: is("ip", "4")},
 	{tool: "ipecn", key: []string{"saddr", "dev"}, keep: func(r *row.Row) bool { return is("ip", "4")(r) && is("dir", "in")(r) }},
 }
@@ -114,6 +117,9 @@ func named(t *testing.T, name string) *tool.Tool {
 
 func (a *agreement) run(t *testing.T, demo tool.Workload) func(*tool.Trial) error {
 	return func(x *tool.Trial) error {
+		if err := a.silence(x.World); err != nil {
+			return err
+		}
 		stop, err := a.script(x)
 		if err != nil {
 			return err
@@ -137,6 +143,20 @@ func (a *agreement) run(t *testing.T, demo tool.Workload) func(*tool.Trial) erro
 		t.Logf("%d keys agree", len(want))
 		return nil
 	}
+}
+
+// silence turns IPv6 off where that is asked for.
+func (a *agreement) silence(w *lab.World) error {
+	if !a.quiet {
+		return nil
+	}
+	for _, h := range w.Hosts() {
+		err := w.Sysctl(h, "net.ipv6.conf.all.disable_ipv6", "1")
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 func list(m map[string]uint64) (s string) {
