@@ -87,5 +87,12 @@ func GuestFiles(dir string) ([]string, error) {
 			flags = append(flags, "-file", f+":"+f)
 		}
 	}
+	for _, f := range []string{"/bin/sh", "/usr/bin/getent"} { // the demo's traffic
+		file, err := filepath.EvalSymlinks(f)
+		if err != nil {
+			return nil, err
+		}
+		flags = append(flags, "-file", file+":"+f)
+	}
 	return flags, nil
 }
