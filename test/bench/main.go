@@ -35,6 +35,7 @@ type options struct {
 	sessions int
 	requests int
 	only     string
+	tools    string
 	markdown string
 	vm       string
 	kernel   string
@@ -50,6 +51,7 @@ func main() {
 	flag.IntVar(&o.sessions, "sessions", 0, "TCP sessions of a round (default 20000; 2000 where emulated)")
 	flag.IntVar(&o.requests, "requests", 0, "requests of a round (default 50000; 2000 where emulated)")
 	flag.StringVar(&o.only, "only", "", "one `part`: start, sessions, requests, tools, language or sinks")
+	flag.StringVar(&o.tools, "tools", "", "of the part tools, only these `names`, with commas between")
 	flag.StringVar(&o.markdown, "o", "", "also write the tables to a `file`, as Markdown")
 	flag.StringVar(&o.vm, "vm", "", "the `program` of test/vm, to measure in a guest too")
 	flag.StringVar(&o.kernel, "kernel", "6.12", "the guest's `kernel`")

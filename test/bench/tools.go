@@ -5,7 +5,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -109,7 +111,9 @@ func everyTool(o *options) ([]figure, error) {
 				}
 				part[name].Own = append(part[name].Own, 100*sum.ns/cpu)
 				if o.each {
-					explain(c.args, m, sum.runs)
+					n := o.units(s.of)
+					fmt.Fprintf(os.Stderr, "of %s, each %.0f ns of CPU: %.0f ns\n", s.of.name, cpu/n, sum.ns/n)
+					explain(c.args, m, n)
 				}
 				return nil
 			})
@@ -130,6 +134,15 @@ func everyTool(o *options) ([]figure, error) {
 		out = append(out, *perRun[name], *part[name])
 	}
 	return out, nil
+}
+
+// units is how many things a load consists of: requests, sessions, datagrams;
+// of bulk, 8 KB each.
+func (o *options) units(l *load) float64 {
+	if l == sessionLoad {
+		return float64(o.sessions)
+	}
+	return float64(o.requests)
 }
 
 func goalOf(name string) share {
@@ -188,6 +201,11 @@ func oneLine(err error) string {
 	return s[:min(len(s), 60)]
 }
 
+// asked says whether a tool is one of those that -tools names.
+func (o *options) asked(tool string) bool {
+	return o.tools == "" || slices.Contains(strings.Split(o.tools, ","), tool)
+}
+
 // list is the tools of the binary that run here.
 func (o *options) list() ([]string, error) {
 	out, err := exec.Command(o.seine, "list", "-o", "json").Output()
@@ -201,7 +219,7 @@ func (o *options) list() ([]string, error) {
 		if err := d.Decode(&t); err != nil {
 			return nil, fmt.Errorf("list: %w", err)
 		}
-		if strings.HasPrefix(t.Status, "runs") {
+		if strings.HasPrefix(t.Status, "runs") && o.asked(t.Tool) {
 			names = append(names, t.Tool)
 		}
 	}
