@@ -1,17 +1,30 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* fd.h - from a file descriptor of the current process to its socket. */
 #pragma once
-#include "kernel.h"
+#include "probe.h"
 
 static __always_inline struct file *fd_file(int fd)
 {
-	struct task_struct *task = (void *)bpf_get_current_task();
-	struct fdtable *fdt = BPF_CORE_READ(task, files, fdt);
-	struct file **slots, *file = NULL;
+	struct file **slots = NULL, *file = NULL;
+	__u32 most = 0;
 
-	if (fd < 0 || (__u32)fd >= BPF_CORE_READ(fdt, max_fds))
+	if (typed_task) {
+		struct files_struct *files = bpf_get_current_task_btf()->files;
+		struct fdtable *fdt = files ? files->fdt : NULL;
+
+		if (fdt) {
+			most = fdt->max_fds;
+			slots = fdt->fd;
+		}
+	} else {
+		struct task_struct *task = (void *)bpf_get_current_task();
+		struct fdtable *fdt = BPF_CORE_READ(task, files, fdt);
+
+		most = BPF_CORE_READ(fdt, max_fds);
+		slots = BPF_CORE_READ(fdt, fd);
+	}
+	if (fd < 0 || (__u32)fd >= most)
 		return NULL;
-	slots = BPF_CORE_READ(fdt, fd);
 	bpf_probe_read_kernel(&file, sizeof(file), &slots[fd]);
 	return file;
 }
@@ -19,11 +32,17 @@ static __always_inline struct file *fd_file(int fd)
 static __always_inline struct sock *file_sock(struct file *file)
 {
 	struct socket *socket;
+	struct super_block *sb;
+	struct inode *inode;
 
-	if (!file || BPF_CORE_READ(file, f_inode, i_sb, s_magic) != SOCKFS_MAGIC)
+	if (!file)
 		return NULL;
-	socket = BPF_CORE_READ(file, private_data);
-	return socket ? BPF_CORE_READ(socket, sk) : NULL;
+	inode = FIELD(file, struct file, f_inode);
+	sb = FIELD(inode, struct inode, i_sb);
+	if (FIELD(sb, struct super_block, s_magic) != SOCKFS_MAGIC)
+		return NULL;
+	socket = FIELD(file, struct file, private_data);
+	return socket ? FIELD(socket, struct socket, sk) : NULL;
 }
 
 static __always_inline struct sock *fd_sock(int fd)

@@ -14,8 +14,9 @@ struct file_type {
 
 static __always_inline void file_type_fill(struct file_type *t, struct file *file)
 {
-	struct inode *inode = BPF_CORE_READ(file, f_inode);
-	unsigned long magic = BPF_CORE_READ(inode, i_sb, s_magic);
+	struct inode *inode = FIELD(file, struct file, f_inode);
+	struct super_block *sb = FIELD(inode, struct inode, i_sb);
+	unsigned long magic = FIELD(sb, struct super_block, s_magic);
 	const unsigned char *name;
 
 	/* Before 6.16 anonymous inodes have no kind in their mode, since then that
@@ -27,11 +28,12 @@ static __always_inline void file_type_fill(struct file_type *t, struct file *fil
 		bpf_probe_read_kernel_str(t->name, sizeof(t->name), name);
 		return;
 	}
-	t->num = BPF_CORE_READ(inode, i_mode) >> 12;
+	t->num = FIELD(inode, struct inode, i_mode) >> 12;
 	if (magic == SOCKFS_MAGIC) {
-		struct sock *sk = file_sock(file);
+		struct socket *socket = FIELD(file, struct file, private_data);
+		struct sock *sk = socket ? FIELD(socket, struct socket, sk) : NULL;
 
 		if (sk)
-			t->family = sock_family(sk);
+			t->family = FIELD(sk, struct sock, __sk_common.skc_family);
 	}
 }

@@ -8,7 +8,7 @@ static __always_inline struct sock *mptcp_parent(const struct sock *sk)
 {
 	if (!bpf_core_type_exists(struct mptcp_subflow_context___mptcp))
 		return NULL;
-	if (!BPF_CORE_READ((struct tcp_sock___mptcp *)sk, is_mptcp))
+	if (!FIELD(sk, struct tcp_sock___mptcp, is_mptcp))
 		return NULL;
 	struct mptcp_subflow_context___mptcp *flow = BPF_CORE_READ((struct inet_connection_sock *)sk, icsk_ulp_data);
 

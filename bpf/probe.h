@@ -79,6 +79,23 @@ static __always_inline bool plain(void)
 /* Set by Go: the running kernel lets tp_btf programs make socket cookies. */
 const volatile bool make_cookies = false;
 
+/* Set by Go: the running kernel (5.11 on) gives the current task with its type,
+ * so that what hangs on it needs no more than plain loads.
+ */
+const volatile bool typed_task = false;
+
+/* Set by Go: the running kernel (6.2 on) takes our word for what a pointer points
+ * to; AS(p, struct file) gives it.
+ */
+const volatile bool typed_any = false;
+extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
+#define AS(p, type) ((type *)bpf_rdonly_cast(p, bpf_core_type_id_kernel(type)))
+
+/* FIELD(p, struct file, f_inode): one field of whatever pointer, by a plain load
+ * where AS can be had, else by BPF_CORE_READ.
+ */
+#define FIELD(p, type, field) (typed_any ? AS(p, type)->field : BPF_CORE_READ((type *)(p), field))
+
 /* KFUNC(point, func, args...) { body }: entry of a kernel function. */
 #define KFUNC(point, func, args...)                                            \
 	static __always_inline int ____##point(void *ctx, ##args);             \

@@ -30,12 +30,12 @@ static __always_inline bool is_inet(__u16 family)
 
 static __always_inline __u16 sock_family(const struct sock *sk)
 {
-	return BPF_CORE_READ(sk, __sk_common.skc_family);
+	return FIELD(sk, struct sock, __sk_common.skc_family);
 }
 
 static __always_inline __u16 sock_proto(const struct sock *sk)
 {
-	return BPF_CORE_READ(sk, sk_protocol);
+	return FIELD(sk, struct sock, sk_protocol);
 }
 
 /* The protocol of an IP socket; of others the family, with a bit that says so.
@@ -54,12 +54,14 @@ static __always_inline __u16 proto_key(const struct sock *sk)
 
 static __always_inline __u8 sock_state(const struct sock *sk)
 {
-	return BPF_CORE_READ(sk, __sk_common.skc_state);
+	return FIELD(sk, struct sock, __sk_common.skc_state);
 }
 
 static __always_inline __u32 sock_netns(const struct sock *sk)
 {
-	return BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+	const struct net *net = FIELD(sk, struct sock, __sk_common.skc_net.net);
+
+	return FIELD(net, struct net, ns.inum);
 }
 
 /* The socket's stable id. It is made when somebody first asks for it: see
@@ -67,14 +69,14 @@ static __always_inline __u32 sock_netns(const struct sock *sk)
  */
 static __always_inline __u64 sock_cookie(const struct sock *sk)
 {
-	return BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
+	return FIELD(sk, struct sock, __sk_common.skc_cookie.counter);
 }
 
-static __always_inline void addr6(__u8 *dst, const struct in6_addr *a, bool typed)
+static __always_inline void addr6(__u8 *dst, const struct in6_addr *a, bool direct)
 {
 	__u32 *w = (__u32 *)dst;
 
-	if (typed && plain()) {
+	if (direct) {
 		w[0] = a->in6_u.u6_addr32[0];
 		w[1] = a->in6_u.u6_addr32[1];
 		w[2] = a->in6_u.u6_addr32[2];
@@ -84,17 +86,20 @@ static __always_inline void addr6(__u8 *dst, const struct in6_addr *a, bool type
 	}
 }
 
+/* A field of a sk that has its type, or has not. */
+#define DIRECT(sk, field) (direct ? (sk)->field : BPF_CORE_READ(sk, field))
+
 /* Fill the addresses of t; false if sk is no IP socket. */
-static __always_inline bool addrs_from(struct tuple *t, const struct sock *sk, bool typed)
+static __always_inline bool addrs_from(struct tuple *t, const struct sock *sk, bool direct)
 {
 	if (t->family == AF_INET) {
-		addr4(t->laddr, READ(sk, __sk_common.skc_rcv_saddr));
-		addr4(t->raddr, READ(sk, __sk_common.skc_daddr));
+		addr4(t->laddr, DIRECT(sk, __sk_common.skc_rcv_saddr));
+		addr4(t->raddr, DIRECT(sk, __sk_common.skc_daddr));
 		return true;
 	}
 	if (t->family == AF_INET6) {
-		addr6(t->laddr, &sk->__sk_common.skc_v6_rcv_saddr, typed);
-		addr6(t->raddr, &sk->__sk_common.skc_v6_daddr, typed);
+		addr6(t->laddr, &sk->__sk_common.skc_v6_rcv_saddr, direct);
+		addr6(t->raddr, &sk->__sk_common.skc_v6_daddr, direct);
 		return true;
 	}
 	return false;
@@ -102,23 +107,32 @@ static __always_inline bool addrs_from(struct tuple *t, const struct sock *sk, b
 
 static __always_inline bool tuple_addrs(struct tuple *t, const struct sock *sk)
 {
-	return addrs_from(t, sk, false);
+	return typed_any ? addrs_from(t, AS(sk, struct sock), true) : addrs_from(t, sk, false);
 }
 
-static __always_inline bool tuple_from(struct tuple *t, const struct sock *sk, bool typed)
+static __always_inline bool tuple_read(struct tuple *t, const struct sock *sk, bool direct)
 {
-	t->family = READ(sk, __sk_common.skc_family);
-	t->proto = is_inet(t->family) ? READ(sk, sk_protocol) : PROTO_FAMILY | t->family;
-	t->sock = READ(sk, __sk_common.skc_cookie.counter);
-	if (!addrs_from(t, sk, typed)) {
+	t->family = DIRECT(sk, __sk_common.skc_family);
+	t->proto = is_inet(t->family) ? DIRECT(sk, sk_protocol) : PROTO_FAMILY | t->family;
+	t->sock = DIRECT(sk, __sk_common.skc_cookie.counter);
+	if (!addrs_from(t, sk, direct)) {
 		__builtin_memset(t->laddr, 0xff, sizeof(t->laddr)); /* no address: kern.Addr */
 		__builtin_memset(t->raddr, 0xff, sizeof(t->raddr));
 		return false;
 	}
 	/* skc_num is 0 again at ->CLOSE; inet_sport stays. */
-	t->lport = bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sk, inet_sport));
-	t->rport = bpf_ntohs(READ(sk, __sk_common.skc_dport));
+	t->lport = bpf_ntohs(FIELD(sk, struct inet_sock, inet_sport));
+	t->rport = bpf_ntohs(DIRECT(sk, __sk_common.skc_dport));
 	return true;
+}
+
+static __always_inline bool tuple_from(struct tuple *t, const struct sock *sk, bool typed)
+{
+	if (typed_any)
+		return tuple_read(t, AS(sk, struct sock), true);
+	if (typed && plain())
+		return tuple_read(t, sk, true);
+	return tuple_read(t, sk, false);
 }
 
 /* Fill t from sk; false if sk is no IP socket. */

@@ -41,23 +41,33 @@ static __always_inline void who_task(struct who *w, struct task_struct *task)
  */
 static __noinline __attribute__((unused)) bool who_current(struct who *w)
 {
-	struct task_struct *task = (void *)bpf_get_current_task();
-	__u32 flags = BPF_CORE_READ(task, flags);
 	__u64 id = bpf_get_current_pid_tgid();
+	struct task_struct *task;
+	__u32 flags;
 
+	if (typed_task) {
+		flags = bpf_get_current_task_btf()->flags;
+	} else {
+		task = (void *)bpf_get_current_task();
+		flags = BPF_CORE_READ(task, flags);
+	}
 	if (flags & PF_KTHREAD)
 		return false;
 	w->pid = id >> 32;
 	w->tid = id;
 	w->uid = bpf_get_current_uid_gid();
 	w->cgroup = bpf_get_current_cgroup_id();
-	if (filter_on & FILTER_CGROUP &&
-	    cgroup_ancestor(BPF_CORE_READ(task, cgroups, dfl_cgrp), filter_cgroup_level) == filter_cgroup)
-		w->flags |= WHO_IN_CGROUP;
-	if (flags & PF_IO_WORKER)
+	if (filter_on & FILTER_CGROUP) {
+		task = (void *)bpf_get_current_task();
+		if (cgroup_ancestor(BPF_CORE_READ(task, cgroups, dfl_cgrp), filter_cgroup_level) == filter_cgroup)
+			w->flags |= WHO_IN_CGROUP;
+	}
+	if (flags & PF_IO_WORKER) {
+		task = (void *)bpf_get_current_task();
 		BPF_CORE_READ_STR_INTO(&w->comm, task, group_leader, comm);
-	else
+	} else {
 		bpf_get_current_comm(w->comm, sizeof(w->comm));
+	}
 	return true;
 }
 

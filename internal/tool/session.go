@@ -234,10 +234,8 @@ func (p *Prepared) Attach() (*Session, error) {
 			return nil, fmt.Errorf("%s: %w", p.Tool.Name, err)
 		}
 	}
-	if _, ok := p.spec.Variables["make_cookies"]; ok && k.HasFunc("bpf_get_socket_ptr_cookie") {
-		if err := setConstant(p.spec, "make_cookies", true); err != nil {
-			return nil, err
-		}
+	if err := setHelpers(p.spec, k); err != nil {
+		return nil, err
 	}
 	for name, v := range p.spec.Variables {
 		// args_<tracepoint>: how many arguments it has here; see compat.h

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tool
+
+import (
+	"os"
+	"strings"
+
+	"github.com/cilium/ebpf"
+
+	"seine/internal/probe"
+)
+
+// helpers are the constants of probe.h that say whether a kernel has what came
+// after 5.10.
+var helpers = []struct {
+	constant, function string
+	fits               func() bool
+}{
+	{constant: "make_cookies", function: "bpf_get_socket_ptr_cookie"},
+	{constant: "typed_task", function: "bpf_get_current_task_btf"},
+	{constant: "typed_any", function: "bpf_rdonly_cast", fits: compiles},
+}
+
+func setHelpers(spec *ebpf.CollectionSpec, k *probe.Kernel) error {
+	for _, h := range helpers {
+		if _, ok := spec.Variables[h.constant]; !ok || !k.HasFunc(h.function) || h.fits != nil && !h.fits() {
+			continue
+		}
+		if err := setConstant(spec, h.constant, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compiles says whether programs become machine code, without which they may
+// not call functions of the kernel. Where nobody tells, they are not said to.
+func compiles() bool {
+	b, err := os.ReadFile("/proc/sys/net/core/bpf_jit_enable")
+	return err == nil && strings.TrimSpace(string(b)) != "0"
+}
