@@ -2,7 +2,6 @@
 /* callkey.h - what socket calls can be counted by. Go: kern.CallKey. */
 #pragma once
 #include "count.h"
-#include "sockcall.h"
 
 struct call_count_key {
 	__u64 cgroup;
@@ -11,7 +10,8 @@ struct call_count_key {
 	char comm[16];
 	char prot[32]; /* the kernel's name of the protocol */
 	__u16 family, family_name;
-	__u16 proto, pad;
+	__u16 proto;
+	__u16 cpu; /* where processors are not to write to the same memory: Snapshot.Fold */
 	__u32 proto_name; /* the family in the high half: numbers differ by it */
 	__u32 netns;
 };
@@ -21,6 +21,12 @@ enum key_bits {
 	KEY_proto, KEY_proto_name, KEY_netns,
 };
 KEEP_ENUM(enum key_bits);
+
+#define WHO_KEYED
+#include "sockcall.h"
+
+/* Is anything of a socket but its name in the key? */
+#define KEY_FAMILY (1ULL << KEY_family | 1ULL << KEY_family_name | 1ULL << KEY_proto_name | 1ULL << KEY_proto)
 
 /* Fill the fields of k that key_mask names from a call on sk, NULL if it failed
  * without one; w is the caller.

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* iokey.h - what sends and receives can be counted by. Go: kern.IOKey. */
 #pragma once
-#include "sockio.h"
-#include "who.h"
+#include "count.h"
 
 struct io_key {
 	__u64 cgroup;
@@ -21,6 +20,10 @@ enum key_bits {
 	KEY_lport, KEY_port, KEY_family, KEY_proto, KEY_netns, KEY_ustack,
 };
 KEEP_ENUM(enum key_bits);
+
+#define WHO_KEYED
+#include "sockio.h"
+#include "who.h"
 
 #define KEY_WHO (1ULL << KEY_cgroup | 1ULL << KEY_pid | 1ULL << KEY_tid | 1ULL << KEY_uid | 1ULL << KEY_comm)
 #define KEY_TUPLE (1ULL << KEY_laddr | 1ULL << KEY_raddr | 1ULL << KEY_lport | 1ULL << KEY_port)

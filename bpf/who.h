@@ -3,6 +3,16 @@
 #pragma once
 #include "filter.h"
 
+/* A tool that only counts, by keys, defines WHO_KEYED and has its enum key_bits
+ * before this header: then what neither a key nor a filter asks for is not
+ * looked up.
+ */
+#ifdef WHO_KEYED
+#define WHO_NEEDS(field, filters) (KEY_WANTS(field) || filter_on & (filters))
+#else
+#define WHO_NEEDS(field, filters) true
+#endif
+
 static __always_inline __u64 cgroup_ancestor(struct cgroup *cg, int level)
 {
 	if (level > BPF_CORE_READ(cg, level))
@@ -41,7 +51,6 @@ static __always_inline void who_task(struct who *w, struct task_struct *task)
  */
 static __noinline __attribute__((unused)) bool who_current(struct who *w)
 {
-	__u64 id = bpf_get_current_pid_tgid();
 	struct task_struct *task;
 	__u32 flags;
 
@@ -53,10 +62,16 @@ static __noinline __attribute__((unused)) bool who_current(struct who *w)
 	}
 	if (flags & PF_KTHREAD)
 		return false;
-	w->pid = id >> 32;
-	w->tid = id;
-	w->uid = bpf_get_current_uid_gid();
-	w->cgroup = bpf_get_current_cgroup_id();
+	if (WHO_NEEDS(pid, FILTER_WHO) || WHO_NEEDS(tid, 0)) {
+		__u64 id = bpf_get_current_pid_tgid();
+
+		w->pid = id >> 32;
+		w->tid = id;
+	}
+	if (WHO_NEEDS(uid, FILTER_UID))
+		w->uid = bpf_get_current_uid_gid();
+	if (WHO_NEEDS(cgroup, 0))
+		w->cgroup = bpf_get_current_cgroup_id();
 	if (filter_on & FILTER_CGROUP) {
 		task = (void *)bpf_get_current_task();
 		if (cgroup_ancestor(BPF_CORE_READ(task, cgroups, dfl_cgrp), filter_cgroup_level) == filter_cgroup)
@@ -65,7 +80,7 @@ static __noinline __attribute__((unused)) bool who_current(struct who *w)
 	if (flags & PF_IO_WORKER) {
 		task = (void *)bpf_get_current_task();
 		BPF_CORE_READ_STR_INTO(&w->comm, task, group_leader, comm);
-	} else {
+	} else if (WHO_NEEDS(comm, FILTER_COMM)) {
 		bpf_get_current_comm(w->comm, sizeof(w->comm));
 	}
 	return true;

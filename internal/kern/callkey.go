@@ -23,7 +23,7 @@ type CallKey struct {
 	Family     uint16    `col:"family,width=6,key" help:"address family, by number; 0: the call failed without a socket"`
 	FamilyName FamilyAF  `col:"family_name,width=12,key" help:"address family, by name"`
 	Proto      uint16    `col:"proto,width=5,key" help:"protocol, by number"`
-	Pad        uint16    `col:"-"`
+	CPU        uint16    `col:"-"`
 	ProtoName  ProtoFull `col:"proto_name,width=16,key" help:"protocol, by name: IPPROTO_TCP, NETLINK_ROUTE; absent for families that number none"`
 	Netns      ID32      `col:"netns,width=10,key" help:"network namespace, by inode"`
 }

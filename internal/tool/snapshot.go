@@ -167,12 +167,12 @@ func (s Snapshot[K, V]) open(ses *Session, v *View, i int) (reader, error) {
 	return r, nil
 }
 
-// idleFields are the key fields that by does not name.
+// idleFields are the key fields that by does not name, or cannot.
 func idleFields(k reflect.Type, by []string) (out []int) {
 	for i := range k.NumField() {
 		tag := k.Field(i).Tag.Get("col")
 		id, _, _ := strings.Cut(tag, ",")
-		if strings.Contains(tag, ",key") && !slices.Contains(by, id) {
+		if tag == "-" || strings.Contains(tag, ",key") && !slices.Contains(by, id) {
 			out = append(out, i)
 		}
 	}

@@ -20,6 +20,13 @@ type value struct {
 	Errors uint64 `col:"errors,width=6,sum" help:"of them, calls that failed; EAGAIN is not counted at all, a connect in progress has not failed"`
 }
 
+// Merge adds what another processor counted.
+func (v *value) Merge(o *value) {
+	v.Count.Count += o.Count.Count
+	v.Bytes += o.Bytes
+	v.Errors += o.Errors
+}
+
 // Tool is sockstat.
 var Tool = &tool.Tool{
 	Name: "sockstat", Layer: tool.Socket, Short: "socket calls of every kind, each second",
@@ -28,7 +35,7 @@ var Tool = &tool.Tool{
 	Filters: tool.ByWho | tool.BySock,
 	Points:  slices.Concat(tool.SockCalls, tool.SockIO),
 	Views: tool.One(tool.View{
-		Output: tool.Snapshot[kern.CallKey, value]{Map: "counts", Interval: true},
+		Output: tool.Snapshot[kern.CallKey, value]{Map: "counts", Interval: true, Fold: true},
 		Show:   "time op count bytes errors",
 		By:     []string{"op"},
 		Always: []string{"op"},
