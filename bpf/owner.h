@@ -13,8 +13,12 @@
  * process of connections that have not been accepted yet: their listener's.
  *
  * One that asks for no owner after a socket has come to CLOSE may define
- * OWNER_ENDS_AT_CLOSE: that saves it a program that runs for each socket. It
- * calls owner_end() last.
+ * OWNER_ENDS_AT_CLOSE: that saves it a program that runs for each socket. With a
+ * body of its own there it calls owner_end() last.
+ *
+ * When sockets were born and established is kept where OWNER_TIMES is defined.
+ * One that asks for nobody but listeners defines OWNER_LISTENERS_ONLY, and only
+ * listen(2) and the end of listeners cost it anything.
  *
  * A tool that defines OWNER_ALL first gets the owners of all IP sockets. Those
  * of sockets that are not TCP's are found when they are bound, send or receive,
@@ -29,12 +33,19 @@
 #include "uring.h"
 #include "who.h"
 
+#ifdef OWNER_LISTENERS_ONLY
+#define OWNER_LISTENERS
+#define OWNER_ENDS_AT_CLOSE
+#endif
+
 struct owner {
 	struct who who;
+#ifdef OWNER_TIMES
 	__u64 seen;	   /* when this entry was made */
 	__u64 established; /* 0: not seen */
 	__u32 flags;	   /* OWNER_* */
 	__u32 pad;
+#endif
 };
 #define OWNER_BORN 1	   /* the socket began after we did: seen is its birth */
 #define OWNER_RESET 2	   /* the peer reset it */
@@ -54,15 +65,16 @@ static __always_inline struct owner *owner_entry(const struct sock *sk)
 }
 
 /* Write down the owner of sk. Born: the socket came to be just now. */
-static __always_inline void owner_put(const struct sock *sk, const struct who *who, __u32 flags, __u64 how)
+static __always_inline void owner_put(const struct sock *sk, struct owner *o, __u32 flags, __u64 how)
 {
-	struct owner o = { .seen = bpf_ktime_get_ns(), .flags = flags };
 	__u64 key = (__u64)sk;
 	int err; /* 5.10 leaves the upper half of the register alone */
 
-	if (who)
-		o.who = *who;
-	err = bpf_map_update_elem(&owners, &key, &o, how);
+#ifdef OWNER_TIMES
+	o->seen = bpf_ktime_get_ns();
+	o->flags = flags;
+#endif
+	err = bpf_map_update_elem(&owners, &key, o, how);
 	if (err && err != -17 /* EEXIST */)
 		lose(LOSS_OWNER_FULL);
 }
@@ -77,16 +89,20 @@ static __always_inline void owner_end(const struct sock *sk)
 /* The current process owns sk from now on. */
 static __noinline void owner_take(const struct sock *sk, __u32 flags)
 {
+	struct owner mine = {};
+
+	if (!who_current(&mine.who))
+		return;
+#ifdef OWNER_TIMES
 	/* A socket that is born has no entry, unless its address is an old one's. */
 	struct owner *o = flags & OWNER_BORN ? NULL : owner_entry(sk);
-	struct who w = {};
 
-	if (!who_current(&w))
+	if (o) {
+		o->who = mine.who;
 		return;
-	if (o)
-		o->who = w;
-	else
-		owner_put(sk, &w, flags, BPF_ANY);
+	}
+#endif
+	owner_put(sk, &mine, flags, BPF_ANY);
 }
 
 static __always_inline bool is_tcp(__u16 proto)
@@ -101,27 +117,17 @@ static __always_inline bool is_tcp(__u16 proto)
 #include "listener.h"
 #endif
 
-/* The socket behind an accepted descriptor now has an owner. */
-static __noinline void owner_accepted(struct sock *sk)
-{
-	struct sock *first;
-	__u16 proto;
-
-	if (!sk || !is_inet(sock_family(sk)))
-		return;
-	proto = sock_proto(sk);
-	if (!is_tcp(proto))
-		return;
-	owner_take(sk, 0);
-	if (proto == IPPROTO_MPTCP && (first = mptcp_first(sk)))
-		owner_take(first, 0);
-}
-
 /* Does owner_on_state have anything to do? Half of all changes are closing steps. */
-static __always_inline bool owner_state(int new)
+static __always_inline bool owner_state(int old, int new)
 {
-	return new == TCP_SYN_SENT || new == TCP_LISTEN || new == TCP_SYN_RECV || new == TCP_ESTABLISHED ||
-	       new == TCP_CLOSE;
+#ifdef OWNER_LISTENERS_ONLY
+	return new == TCP_LISTEN || (old == TCP_LISTEN && new == TCP_CLOSE);
+#endif
+#ifdef OWNER_TIMES
+	if (new == TCP_SYN_RECV || new == TCP_ESTABLISHED)
+		return true;
+#endif
+	return new == TCP_SYN_SENT || new == TCP_LISTEN || new == TCP_CLOSE;
 }
 
 /* Call on each inet_sock_set_state for which owner_state says so. */
@@ -136,14 +142,18 @@ static __always_inline void owner_on_state(const struct sock *sk, int old, int n
 	if (new == TCP_SYN_SENT || new == TCP_LISTEN) {
 		/* in the context of connect or listen */
 		owner_take(sk, OWNER_BORN);
+#ifdef OWNER_TIMES
 	} else if (new == TCP_SYN_RECV) {
 		/* a child of a listener; accept will name its owner */
-		owner_put(sk, NULL, OWNER_BORN, BPF_ANY);
+		struct owner nobody = {};
+
+		owner_put(sk, &nobody, OWNER_BORN, BPF_ANY);
 	} else if (new == TCP_ESTABLISHED) {
 		struct owner *o = owner_entry(sk);
 
 		if (o)
 			o->established = bpf_ktime_get_ns();
+#endif
 	} else if (new == TCP_CLOSE && load_proto(sk) == IPPROTO_MPTCP) {
 		/* tcp_destroy_sock never comes for it; its memory is used again */
 		owner_end(sk);
@@ -188,11 +198,37 @@ static __always_inline bool owner_get(struct who *w, const struct sock *sk)
 #ifndef OWNER_STATE_IN_TOOL
 KTRACE_SK(owner_state, inet_sock_set_state, const struct sock *sk, int old, int new)
 {
-	if (owner_state(new) && is_tcp(load_proto(sk)))
-		owner_on_state(sk, old, new);
+	if (!owner_state(old, new) || !is_tcp(load_proto(sk)))
+		return 0;
+	owner_on_state(sk, old, new);
+#ifdef OWNER_ENDS_AT_CLOSE
+	if (new == TCP_CLOSE)
+		owner_end(sk);
+#endif
 	return 0;
 }
 #endif
+
+#ifndef OWNER_LISTENERS_ONLY
+/* The socket behind an accepted descriptor now has an owner. */
+static __noinline void owner_accepted(struct sock *sk)
+{
+	struct sock *first;
+	__u16 proto;
+
+	if (!sk || !is_inet(sock_family(sk)))
+		return;
+	proto = sock_proto(sk);
+	if (!is_tcp(proto))
+		return;
+#ifdef OWNER_ENDS_AT_CLOSE
+	if (sock_state(sk) == TCP_CLOSE) /* reset before it was accepted */
+		return;
+#endif
+	owner_take(sk, 0);
+	if (proto == IPPROTO_MPTCP && (first = mptcp_first(sk)))
+		owner_take(first, 0);
+}
 
 #ifdef OWNER_ALL
 SYS_ENTER(owner_bind, bind)
@@ -256,6 +292,7 @@ KTRACE(owner_copied, tcp_rcv_space_adjust, const struct sock *sk)
 {
 	return owner_on_io(sk);
 }
+#endif
 
 #ifndef OWNER_ENDS_AT_CLOSE
 KTRACE(owner_gone, tcp_destroy_sock, const struct sock *sk)
@@ -267,14 +304,18 @@ KTRACE(owner_gone, tcp_destroy_sock, const struct sock *sk)
 
 static __always_inline void owner_found(struct sock *sk, struct task_struct *task)
 {
-	struct who w = {};
+	struct owner o = {};
 
 #ifdef OWNER_ENDS_AT_CLOSE
 	if (sock_state(sk) == TCP_CLOSE)
 		return;
 #endif
-	who_task(&w, task);
-	owner_put(sk, &w, 0, BPF_NOEXIST);
+#ifdef OWNER_LISTENERS_ONLY
+	if (sock_state(sk) != TCP_LISTEN)
+		return;
+#endif
+	who_task(&o.who, task);
+	owner_put(sk, &o, 0, BPF_NOEXIST);
 #ifdef OWNER_LISTENERS
 	if (sock_state(sk) == TCP_LISTEN)
 		listener_put(sk);

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/bits"
 	"os"
+	"slices"
 
 	"github.com/cilium/ebpf"
 
@@ -42,7 +43,7 @@ func ownerPoints(spec *ebpf.CollectionSpec) []probe.Point {
 	}
 	var out []probe.Point
 	for _, p := range owners {
-		if len(p.WaysIn(spec)) > 0 {
+		if slices.ContainsFunc(p.WaysIn(spec), func(w probe.Way) bool { return len(w.Programs) > 0 }) {
 			out = append(out, p)
 		}
 	}

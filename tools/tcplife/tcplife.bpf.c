@@ -3,6 +3,7 @@
 
 /* tcplife - one event for each TCP session, at its end. */
 #define OWNER_STATE_IN_TOOL
+#define OWNER_TIMES
 #define OWNER_ENDS_AT_CLOSE
 #include "owner.h"
 #include "tcp.h"
@@ -94,7 +95,7 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 {
 	__u16 proto;
 
-	if (!owner_state(new))
+	if (!owner_state(old, new))
 		return 0;
 	proto = load_proto(sk);
 	if (!is_tcp(proto))

@@ -3,6 +3,7 @@
 
 /* tcpretrans - each TCP segment that is sent again, and why. */
 #define OWNER_LISTENERS
+#define OWNER_ENDS_AT_CLOSE
 #include "count.h"
 #include "owner.h"
 

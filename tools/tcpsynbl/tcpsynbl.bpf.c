@@ -8,7 +8,7 @@
  * The accept queue holds connections that nobody has accepted. Both have the
  * limit that listen(2) was given.
  */
-#define OWNER_LISTENERS
+#define OWNER_LISTENERS_ONLY
 #include "count.h"
 #include "hist.h"
 #include "owner.h"

@@ -8,6 +8,7 @@
  * owns a session is looked at as it sends and receives: see owner.h.
  */
 #define OWNER_STATE_IN_TOOL
+#define OWNER_TIMES
 #include "owner.h"
 #include "tcp.h"
 
@@ -82,7 +83,7 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 	struct top_entry t = {}, *e; /* 5.10 and 6.1 want what filters look up on the stack */
 	__u16 proto;
 
-	if (!owner_state(new))
+	if (!owner_state(old, new))
 		return 0;
 	proto = load_proto(sk);
 	if (is_tcp(proto))
