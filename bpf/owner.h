@@ -16,7 +16,8 @@
  * OWNER_ENDS_AT_CLOSE: that saves it a program that runs for each socket. With a
  * body of its own there it calls owner_end() last.
  *
- * When sockets were born and established is kept where OWNER_TIMES is defined.
+ * When sockets were born and established is kept where OWNER_TIMES is defined, and
+ * OWNER_FIELDS are a tool's own, kept with the entry as long as the socket lives.
  * One that asks for nobody but listeners defines OWNER_LISTENERS_ONLY, and only
  * listen(2) and the end of listeners cost it anything.
  *
@@ -38,6 +39,10 @@
 #define OWNER_ENDS_AT_CLOSE
 #endif
 
+#if defined(OWNER_TIMES) || defined(OWNER_FIELDS)
+#define OWNER_KEEPS /* more than the process: an entry is not simply replaced */
+#endif
+
 struct owner {
 	struct who who;
 #ifdef OWNER_TIMES
@@ -45,6 +50,9 @@ struct owner {
 	__u64 established; /* 0: not seen */
 	__u32 flags;	   /* OWNER_* */
 	__u32 pad;
+#endif
+#ifdef OWNER_FIELDS
+	OWNER_FIELDS
 #endif
 };
 #define OWNER_BORN 1	   /* the socket began after we did: seen is its birth */
@@ -93,7 +101,7 @@ static __noinline void owner_take(const struct sock *sk, __u32 flags)
 
 	if (!who_current(&mine.who))
 		return;
-#ifdef OWNER_TIMES
+#ifdef OWNER_KEEPS
 	/* A socket that is born has no entry, unless its address is an old one's. */
 	struct owner *o = flags & OWNER_BORN ? NULL : owner_entry(sk);
 
@@ -130,8 +138,8 @@ static __always_inline bool owner_state(int old, int new)
 	return new == TCP_SYN_SENT || new == TCP_LISTEN || new == TCP_CLOSE;
 }
 
-/* Call on each inet_sock_set_state for which owner_state says so. */
-static __always_inline void owner_on_state(const struct sock *sk, int old, int new)
+/* The part of owner_on_state that is about addresses. */
+static __always_inline void owner_listener(const struct sock *sk, int old, int new)
 {
 #ifdef OWNER_LISTENERS
 	if (new == TCP_LISTEN)
@@ -139,6 +147,12 @@ static __always_inline void owner_on_state(const struct sock *sk, int old, int n
 	else if (old == TCP_LISTEN && new == TCP_CLOSE)
 		listener_drop(sk);
 #endif
+}
+
+/* Call on each inet_sock_set_state for which owner_state says so. */
+static __always_inline void owner_on_state(const struct sock *sk, int old, int new)
+{
+	owner_listener(sk, old, new);
 	if (new == TCP_SYN_SENT || new == TCP_LISTEN) {
 		/* in the context of connect or listen */
 		owner_take(sk, OWNER_BORN);

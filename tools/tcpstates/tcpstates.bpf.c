@@ -4,8 +4,8 @@
 /* tcpstates - one event for each change of a TCP state. */
 #define OWNER_LISTENERS
 #define OWNER_STATE_IN_TOOL
+#define OWNER_FIELDS __u64 since; /* when the socket came into the state that it is in; 0: not seen */
 #include "owner.h"
-#include "span.h"
 
 struct state_event {
 	struct head head;
@@ -18,27 +18,22 @@ struct state_event {
 };
 EVENT(struct state_event);
 
-/* When a socket came into the state that it is in. */
-SPAN(since, struct sock *, __u64);
+struct change {
+	struct tuple tuple;
+	struct who who;
+	__u32 netns;
+};
 
-static __always_inline int change(const struct sock *sk, __u64 now, __u64 spent, int old, int new)
+static __always_inline int tell(const struct change *c, const struct sock *sk, __u64 now, __u64 spent, int old, int new)
 {
-	struct tuple tuple = {};
-	struct who who = {};
-	struct state_event *e;
+	struct state_event *e = EVENT_NEW(struct state_event);
 
-	if (!tuple_load(&tuple, sk) || !tuple_wanted(&tuple))
-		return 0;
-	owner_get(&who, sk);
-	if (!who_wanted(&who))
-		return 0;
-	e = EVENT_NEW(struct state_event);
 	if (!e)
 		return 0;
 	e->head.ts = now;
-	e->head.netns = load_netns(sk);
-	e->head.who = who;
-	e->tuple = tuple;
+	e->head.netns = c->netns;
+	e->head.who = c->who;
+	e->tuple = c->tuple;
 	e->sk = (__u64)sk;
 	e->spent = spent;
 	e->old = old;
@@ -46,41 +41,63 @@ static __always_inline int change(const struct sock *sk, __u64 now, __u64 spent,
 	return event_send(e);
 }
 
+/* The entry of sk, made if there is none. The process is that of connect and
+ * listen; accept names it later.
+ */
+static __always_inline struct owner *entry_at(const struct sock *sk, int new)
+{
+	bool ours = new == TCP_SYN_SENT || new == TCP_LISTEN;
+	struct owner *o = owner_entry(sk), first = {};
+
+	if (ours)
+		who_current(&first.who);
+	if (!o) {
+		owner_put(sk, &first, 0, BPF_ANY);
+		return owner_entry(sk);
+	}
+	if (ours)
+		o->who = first.who;
+	return o;
+}
+
 /* A connection's subflow stands for an MPTCP connection: with one row each, not
  * two. MPTCP also reports states that it does not leave.
  */
 KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 {
-	__u64 now = bpf_ktime_get_ns(), spent = NONE, *begun;
-	struct sock *key = (struct sock *)sk;
+	__u64 now, spent = NONE;
+	struct owner *o, *known;
+	struct change c = {};
 	__u16 proto = load_proto(sk);
 
 	if (!is_tcp(proto) || old == new)
 		return 0;
-	owner_on_state(sk, old, new);
-	if (proto != IPPROTO_TCP || !sock_wanted(sk))
+	if (proto != IPPROTO_TCP || !sock_wanted(sk)) {
+		owner_on_state(sk, old, new);
 		return 0;
-	begun = bpf_map_lookup_elem(&since, &key);
-	if (begun) {
-		spent = now - *begun;
-		*begun = now;
-	} else {
-		span_begin(&since, &key, &now);
+	}
+	owner_listener(sk, old, new);
+	now = bpf_ktime_get_ns();
+	o = entry_at(sk, new);
+	if (o) {
+		if (o->since)
+			spent = now - o->since;
+		o->since = now;
 	}
 	/* A child of a listener has the listener's addresses until it is complete:
 	 * its first change is told together with the second.
 	 */
 	if (new == TCP_SYN_RECV && old == TCP_LISTEN)
 		return 0;
+	if (!tuple_load(&c.tuple, sk) || !tuple_wanted(&c.tuple))
+		return 0;
+	known = owner_known(sk, o);
+	if (known)
+		c.who = known->who;
+	if (!who_wanted(&c.who))
+		return 0;
+	c.netns = load_netns(sk);
 	if (old == TCP_SYN_RECV && spent != NONE)
-		change(sk, now - spent, NONE, TCP_LISTEN, TCP_SYN_RECV);
-	return change(sk, now, spent, old, new);
-}
-
-KTRACE(gone, tcp_destroy_sock, const struct sock *sk)
-{
-	struct sock *key = (struct sock *)sk;
-
-	bpf_map_delete_elem(&since, &key);
-	return 0;
+		tell(&c, sk, now - spent, NONE, TCP_LISTEN, TCP_SYN_RECV);
+	return tell(&c, sk, now, spent, old, new);
 }

@@ -59,7 +59,7 @@ var Tool = &tool.Tool{
 	Doc:     readme,
 	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
 	Config:  func() any { return &config{} },
-	Points:  []probe.Point{{Name: "state"}, {Name: "gone"}},
+	Points:  []probe.Point{{Name: "state"}},
 	Shorts:  map[string]string{"L": "lport", "D": "rport"},
 	Views:   views,
 	Demo:    demo,
