@@ -14,6 +14,9 @@ struct packet {
 	__u8 pad[3];
 };
 
+#define FLAG_SYN 2
+#define FLAG_ACK 16
+
 #define PACKET_NO_HEADER 0xffff /* of network_header: not set */
 
 /* Read the TCP packet whose IP header is at ip; false if it is none, or not the
@@ -60,6 +63,24 @@ static __always_inline bool packet_read(struct packet *p, const struct sk_buff *
 	tcp += (t[12] >> 4) * 4;
 	p->len = total > tcp ? total - tcp : 0;
 	return true;
+}
+
+/* Could the packet be a SYN that asks for a connection? One look, before all of
+ * it is read; proto is the skb's.
+ */
+static __always_inline bool packet_asks(const void *ip, __be16 proto)
+{
+	__u8 h[54]; /* up to TCP's flags */
+
+	if (proto == bpf_htons(0x0800)) {
+		if (bpf_probe_read_kernel(h, 34, ip) || h[9] != IPPROTO_TCP)
+			return false;
+		/* with options TCP's header is further on */
+		return (h[0] & 15) != 5 || (h[33] & (FLAG_SYN | FLAG_ACK)) == FLAG_SYN;
+	}
+	if (proto != bpf_htons(0x86dd) || bpf_probe_read_kernel(h, 54, ip) || h[6] != IPPROTO_TCP)
+		return false;
+	return (h[53] & (FLAG_SYN | FLAG_ACK)) == FLAG_SYN;
 }
 
 /* Where the IP header of a packet is that the stack has looked at. */

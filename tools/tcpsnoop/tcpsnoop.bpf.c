@@ -73,9 +73,6 @@ struct snoop_event {
 };
 EVENT(struct snoop_event);
 
-#define FLAG_SYN 2
-#define FLAG_ACK 16
-
 static __always_inline bool snoop_who(struct who *w, struct flow *f, const struct tuple *t, __u32 netns)
 {
 	struct sock *sk = f ? f->sk : NULL;

@@ -63,19 +63,18 @@ static __always_inline void length_put(struct synbl_key *k, enum queue queue, __
 		hist_put(&v->used, used);
 }
 
-static __noinline int checked(struct sock *sk, struct sk_buff *skb, const void *ip, __u32 at)
+static __noinline int checked(struct sock *sk, const struct packet *p, __u32 at)
 {
 	__u32 used, waiting, limit;
 	struct synbl_event *e;
 	struct synbl_key k = {};
 	struct tuple t = {};
-	struct packet p = {};
 	struct who who = {};
 	bool full_syn, full_accept;
 
-	if (!sock_wanted(sk) || !packet_read(&p, skb, ip))
+	if (!sock_wanted(sk))
 		return 0;
-	packet_tuple(&t, &p, false);
+	packet_tuple(&t, p, false);
 	if (!tuple_wanted(&t))
 		return 0;
 	owner_get(&who, sk);
@@ -118,7 +117,7 @@ static __noinline int checked(struct sock *sk, struct sk_buff *skb, const void *
 	e->head.view = 1;
 	e->head.netns = sock_netns(sk);
 	e->head.who = who;
-	packet_tuple(&e->tuple, &p, false);
+	packet_tuple(&e->tuple, p, false);
 	e->tuple.sock = sock_cookie(sk);
 	e->at = at;
 	e->queue = full_syn ? QUEUE_SYN : QUEUE_ACCEPT;
@@ -127,29 +126,32 @@ static __noinline int checked(struct sock *sk, struct sk_buff *skb, const void *
 	return event_send(e);
 }
 
+static __always_inline int came(struct sock *sk, struct sk_buff *skb, __u32 at)
+{
+	struct packet p = {};
+
+	return packet_read(&p, skb, packet_ip(skb)) ? checked(sk, &p, at) : 0;
+}
+
 /* Each SYN that a listener gets. */
 KFUNC(asked, tcp_conn_request, void *rsk_ops, void *af_ops, struct sock *sk, struct sk_buff *skb)
 {
-	return checked(sk, skb, packet_ip(skb), AT_SYN);
+	return came(sk, skb, AT_SYN);
 }
-
-#define FLAG_SYN 2
-#define FLAG_ACK 16
 
 /* Each SYN that a device hands over, for whoever listens there. */
 KTRACE(packet, netif_receive_skb, struct sk_buff *skb)
 {
-	__be16 proto = LOAD(skb, protocol);
 	const void *ip = LOAD(skb, data);
 	struct packet p = {};
 	struct sock *sk;
 
-	if (proto != bpf_htons(0x0800) && proto != bpf_htons(0x86dd))
+	if (!packet_asks(ip, LOAD(skb, protocol)))
 		return 0;
 	if (!packet_read(&p, skb, ip) || (p.flags & (FLAG_SYN | FLAG_ACK)) != FLAG_SYN)
 		return 0;
 	sk = listener_at(p.daddr, p.dport, skb_netns(skb));
-	return sk ? checked(sk, skb, ip, AT_SYN) : 0;
+	return sk ? checked(sk, &p, AT_SYN) : 0;
 }
 
 /* The last step of a handshake. That of IPv6 hands IPv4 on. */
@@ -160,7 +162,7 @@ KTRACE(packet, netif_receive_skb, struct sk_buff *skb)
 									       \
 		if (BPF_CORE_READ(skb, protocol) != bpf_htons(proto))          \
 			return 0;                                              \
-		return checked((void *)ctx[0], skb, packet_ip(skb), AT_ACK);   \
+		return came((void *)ctx[0], skb, AT_ACK);                      \
 	}                                                                      \
 	SEC("kprobe/" #func) int ack__kprobe__##part(struct pt_regs *ctx)      \
 	{                                                                      \
@@ -168,7 +170,7 @@ KTRACE(packet, netif_receive_skb, struct sk_buff *skb)
 									       \
 		if (BPF_CORE_READ(skb, protocol) != bpf_htons(proto))          \
 			return 0;                                              \
-		return checked((void *)PT_REGS_PARM1(ctx), skb, packet_ip(skb), AT_ACK); \
+		return came((void *)PT_REGS_PARM1(ctx), skb, AT_ACK);          \
 	}
 
 ACKED(v4, tcp_v4_syn_recv_sock, 0x0800)
