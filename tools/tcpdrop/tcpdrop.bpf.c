@@ -79,7 +79,7 @@ static __always_inline int dropped(void *ctx, struct packet *p, const struct soc
 
 KTRACE(drop, kfree_skb, struct sk_buff *skb, void *location)
 {
-	__be16 proto = BPF_CORE_READ(skb, protocol);
+	__be16 proto = LOAD(skb, protocol);
 	struct receiving *r;
 	struct packet p = {};
 	bool out = false, owned;
@@ -88,7 +88,7 @@ KTRACE(drop, kfree_skb, struct sk_buff *skb, void *location)
 
 	if (proto != bpf_htons(0x0800) && proto != bpf_htons(0x86dd))
 		return 0;
-	if (BPF_CORE_READ(skb, network_header) == PACKET_NO_HEADER || !packet_read(&p, skb, packet_ip(skb)))
+	if (LOAD(skb, network_header) == PACKET_NO_HEADER || !packet_read(&p, skb, packet_ip(skb)))
 		return 0;
 	sk = drop_sock(ctx, skb, &owned);
 	if (owned) {
