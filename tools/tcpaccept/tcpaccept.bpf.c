@@ -4,7 +4,6 @@
 /* tcpaccept - each passive TCP connection, when a process accepts it. */
 #include "fd.h"
 #include "mptcp.h"
-#include "span.h"
 #include "syscall.h"
 #include "uring.h"
 #include "who.h"
@@ -17,11 +16,25 @@ struct accept_event {
 };
 EVENT(struct accept_event);
 
-/* Since when a connection could be accepted. */
-SPAN(ready, struct sock *, __u64);
+/* Since when a connection could be accepted; 0: it has been. Memory of sockets is
+ * used again, so entries stay; the oldest give way.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct sock *);
+	__type(value, __u64);
+} ready SEC(".maps");
 
-/* The listener that a thread waits for. */
-SPAN(waiting, __u64, struct sock *);
+/* The listener that a thread waits for; NULL: none. It stays, since the thread
+ * will wait again.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64);
+	__type(value, struct sock *);
+} waiting SEC(".maps");
 
 /* The socket of a connection is made when its handshake is complete (with Fast
  * Open: begins) and queued at once. A process may take it before it has gone on
@@ -30,18 +43,16 @@ SPAN(waiting, __u64, struct sock *);
 KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 {
 	struct sock *key = (struct sock *)sk;
-	__u64 now = bpf_ktime_get_ns();
+	__u64 now, *slot;
 
-	if (new == TCP_SYN_RECV && sock_proto(sk) == IPPROTO_TCP && sock_wanted(sk))
-		span_begin(&ready, &key, &now);
-	return 0;
-}
-
-KTRACE(gone, tcp_destroy_sock, const struct sock *sk)
-{
-	struct sock *key = (struct sock *)sk;
-
-	bpf_map_delete_elem(&ready, &key);
+	if (new != TCP_SYN_RECV || load_proto(sk) != IPPROTO_TCP || !sock_wanted(sk))
+		return 0;
+	now = bpf_ktime_get_ns();
+	slot = bpf_map_lookup_elem(&ready, &key);
+	if (slot)
+		*slot = now;
+	else
+		bpf_map_update_elem(&ready, &key, &now, BPF_ANY);
 	return 0;
 }
 
@@ -52,10 +63,10 @@ static __always_inline int accepted(struct sock *sk, struct sock *listener)
 	struct who who = {};
 	__u64 *since;
 
-	if (!sk || is_self() || !is_inet(sock_family(sk)) || !sock_wanted(sk))
+	if (!sk || is_self() || !sock_wanted(sk))
 		return 0;
 	sk = mptcp_flow(sk);
-	if (!sk || sock_proto(sk) != IPPROTO_TCP || !tuple_fill(&tuple, sk) || !tuple_wanted(&tuple))
+	if (!sk || !tuple_fill(&tuple, sk) || tuple.proto != IPPROTO_TCP || !tuple_wanted(&tuple))
 		return 0;
 	if (!who_current(&who) || !who_wanted(&who))
 		return 0;
@@ -69,9 +80,9 @@ static __always_inline int accepted(struct sock *sk, struct sock *listener)
 	e->queued = NONE;
 	e->backlog = NONE;
 	since = bpf_map_lookup_elem(&ready, &sk);
-	if (since) {
+	if (since && *since) {
 		e->queued = e->head.ts - *since;
-		bpf_map_delete_elem(&ready, &sk);
+		*since = 0;
 	}
 	listener = listener ? mptcp_flow(listener) : NULL;
 	if (listener)
@@ -83,10 +94,15 @@ static __always_inline int accepted(struct sock *sk, struct sock *listener)
 static __always_inline int enter(int fd)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
-	struct sock *sk = fd_sock(fd);
+	struct sock *sk = fd_sock(fd), **slot;
 
-	if (sk)
-		span_begin(&waiting, &thread, &sk);
+	if (!sk)
+		return 0;
+	slot = bpf_map_lookup_elem(&waiting, &thread);
+	if (slot)
+		*slot = sk;
+	else
+		bpf_map_update_elem(&waiting, &thread, &sk, BPF_ANY);
 	return 0;
 }
 
@@ -94,9 +110,12 @@ static __always_inline int leave(long ret)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
 	struct sock **found = bpf_map_lookup_elem(&waiting, &thread);
-	struct sock *listener = found ? *found : NULL;
+	struct sock *listener = NULL;
 
-	bpf_map_delete_elem(&waiting, &thread);
+	if (found) {
+		listener = *found;
+		*found = NULL;
+	}
 	return ret < 0 ? 0 : accepted(fd_sock(ret), listener);
 }
 

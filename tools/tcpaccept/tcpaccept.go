@@ -46,7 +46,6 @@ var Tool = &tool.Tool{
 	Points: []probe.Point{
 		{Name: "accept"},
 		{Name: "state"},
-		{Name: "gone"},
 		probe.Uring("uring", "connections accepted by io_uring"),
 	},
 	Shorts: map[string]string{"P": "lport"},
