@@ -9,7 +9,8 @@
  *
  * The tool that includes this header defines sock_io(). ret is what the call
  * returned; one call per message where a system call moves several. It is not
- * inlined: some fifty programs call it.
+ * inlined: some fifty programs call it. One that asks for receives alone defines
+ * SOCKIO_RECV; then sends cost nothing. Go: tool.SockIO, tool.SockRecv.
  */
 #pragma once
 #include "count.h"
@@ -29,24 +30,25 @@ static __always_inline bool io_again(long ret)
 	return ret == -EAGAIN || is_restart(ret);
 }
 
-SEC("tp_btf/sock_send_length") int io__btf__send(unsigned long long *ctx)
-{
-	return sock_io(ctx, (void *)ctx[0], IO_SEND, (int)ctx[1], ctx[2]);
-}
-
 SEC("tp_btf/sock_recv_length") int io__btf__recv(unsigned long long *ctx)
 {
 	return sock_io(ctx, (void *)ctx[0], IO_RECV, (int)ctx[1], ctx[2]);
 }
 
-SEC("raw_tp/sock_send_length") int io__raw__send(unsigned long long *ctx)
+SEC("raw_tp/sock_recv_length") int io__raw__recv(unsigned long long *ctx)
+{
+	return sock_io(ctx, (void *)ctx[0], IO_RECV, (int)ctx[1], ctx[2]);
+}
+
+#ifndef SOCKIO_RECV
+SEC("tp_btf/sock_send_length") int io__btf__send(unsigned long long *ctx)
 {
 	return sock_io(ctx, (void *)ctx[0], IO_SEND, (int)ctx[1], ctx[2]);
 }
 
-SEC("raw_tp/sock_recv_length") int io__raw__recv(unsigned long long *ctx)
+SEC("raw_tp/sock_send_length") int io__raw__send(unsigned long long *ctx)
 {
-	return sock_io(ctx, (void *)ctx[0], IO_RECV, (int)ctx[1], ctx[2]);
+	return sock_io(ctx, (void *)ctx[0], IO_SEND, (int)ctx[1], ctx[2]);
 }
 
 /* UDP alone, by its own functions, where no other socket is asked for: others
@@ -80,6 +82,7 @@ SEC("fexit/udpv6_sendmsg") int udp__fexit__send6(unsigned long long *ctx)
 UDP_RECV(4, 3)
 UDP_RECV(5, 3)
 UDP_RECV(6, 4)
+#endif
 
 /* System calls: what was asked for, until the answer is there. */
 struct io_call {
@@ -155,17 +158,13 @@ static __noinline int io_exit_msgs(void *ctx, long ret)
 		return exit(ctx, ret);                                         \
 	}
 
+#ifndef SOCKIO_RECV
 IO_CALL(write, IO_SEND, 0, 0, io_exit)
 IO_CALL(writev, IO_SEND, 0, 0, io_exit)
 IO_CALL(sendto, IO_SEND, 0, 0, io_exit)
 IO_CALL(sendmsg, IO_SEND, 0, 0, io_exit)
 IO_CALL(sendmmsg, IO_SEND, 0, a1, io_exit_msgs)
 IO_CALL(sendfile64, IO_SEND, 0, 0, io_exit)
-IO_CALL(read, IO_RECV, 0, 0, io_exit)
-IO_CALL(readv, IO_RECV, 0, 0, io_exit)
-IO_CALL(recvfrom, IO_RECV, a3, 0, io_exit)
-IO_CALL(recvmsg, IO_RECV, a2, 0, io_exit)
-IO_CALL(recvmmsg, IO_RECV, a3, a1, io_exit_msgs)
 
 /* splice to a socket; the other direction is the point below. */
 SYS_ENTER(iocall, splice)
@@ -177,6 +176,13 @@ SYS_EXIT(iocall, splice)
 {
 	return io_exit(ctx, ret);
 }
+#endif
+
+IO_CALL(read, IO_RECV, 0, 0, io_exit)
+IO_CALL(readv, IO_RECV, 0, 0, io_exit)
+IO_CALL(recvfrom, IO_RECV, a3, 0, io_exit)
+IO_CALL(recvmsg, IO_RECV, a2, 0, io_exit)
+IO_CALL(recvmmsg, IO_RECV, a3, a1, io_exit_msgs)
 
 /* splice from a socket goes by no tracepoint and by no recvmsg. */
 SPAN(splices, __u64, struct sock *);
@@ -204,8 +210,12 @@ SYS_EXIT(splice, splice)
 }
 
 /* io_uring makes no system call for each request: only needed by that way. */
+#ifdef SOCKIO_RECV
+#define URING_SENDS 0ULL
+#else
 #define URING_SENDS (1ULL << URING_SEND | 1ULL << URING_SENDMSG | 1ULL << URING_WRITE | 1ULL << URING_WRITEV | \
 		     1ULL << URING_WRITE_FIXED | 1ULL << URING_SEND_ZC | 1ULL << URING_SENDMSG_ZC)
+#endif
 #define URING_RECVS (1ULL << URING_RECV | 1ULL << URING_RECVMSG | 1ULL << URING_READ | 1ULL << URING_READV | \
 		     1ULL << URING_READ_FIXED)
 

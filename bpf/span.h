@@ -18,3 +18,24 @@ static __always_inline void span_begin(void *map, const void *key, const void *v
 	if (bpf_map_update_elem(map, key, value, BPF_ANY))
 		lose(LOSS_SPAN);
 }
+
+/* The same with a count of what is under way: while that is 0, nothing need be
+ * looked for.
+ */
+static __always_inline void span_begin_counted(void *map, const void *key, const void *value, __u64 *count)
+{
+	int err = bpf_map_update_elem(map, key, value, BPF_NOEXIST);
+
+	if (!err)
+		__sync_fetch_and_add(count, 1);
+	else if (err != -17 /* EEXIST */ || bpf_map_update_elem(map, key, value, BPF_EXIST))
+		lose(LOSS_SPAN);
+}
+
+static __always_inline void span_end_counted(void *map, const void *key, __u64 *count)
+{
+	int err = bpf_map_delete_elem(map, key);
+
+	if (!err)
+		__sync_fetch_and_add(count, -1);
+}

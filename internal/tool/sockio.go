@@ -29,6 +29,19 @@ var SockIO = []probe.Point{
 	{Name: "splice", Optional: true, Misses: "splice from a socket"},
 }
 
+// SockRecv is SockIO without sends: on their tracepoint nothing runs.
+var SockRecv = []probe.Point{
+	{Name: "io", Ways: slices.Concat(
+		[]probe.Way{
+			{Name: "btf", Programs: []string{"io__btf__recv"}, Fits: probe.HasTracepoint("sock_recv_length", 3)},
+			{Name: "raw", Programs: []string{"io__raw__recv"}, Fits: probe.HasTracepoint("sock_recv_length", 3)},
+		},
+		ioCalls("tp", "iocall__tp__*", "every read and write of the machine pays for it"),
+		ioCalls("sys", "iocall__btf__*", "every system call of the machine pays for it"),
+	)},
+	SockIO[1],
+}
+
 // udpOnly are the ways that see UDP alone, if alone lets them.
 func udpOnly(alone func(*probe.Kernel) error) []probe.Way {
 	var ways []probe.Way

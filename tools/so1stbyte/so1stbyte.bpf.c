@@ -6,6 +6,7 @@
  * Kept by the socket, so descriptors may be used again and reads may be of any
  * kind. Not dropped when TCP closes: what has arrived can still be read then.
  */
+#define SOCKIO_RECV
 #include "hist.h"
 #include "sockio.h"
 #include "who.h"
@@ -43,6 +44,7 @@ struct waiting {
 	struct who who;
 };
 SPAN(tcp_waiting, __u64, struct waiting);
+__u64 waiting = 0; /* how many there are */
 /* Nothing tells when these sockets end; the oldest give way. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -50,6 +52,7 @@ struct {
 	__type(key, __u64);
 	__type(value, struct waiting);
 } other_waiting SEC(".maps");
+bool others = false; /* there has been one */
 
 static __always_inline bool is_plain_tcp(const struct sock *sk)
 {
@@ -64,8 +67,11 @@ static __always_inline __u64 sock_inode(const struct sock *sk)
 static __always_inline struct waiting *waiting_of(const struct sock *sk)
 {
 	__u64 key = (__u64)sk;
+	struct waiting *w = waiting ? bpf_map_lookup_elem(&tcp_waiting, &key) : NULL;
 
-	return is_plain_tcp(sk) ? bpf_map_lookup_elem(&tcp_waiting, &key) : bpf_map_lookup_elem(&other_waiting, &key);
+	if (w || !others || is_plain_tcp(sk))
+		return w;
+	return bpf_map_lookup_elem(&other_waiting, &key);
 }
 
 static __always_inline void waiting_end(const struct sock *sk)
@@ -73,7 +79,7 @@ static __always_inline void waiting_end(const struct sock *sk)
 	__u64 key = (__u64)sk;
 
 	if (is_plain_tcp(sk))
-		bpf_map_delete_elem(&tcp_waiting, &key);
+		span_end_counted(&tcp_waiting, &key, &waiting);
 	else
 		bpf_map_delete_elem(&other_waiting, &key);
 }
@@ -89,9 +95,9 @@ static __noinline int begin(const struct sock *sk)
 		return 0;
 	w.inode = sock_inode(sk);
 	if (is_plain_tcp(sk))
-		span_begin(&tcp_waiting, &key, &w);
-	else
-		bpf_map_update_elem(&other_waiting, &key, &w, BPF_ANY);
+		span_begin_counted(&tcp_waiting, &key, &w, &waiting);
+	else if (!bpf_map_update_elem(&other_waiting, &key, &w, BPF_ANY))
+		others = true;
 	return 0;
 }
 
@@ -146,7 +152,7 @@ static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir,
 {
 	struct waiting *found, w;
 
-	if (dir != IO_RECV || ret <= 0)
+	if (ret <= 0)
 		return 0;
 	found = waiting_of(sk);
 	if (!found)

@@ -71,7 +71,7 @@ var Tool = &tool.Tool{
 	Filters:  tool.ByWho | tool.BySock | tool.ByTuple,
 	Families: []uint16{unix.AF_INET, unix.AF_INET6},
 	Config:   func() any { return &config{} },
-	Points:   slices.Concat([]probe.Point{{Name: "connect"}, {Name: "state"}, {Name: "gone"}}, tool.SockIO),
+	Points:   slices.Concat([]probe.Point{{Name: "connect"}, {Name: "state"}, {Name: "gone"}}, tool.SockRecv),
 	Views:    views,
 	Demo:     demo,
 	Live:     live,

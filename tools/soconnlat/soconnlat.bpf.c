@@ -48,6 +48,9 @@ struct attempt {
 	__u32 pad;
 };
 SPAN(attempts, struct sock *, struct attempt);
+
+__u64 under_way = 0; /* how many there are */
+
 /* A connect call, by thread. */
 struct call {
 	struct sock *sk;
@@ -117,7 +120,7 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 	struct attempt *a;
 
 	if (new == TCP_CLOSE && old != TCP_SYN_SENT && sock_proto(sk) == IPPROTO_MPTCP) {
-		bpf_map_delete_elem(&attempts, &key); /* has no other end */
+		span_end_counted(&attempts, &key, &under_way); /* has no other end */
 		return 0;
 	}
 	if ((new != TCP_SYN_SENT && old != TCP_SYN_SENT) || !is_session(sk))
@@ -134,7 +137,7 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 		} else {
 			first.ustack = stack(ctx);
 		}
-		span_begin(&attempts, &key, &first);
+		span_begin_counted(&attempts, &key, &first, &under_way);
 		return 0;
 	}
 	a = bpf_map_lookup_elem(&attempts, &key);
@@ -144,7 +147,7 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 
 	if (new == TCP_CLOSE) {
 		record(sk, a, METRIC_FAILED, now - a->start);
-		bpf_map_delete_elem(&attempts, &key);
+		span_end_counted(&attempts, &key, &under_way);
 		return 0;
 	}
 	record(sk, a, METRIC_CONNECT, now - a->start);
@@ -155,12 +158,15 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 /* The program has noticed: it does something with the connection. */
 static __always_inline int noticed(struct sock *sk)
 {
-	struct attempt *a = bpf_map_lookup_elem(&attempts, &sk);
+	struct attempt *a;
 
+	if (!under_way) /* at nearly all sends and receives */
+		return 0;
+	a = bpf_map_lookup_elem(&attempts, &sk);
 	if (!a || !a->established)
 		return 0;
 	record(sk, a, METRIC_WAIT, bpf_ktime_get_ns() - a->established);
-	bpf_map_delete_elem(&attempts, &sk);
+	span_end_counted(&attempts, &sk, &under_way);
 	return 0;
 }
 
@@ -184,7 +190,8 @@ KTRACE(gone, tcp_destroy_sock, const struct sock *sk)
 {
 	struct sock *key = (struct sock *)sk;
 
-	bpf_map_delete_elem(&attempts, &key);
+	if (under_way)
+		span_end_counted(&attempts, &key, &under_way);
 	return 0;
 }
 
