@@ -13,6 +13,28 @@
 		__type(value, V);                                              \
 	} name SEC(".maps")
 
+/* THREAD_SPAN(name, V): what each thread is in the midst of, for calls that come
+ * too often to be put in and taken out each time. The tool marks it as over, and
+ * the next one of the thread takes its place; THREAD_END(name) is the program,
+ * point thread, that frees it when the thread ends.
+ */
+#define THREAD_SPAN(name, V)                                                   \
+	struct {                                                               \
+		__uint(type, BPF_MAP_TYPE_HASH);                               \
+		__uint(max_entries, 32768);                                    \
+		__type(key, __u64);                                            \
+		__type(value, V);                                              \
+	} name SEC(".maps")
+
+#define THREAD_END(name)                                                       \
+	KTRACE(thread, sched_process_exit, struct task_struct *task)           \
+	{                                                                      \
+		__u64 thread = bpf_get_current_pid_tgid();                     \
+									       \
+		bpf_map_delete_elem(&name, &thread);                           \
+		return 0;                                                      \
+	}
+
 static __always_inline void span_begin(void *map, const void *key, const void *value)
 {
 	if (bpf_map_update_elem(map, key, value, BPF_ANY))

@@ -7,7 +7,6 @@
 #include "span.h"
 #include "syscall.h"
 #include "uring.h"
-#include "who.h"
 
 enum file_op { FILE_READ, FILE_WRITE }; /* Go: kern.Dir */
 
@@ -21,6 +20,9 @@ struct file_key {
 enum key_bits { KEY_cgroup, KEY_pid, KEY_tid, KEY_uid, KEY_op, KEY_comm, KEY_type };
 KEEP_ENUM(enum key_bits);
 
+#define WHO_KEYED
+#include "who.h"
+
 struct file_count {
 	struct count count;
 	__u64 errors;
@@ -30,7 +32,11 @@ static const struct file_count file_zero = {};
 COUNT_MAP(counts, struct file_key, struct file_count);
 
 /* The kind of file is looked up before the call: it may be closed meanwhile. */
-SPAN(moving, __u64, struct file_type);
+struct move {
+	struct file_type type;
+	__u32 under_way;
+};
+THREAD_SPAN(moving, struct move);
 
 static __noinline int moved(const struct file_type *type, enum file_op op, long ret)
 {
@@ -70,30 +76,35 @@ static __noinline int moved(const struct file_type *type, enum file_op op, long 
 static __noinline int move_enter(int fd)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
+	struct move m = { .under_way = 1 }, *slot;
 	struct file *file;
-	struct file_type t = {};
 
-	if (is_self())
+	if (thread >> 32 == filter_self)
 		return 0;
 	file = fd_file(fd);
 	if (!file)
 		return 0;
-	file_type_fill(&t, file);
-	span_begin(&moving, &thread, &t);
+	file_type_fill(&m.type, file);
+	slot = bpf_map_lookup_elem(&moving, &thread);
+	if (slot)
+		*slot = m;
+	else
+		span_begin(&moving, &thread, &m);
 	return 0;
 }
 
 static __noinline int move_exit(enum file_op op, long ret)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
-	struct file_type *found = bpf_map_lookup_elem(&moving, &thread), t;
+	struct move *m = bpf_map_lookup_elem(&moving, &thread);
 
-	if (!found)
+	if (!m || !m->under_way)
 		return 0;
-	t = *found;
-	bpf_map_delete_elem(&moving, &thread);
-	return moved(&t, op, ret);
+	m->under_way = 0;
+	return moved(&m->type, op, ret);
 }
+
+THREAD_END(moving)
 
 #define MOVE(call, op)                                                         \
 	SYS_ENTER(move, call)                                                  \

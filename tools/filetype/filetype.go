@@ -37,7 +37,7 @@ var Tool = &tool.Tool{
 	Banner:  "Counting reads and writes by kind of file.",
 	Doc:     readme,
 	Filters: tool.ByWho | tool.FilterNetns,
-	Points:  []probe.Point{{Name: "move"}, probe.Uring("ring", "reads and writes through io_uring")},
+	Points:  []probe.Point{{Name: "thread"}, {Name: "move"}, probe.Uring("ring", "reads and writes through io_uring")},
 	Views: tool.One(tool.View{
 		Output: tool.Snapshot[key, value]{Map: "counts"},
 		Show:   "comm op type count bytes errors",
