@@ -30,6 +30,7 @@ struct mem_key {
 enum key_bits { KEY_pid, KEY_uid, KEY_metric, KEY_lport, KEY_proto, KEY_comm };
 KEEP_ENUM(enum key_bits);
 #define KEY_WHO (1ULL << KEY_pid | 1ULL << KEY_uid | 1ULL << KEY_comm)
+#define KEY_TUPLE (1ULL << KEY_lport | 1ULL << KEY_proto)
 
 struct mem_value {
 	struct hist hist;
@@ -60,7 +61,8 @@ static __always_inline void put(void *map, struct mem_key *k, enum mem_metric m,
 		hist_put(&v->hist, n);
 }
 
-static __noinline int filled(const struct sock *sk)
+/* typed: LOAD can read sk. */
+static __always_inline int filled(const struct sock *sk, bool typed)
 {
 	struct mem_key k = {};
 	struct tuple t = {};
@@ -68,11 +70,15 @@ static __noinline int filled(const struct sock *sk)
 	__u64 used, limit;
 
 	/* What arrives at a listener is connections, at a subflow the connection's. */
-	if (!sock_wanted(sk) || sock_state(sk) == TCP_LISTEN)
+	if (!sock_wanted(sk) || READ(sk, __sk_common.skc_state) == TCP_LISTEN)
 		return 0;
-	tuple_fill(&t, sk);
-	if (!tuple_wanted(&t) || (t.proto == IPPROTO_TCP && mptcp_parent(sk)))
+	if (READ(sk, sk_protocol) == IPPROTO_TCP && is_inet(READ(sk, __sk_common.skc_family)) && mptcp_parent(sk))
 		return 0;
+	if (key_mask & KEY_TUPLE || filter_on & FILTER_TUPLE) {
+		tuple_from(&t, sk, typed);
+		if (!tuple_wanted(&t))
+			return 0;
+	}
 	if (key_mask & KEY_WHO || filter_on & FILTER_WHO) {
 		owner_get(&who, sk);
 		if (!who_wanted(&who))
@@ -88,8 +94,8 @@ static __noinline int filled(const struct sock *sk)
 		k.lport = t.lport;
 	if (KEY_WANTS(proto))
 		k.proto = t.proto;
-	used = (__u32)BPF_CORE_READ(sk, sk_backlog.rmem_alloc.counter);
-	limit = (__u32)BPF_CORE_READ(sk, sk_rcvbuf);
+	used = (__u32)READ(sk, sk_backlog.rmem_alloc.counter);
+	limit = (__u32)READ(sk, sk_rcvbuf);
 	put(&fills, &k, MEM_ALLOC, used);
 	put(&fills, &k, MEM_LIMIT, limit);
 	if (limit)
@@ -99,19 +105,19 @@ static __noinline int filled(const struct sock *sk)
 
 KTRACE(arrival, sk_data_ready, const struct sock *sk)
 {
-	return filled(sk);
+	return filled(sk, true);
 }
 
 KFUNC(receive, sock_recvmsg, struct socket *sock)
 {
-	return filled(BPF_CORE_READ(sock, sk));
+	return filled(BPF_CORE_READ(sock, sk), false);
 }
 
 static __noinline int reading(int fd)
 {
 	struct sock *sk = fd_sock(fd);
 
-	return sk ? filled(sk) : 0;
+	return sk ? filled(sk, false) : 0;
 }
 
 #define READING(call)                                                          \
@@ -208,7 +214,7 @@ static __noinline int raw_look(const struct sock *sk)
 
 KTRACE(rawlook, sk_data_ready, const struct sock *sk)
 {
-	return is_raw(sk) ? raw_look(sk) : 0;
+	return LOAD(sk, sk_type) == SOCK_RAW && is_raw(sk) ? raw_look(sk) : 0;
 }
 
 SEC("cgroup/sock_release") int rawend__cgroup(struct cgroup_sk *ctx)
@@ -246,6 +252,7 @@ struct {
 	__type(key, __u64);
 	__type(value, __u8);
 } shut SEC(".maps");
+bool any_shut = false; /* there has been one */
 
 /* Each segment that comes, before it is looked at: a sender that sees a window
  * of zero asks again and again whether it has opened.
@@ -256,9 +263,12 @@ KTRACE(window, tcp_probe, const struct sock *sk)
 	__u64 key = (__u64)sk;
 	__u8 one = 1;
 
+	if (!zero && !any_shut)
+		return 0;
 	if (!bpf_map_lookup_elem(&shut, &key)) {
 		if (!zero)
 			return 0;
+		any_shut = true;
 		bpf_map_update_elem(&shut, &key, &one, BPF_ANY);
 		return overflow(sk, MEM_ZERO, KIND_RECV);
 	}
