@@ -7,7 +7,8 @@
  * running kernel offers (internal/probe).
  *
  * A body is written once for all ways, so it must read kernel memory through
- * BPF_CORE_READ, which is right in each of them.
+ * BPF_CORE_READ, which is right in each of them; where it runs often, through LOAD
+ * and FIELD, which are plain loads where those can be had.
  */
 #pragma once
 #include "kernel.h"
