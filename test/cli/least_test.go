@@ -101,8 +101,10 @@ func TestLeastSees(t *testing.T) {
 func TestLeastNames(t *testing.T) {
 	w, _ := twoHosts(t)
 	for name, begin := range map[string]func() *process{
-		"root":    func() *process { return start(t, nil, "profile", "--net", "-F", "499", "--comm", "layered") },
-		"without": func() *process { return startAs(t, 65534, []string{"CAP_BPF", "CAP_PERFMON"}, "profile", "--net", "-F", "499", "--comm", "layered") },
+		"root": func() *process { return start(t, nil, "profile", "--net", "-F", "499", "--comm", "layered") },
+		"without": func() *process {
+			return startAs(t, 65534, []string{"CAP_BPF", "CAP_PERFMON"}, "profile", "--net", "-F", "499", "--comm", "layered")
+		},
 	} {
 		p := begin()
 		if err := lab.RunTCP(w, lab.Sessions{Send: 1 << 30, Recv: 1, ClientComm: "layered"}); err != nil {
