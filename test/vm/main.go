@@ -42,7 +42,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if len(os.Args) < 2 {
-		fmt.Fprintf(os.Stderr, usage, strings.Join(kernel.Names(), " "))
+		fmt.Fprintf(os.Stderr, usage, strings.Join(kernel.Names(""), " "))
 		os.Exit(exitUsage)
 	}
 	code, fail, err := 0, 1, error(nil)
@@ -57,7 +57,7 @@ func main() {
 	case "packages":
 		fmt.Println(strings.Join(packages, "\n"))
 	default:
-		fmt.Fprintf(os.Stderr, usage, strings.Join(kernel.Names(), " "))
+		fmt.Fprintf(os.Stderr, usage, strings.Join(kernel.Names(""), " "))
 		err = errUsage
 	}
 	switch {
@@ -85,7 +85,7 @@ func fetch(ctx context.Context, args []string) error {
 	}
 	names := flags.Args()
 	if len(names) == 0 {
-		names = kernel.Names()
+		names = kernel.Names("")
 	}
 	for _, name := range names {
 		k, err := kernel.Fetch(ctx, name, *update, os.Stderr)

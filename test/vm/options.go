@@ -32,10 +32,11 @@ type options struct {
 	parallel int
 	append   string
 	command  []string
+	arch     string // the command's, once checked
 }
 
 func parseOptions(args []string) (options, error) {
-	o := options{kernels: kernel.Names()}
+	var o options
 	flags := flag.NewFlagSet("run", flag.ContinueOnError)
 	split := func(to *[]string) func(string) error {
 		return func(s string) error { *to = strings.Split(s, ","); return nil }
@@ -43,7 +44,7 @@ func parseOptions(args []string) (options, error) {
 	add := func(to *[]string) func(string) error {
 		return func(s string) error { *to = append(*to, s); return nil }
 	}
-	flags.Func("kernels", "`names` of kernels, separated by commas (default all)", split(&o.kernels))
+	flags.Func("kernels", "`names` of kernels, separated by commas (default all of BINARY's architecture)", split(&o.kernels))
 	flags.DurationVar(&o.timeout, "timeout", 15*time.Minute, "`time` for each kernel, boot included; exit code 124 when it is over")
 	flags.StringVar(&o.mem, "mem", "2G", "the guest's memory `size`")
 	flags.IntVar(&o.cpus, "cpus", 2, "the guest's `number` of processors")
@@ -73,26 +74,55 @@ func parseOptions(args []string) (options, error) {
 // fromGuest tells whether the command is one that the Debian root brings.
 func (o options) fromGuest() bool { return o.root && !strings.Contains(o.command[0], "/") }
 
-// check finds early what would end as a riddle in the guest.
-func (o options) check() error {
-	if _, err := exec.LookPath(qemu); err != nil {
+// check finds early what would end as a riddle in the guest, and takes the
+// command's architecture for the guests'.
+func (o *options) check() error {
+	var err error
+	if o.arch, err = o.commandArch(); err != nil {
+		return err
+	}
+	if o.root && o.arch != rootArch {
+		return fmt.Errorf("%s is for %s; there is a Debian root for %s alone", o.command[0], o.arch, rootArch)
+	}
+	if len(o.kernels) == 0 {
+		o.kernels = kernel.Names(o.arch)
+	}
+	for _, name := range o.kernels {
+		arch, err := kernel.Arch(name)
+		if err != nil {
+			return err
+		}
+		if arch != o.arch {
+			return fmt.Errorf("%s is for %s, kernel %s for %s", o.command[0], o.arch, name, arch)
+		}
+	}
+	if _, err := exec.LookPath(machines[o.arch].qemu); err != nil {
 		return fmt.Errorf("%w: install what `go run ./test/vm packages` prints", err)
 	}
+	return nil
+}
+
+func (o *options) commandArch() (string, error) {
 	if o.fromGuest() {
-		return nil
+		return rootArch, nil
 	}
 	f, err := elf.Open(o.command[0])
 	if err != nil {
 		if o.root && !errors.Is(err, os.ErrNotExist) {
-			return nil // a script, perhaps
+			return rootArch, nil // a script, perhaps
 		}
-		return fmt.Errorf("%s: %w", o.command[0], err)
+		return "", fmt.Errorf("%s: %w", o.command[0], err)
 	}
 	defer f.Close()
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP && !o.root {
-			return fmt.Errorf("%s is not static: build it with CGO_ENABLED=0, or use -root", o.command[0])
+			return "", fmt.Errorf("%s is not static: build it with CGO_ENABLED=0, or use -root", o.command[0])
 		}
 	}
-	return nil
+	for arch, m := range machines {
+		if m.elf == f.Machine {
+			return arch, nil
+		}
+	}
+	return "", fmt.Errorf("%s is for %v, which no kernel here is for", o.command[0], f.Machine)
 }

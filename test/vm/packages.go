@@ -6,6 +6,7 @@ package main
 // Debian has (apt, dpkg). This is the only list.
 var packages = []string{
 	"qemu-system-x86", // run
+	"qemu-system-arm", // run: arm64
 	"kmod",            // fetch: depmod
 	"xz-utils",        // fetch: kernels and modules are compressed
 	"zstd",            // fetch: the same since trixie

@@ -19,27 +19,10 @@ import (
 	"seine/test/vm/job"
 )
 
-const qemu = "qemu-system-x86_64"
-
-// cmdline is the kernel's command line.
-var cmdline = strings.Join([]string{
-	"console=ttyS0 quiet loglevel=5", // warnings and worse
-	"no_timer_check",                 // a busy host keeps the guest from seeing its timer tick in time
-	"panic=-1 oops=panic",            // end: after an oops nothing can be trusted
-	// Under load the watchdog takes the TSC for broken. Then every look at the
-	// clock goes to an emulated device: 10 to 50 µs, against less than one.
-	"tsc=reliable",
-	// Attaching and detaching wait for grace periods, some hundred times a run.
-	"rcupdate.rcu_expedited=1",
-	// What costs boot time under emulation and proves nothing about us.
-	"mitigations=off nokaslr nowatchdog cryptomgr.notests",
-	"audit=0 apparmor=0 selinux=0",
-	"random.trust_cpu=on",
-}, " ")
-
 // A boot is one guest, from its start to its end.
 type boot struct {
-	Kernel         string // uncompressed: qemu enters it by its PVH note, and 5.10 boots in half the time
+	machine
+	Kernel         string // uncompressed
 	Initrd         string
 	Disk           string // a root image; may be empty
 	NIC            bool   // a card that leads nowhere
@@ -61,7 +44,7 @@ func (b boot) run(ctx context.Context) (code int, ok bool, err error) {
 	start := time.Now()
 	reports := marks{started: func() { b.Started(time.Since(start)) }}
 	var said bytes.Buffer
-	cmd := exec.CommandContext(ctx, qemu, b.args()...)
+	cmd := exec.CommandContext(ctx, b.qemu, b.args()...)
 	cmd.Stdout, cmd.Stderr = &said, &said
 	// No qemu outlives us, even if we are killed; and Ctrl-C is ours alone.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
@@ -84,9 +67,7 @@ func (b boot) run(ctx context.Context) (code int, ok bool, err error) {
 			}
 		})
 	}
-	for port := range job.Ports {
-		cmd.Args = append(cmd.Args, "-serial", "chardev:"+chardevID(port))
-	}
+	cmd.Args = append(cmd.Args, b.ports()...)
 	err = cmd.Start()
 	for _, f := range ours {
 		f.Close()
@@ -100,17 +81,15 @@ func (b boot) run(ctx context.Context) (code int, ok bool, err error) {
 	}
 	// qemu ends well when the guest powers off or panics.
 	if err != nil && ctx.Err() == nil {
-		return 0, false, fmt.Errorf("%s: %w: %s", qemu, err, bytes.TrimSpace(said.Bytes()))
+		return 0, false, fmt.Errorf("%s: %w: %s", b.qemu, err, bytes.TrimSpace(said.Bytes()))
 	}
 	return 0, false, nil
 }
 
 func (b boot) args() []string {
 	args := []string{
-		"-machine", "pc", "-m", b.Memory, "-smp", strconv.Itoa(b.CPUs),
-		// Four levels of page tables, whichever way a kernel is entered.
-		"-cpu", "max,la57=off", "-accel", "tcg,thread=multi",
-		"-kernel", b.Kernel, "-initrd", b.Initrd, "-append", strings.TrimSpace(cmdline + " " + b.Append),
+		"-machine", b.board, "-m", b.Memory, "-smp", strconv.Itoa(b.CPUs), "-cpu", b.cpu, "-accel", "tcg,thread=multi",
+		"-kernel", b.Kernel, "-initrd", b.Initrd, "-append", strings.TrimSpace(cmdline + " " + b.words + " " + b.Append),
 		"-nodefaults", "-display", "none", "-no-reboot",
 	}
 	if b.NIC {

@@ -20,7 +20,7 @@ import (
 
 // The Debian root for peers and for programs that are the real thing: its suite
 // and what it holds besides a minimal system.
-const rootSuite = "trixie"
+const rootSuite, rootArch = "trixie", "amd64"
 
 var rootPackages = []string{"curl", "dnsmasq-base", "hostapd", "iproute2", "iputils-ping", "iw", "libbpf-tools", "procps"}
 

@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string) (int, error) {
 	} else if err := os.MkdirAll(r.out, 0o755); err != nil {
 		return 0, err
 	}
-	if r.init, err = buildInit(ctx, tmp); err != nil {
+	if r.init, err = buildInit(ctx, r.arch, tmp); err != nil {
 		return 0, err
 	}
 	if r.root {
@@ -90,6 +90,7 @@ func run(ctx context.Context, args []string) (int, error) {
 func (r *runner) on(ctx context.Context, k kernel.Kernel) (int, error) {
 	started := false
 	b := boot{
+		machine: machines[r.arch],
 		Kernel:  filepath.Join(r.tmp, k.Name+".vmlinux"),
 		Initrd:  filepath.Join(r.tmp, k.Name+".initrd"),
 		Disk:    r.disk,
@@ -105,11 +106,11 @@ func (r *runner) on(ctx context.Context, k kernel.Kernel) (int, error) {
 	}
 	defer os.Remove(b.Kernel)
 	defer os.Remove(b.Initrd)
-	elf, err := k.Vmlinux()
+	image, err := k.Vmlinux()
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", k.Name, err)
 	}
-	if err := os.WriteFile(b.Kernel, elf, 0o644); err != nil {
+	if err := os.WriteFile(b.Kernel, image, 0o644); err != nil {
 		return 0, err
 	}
 	if err := r.initramfs(b.Initrd, k); err != nil {

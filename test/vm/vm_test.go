@@ -4,8 +4,12 @@ package main
 
 import (
 	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -32,9 +36,55 @@ func TestOptions(t *testing.T) {
 	if want := "[5.10 new] [a b:/c] [x y] [bin -kernels z]"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if o, _ := parseOptions([]string{"bin"}); !slices.Equal(o.kernels, kernel.Names()) {
-		t.Errorf("without -kernels: got %v, want all of %v", o.kernels, kernel.Names())
+}
+
+// The command's architecture chooses the kernels.
+func TestArch(t *testing.T) {
+	amd64, arm64 := static(t, elf.EM_X86_64), static(t, elf.EM_AARCH64)
+	script := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
 	}
+	for args, want := range map[string]string{
+		amd64:                                 "amd64 [5.10 6.1 6.12 new]",
+		arm64:                                 "arm64 [6.12-arm64]",
+		"-kernels 6.1 " + amd64:               "amd64 [6.1]",
+		"-root " + script:                     "amd64 [5.10 6.1 6.12 new]",
+		"-root ls":                            "amd64 [5.10 6.1 6.12 new]",
+		"-kernels 6.12 " + arm64:              "is for arm64, kernel 6.12 for amd64",
+		"-kernels 6.12-arm64 " + amd64:        "is for amd64, kernel 6.12-arm64 for arm64",
+		"-root " + arm64:                      "a Debian root for amd64 alone",
+		"-kernels 4.9 " + amd64:               "no kernel is called",
+		static(t, elf.EM_RISCV):               "is for EM_RISCV",
+		filepath.Join(t.TempDir(), "nothing"): "no such file",
+	} {
+		o, err := parseOptions(strings.Fields(args))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = o.check()
+		if errors.Is(err, exec.ErrNotFound) {
+			t.Skip(err)
+		}
+		if got := fmt.Sprint(o.arch, " ", o.kernels, err); !strings.Contains(got, want) {
+			t.Errorf("%s: got %s, want %s", args, got, want)
+		}
+	}
+}
+
+// static is a file of that machine, with nothing in it.
+func static(t *testing.T, m elf.Machine) string {
+	t.Helper()
+	var b bytes.Buffer
+	binary.Write(&b, binary.LittleEndian, elf.Header64{
+		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+		Type:  uint16(elf.ET_EXEC), Machine: uint16(m), Version: uint32(elf.EV_CURRENT), Ehsize: 64,
+	})
+	file := filepath.Join(t.TempDir(), m.String())
+	if err := os.WriteFile(file, b.Bytes(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // A root's own command is named without a slash; everything else is a file here.

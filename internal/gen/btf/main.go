@@ -39,7 +39,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	for _, name := range kernel.Names() {
+	for _, name := range kernel.Names("amd64") {
 		k, err := kernel.Cached(name)
 		if err != nil {
 			return err

@@ -30,12 +30,12 @@ func TestMirror(t *testing.T) {
 
 func TestSources(t *testing.T) {
 	m := Mirror{"http://m/debian", "http://m/debian-security"}
-	for suite, want := range map[string]string{
-		"trixie": "deb [arch=amd64] http://m/debian trixie main\ndeb [arch=amd64] http://m/debian-security trixie-security main\n",
-		"sid":    "deb [arch=amd64] http://m/debian sid main\n", // has no security suite
+	for _, c := range []struct{ suite, arch, want string }{
+		{"trixie", "arm64", "deb [arch=arm64] http://m/debian trixie main\ndeb [arch=arm64] http://m/debian-security trixie-security main\n"},
+		{"sid", "amd64", "deb [arch=amd64] http://m/debian sid main\n"}, // has no security suite
 	} {
-		if got := m.sources(suite); got != want {
-			t.Errorf("sources of %s: got %q, want %q", suite, got, want)
+		if got := m.sources(c.suite, c.arch); got != c.want {
+			t.Errorf("sources of %s: got %q, want %q", c.suite, got, c.want)
 		}
 	}
 }

@@ -55,10 +55,10 @@ func parseMirror(list string) (Mirror, error) {
 }
 
 // sources is the sources.list of a suite with everything newer that belongs to it.
-func (m Mirror) sources(suite string) string {
-	lines := fmt.Sprintf("deb [arch=amd64] %s %s main\n", m.Main, suite)
+func (m Mirror) sources(suite, arch string) string {
+	lines := fmt.Sprintf("deb [arch=%s] %s %s main\n", arch, m.Main, suite)
 	if suite != "sid" {
-		lines += fmt.Sprintf("deb [arch=amd64] %s %s-security main\n", m.Security, suite)
+		lines += fmt.Sprintf("deb [arch=%s] %s %s-security main\n", arch, m.Security, suite)
 	}
 	return lines
 }

@@ -12,16 +12,16 @@ import (
 	"strings"
 )
 
-// A Suite is one release of Debian, seen through an apt of its own: the
+// A Suite is one release of Debian for one architecture, seen through an apt of its own: the
 // machine's sources, lists and installed packages have no part in it.
 type Suite struct {
-	Name   string
-	config string // for APT_CONFIG
+	Name, Arch string
+	config     string // for APT_CONFIG
 }
 
 // Open reads a suite's lists into dir, which the caller removes (about 30 MB).
-func Open(ctx context.Context, name, dir string) (*Suite, error) {
-	s := &Suite{name, filepath.Join(dir, "apt.conf")}
+func Open(ctx context.Context, name, arch, dir string) (*Suite, error) {
+	s := &Suite{name, arch, filepath.Join(dir, "apt.conf")}
 	mirror, err := Host(ctx)
 	if err != nil {
 		return nil, err
@@ -44,11 +44,12 @@ Dir::Etc::preferencesparts "%[1]s/parts";
 Acquire::Languages "none";
 Acquire::Check-Valid-Until "false";
 Acquire::Retries "3";
-APT::Architecture "amd64";
+APT::Architecture "%[2]s";
+APT::Architectures { "%[2]s"; };
 APT::Sandbox::User "root";
-`, dir)
+`, dir, s.Arch)
 	for name, text := range map[string]string{
-		"apt.conf": config, "sources.list": mirror.sources(s.Name), "status": "", "preferences": "",
+		"apt.conf": config, "sources.list": mirror.sources(s.Name, s.Arch), "status": "", "preferences": "",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			return nil, err

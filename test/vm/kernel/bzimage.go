@@ -25,11 +25,15 @@ var compressions = []struct {
 	{"\x02\x21\x4c\x18", []string{"lz4", "-dc"}}, // Debian has none of these
 }
 
-// Vmlinux unpacks the kernel: an ELF file without symbols, about 60 MB.
+// Vmlinux unpacks the kernel. On amd64 it is an ELF file without symbols, about
+// 60 MB; on arm64 the memory's content, with no sections to be told apart.
 func (k Kernel) Vmlinux() ([]byte, error) {
 	image, err := os.ReadFile(k.Vmlinuz)
 	if err != nil {
 		return nil, err
+	}
+	if k.Arch == "arm64" {
+		return arm64Image(image)
 	}
 	return vmlinux(image)
 }

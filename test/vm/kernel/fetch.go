@@ -36,7 +36,7 @@ func Fetch(ctx context.Context, name string, update bool, log io.Writer) (Kernel
 }
 
 func fetch(ctx context.Context, name string, log io.Writer) (Kernel, error) {
-	suiteName, err := suiteOf(name)
+	from, err := originOf(name)
 	if err != nil {
 		return Kernel{}, err
 	}
@@ -56,16 +56,16 @@ func fetch(ctx context.Context, name string, log io.Writer) (Kernel, error) {
 		}
 	}
 
-	fmt.Fprintf(log, "vm: %s: reading the lists of %s\n", name, suiteName)
-	suite, err := debian.Open(ctx, suiteName, filepath.Join(tmp, "apt"))
+	fmt.Fprintf(log, "vm: %s: reading the lists of %s\n", name, from.suite)
+	suite, err := debian.Open(ctx, from.suite, from.arch, filepath.Join(tmp, "apt"))
 	if err != nil {
 		return Kernel{}, err
 	}
-	version, pkgs, err := choose(func(pkg string) ([]string, error) { return suite.Depends(ctx, pkg) })
+	version, pkgs, err := choose("linux-image-"+from.arch, func(pkg string) ([]string, error) { return suite.Depends(ctx, pkg) })
 	if err != nil {
 		return Kernel{}, err
 	}
-	k := at(name, filepath.Join(cache, name+"-"+version))
+	k := at(from, filepath.Join(cache, name+"-"+version))
 	old, err := versions(cache, name)
 	if err != nil {
 		return k, err
@@ -89,7 +89,7 @@ func fetch(ctx context.Context, name string, log io.Writer) (Kernel, error) {
 
 	fmt.Fprintf(log, "vm: %s: unpacking %s\n", name, version)
 	out := filepath.Join(tmp, "out")
-	if err := unpack(ctx, root, version, out); err != nil {
+	if err := unpack(ctx, from, root, version, out); err != nil {
 		return k, err
 	}
 	for _, dir := range old {
@@ -103,18 +103,15 @@ func fetch(ctx context.Context, name string, log io.Writer) (Kernel, error) {
 	return k, nil
 }
 
-// meta is the package that names the newest kernel of a suite.
-const meta = "linux-image-amd64"
-
 var (
 	imagePackage = regexp.MustCompile(`^linux-image-([0-9].*)$`)
 	partPackage  = regexp.MustCompile(`^linux-(binary|modules|base)-[0-9]`)
 )
 
 // choose finds the newest kernel's version and the packages that hold its
-// files. Before 7.0 the image package has everything; from then on it is empty
+// files; meta is the package that names it. Before 7.0 the image package has everything; from then on it is empty
 // and depends on a binary, a modules and a base package of the same version.
-func choose(depends func(pkg string) ([]string, error)) (version string, pkgs []string, err error) {
+func choose(meta string, depends func(pkg string) ([]string, error)) (version string, pkgs []string, err error) {
 	needs, err := depends(meta)
 	if err != nil {
 		return "", nil, err
@@ -143,7 +140,7 @@ func choose(depends func(pkg string) ([]string, error)) (version string, pkgs []
 }
 
 // unpack takes what we keep out of the unpacked packages in root.
-func unpack(ctx context.Context, root, version, out string) error {
+func unpack(ctx context.Context, from origin, root, version, out string) error {
 	// Packages have /lib/modules or, since trixie, /usr/lib/modules; depmod
 	// looks under /lib.
 	lib := filepath.Join(root, "lib")
@@ -163,7 +160,7 @@ func unpack(ctx context.Context, root, version, out string) error {
 			return err
 		}
 	}
-	if err := unpackBTF(out); err != nil {
+	if err := unpackBTF(at(from, out)); err != nil {
 		return err
 	}
 	if err := run(ctx, "depmod", "-b", root, version); err != nil {
@@ -172,13 +169,16 @@ func unpack(ctx context.Context, root, version, out string) error {
 	return unpackModules(ctx, tree, out)
 }
 
-func unpackBTF(out string) error {
-	k := at("", out)
-	elf, err := k.Vmlinux()
+func unpackBTF(k Kernel) error {
+	image, err := k.Vmlinux()
 	if err != nil {
 		return err
 	}
-	btf, err := btfOf(elf)
+	of := btfOf
+	if k.Arch == "arm64" {
+		of = btfIn
+	}
+	btf, err := of(image)
 	if err != nil {
 		return fmt.Errorf("vmlinux: %w", err)
 	}

@@ -43,7 +43,7 @@ func TestChoose(t *testing.T) {
 			"6.12.1-amd64", []string{"linux-image-6.12.1-amd64"},
 		},
 	} {
-		version, pkgs, err := choose(answer(c.depends))
+		version, pkgs, err := choose("linux-image-amd64", answer(c.depends))
 		if err != nil || version != c.version || !slices.Equal(pkgs, c.pkgs) {
 			t.Errorf("%s: got %q %q (%v), want %q %q", c.name, version, pkgs, err, c.version, c.pkgs)
 		}
@@ -56,7 +56,7 @@ func TestChooseNothing(t *testing.T) {
 		"it names no image":       {"linux-image-amd64": {"linux-base"}},
 		"the image is not listed": {"linux-image-amd64": {"linux-image-6.12.1-amd64"}},
 	} {
-		if version, pkgs, err := choose(answer(depends)); err == nil {
+		if version, pkgs, err := choose("linux-image-amd64", answer(depends)); err == nil {
 			t.Errorf("%s: got %q %q, want an error", name, version, pkgs)
 		}
 	}

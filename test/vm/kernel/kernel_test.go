@@ -24,6 +24,7 @@ func TestCached(t *testing.T) {
 	// Another name's kernel and a fetch that is under way are not ours.
 	now := time.Now()
 	fetched(t, filepath.Join(dir, "6.12-6.12.9-amd64"), now)
+	fetched(t, filepath.Join(dir, "6.1-arm64-6.1.0-9-arm64"), now)
 	fetched(t, filepath.Join(dir, ".fetch-6.1-1"), now)
 	if k, err := Cached("6.1"); !errors.Is(err, ErrNotCached) {
 		t.Errorf("got %v, %v, want ErrNotCached", k, err)

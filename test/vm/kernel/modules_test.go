@@ -70,7 +70,7 @@ func TestWriteDep(t *testing.T) {
 }
 
 func TestLoadOrder(t *testing.T) {
-	k := at("6.12", t.TempDir())
+	k := at(origin{name: "6.12"}, t.TempDir())
 	for name, text := range map[string]string{
 		"modules.dep":     "sch_fq.ko:\nmac80211.ko: cfg80211.ko\ncfg80211.ko:\n",
 		"modules.builtin": "kernel/drivers/virtio/virtio_pci.ko\nkernel/net/sched/sch-fq-codel.ko\n",
