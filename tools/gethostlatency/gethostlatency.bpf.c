@@ -89,7 +89,13 @@ static __always_inline __u64 user_arg(const struct pt_regs *ctx, int n)
 		lose(LOSS_READ);
 	return v;
 #else
-	return ctx->user_regs.regs[n];
+	__u64 v;
+
+	/* Written out, or the compiler makes one load of several, from a place that it
+	 * works out; the verifier wants a constant one in a context.
+	 */
+	asm volatile("%0 = *(u64 *)(%1 + %2)" : "=r"(v) : "r"(ctx), "i"(offsetof(struct pt_regs, user_regs.regs) + 8 * n));
+	return v;
 #endif
 }
 
