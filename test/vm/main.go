@@ -5,6 +5,7 @@
 //	go run ./test/vm fetch [-update] [KERNEL...]
 //	go run ./test/vm run [flags] -- BINARY [ARG...]
 //	go run ./test/vm rootfs [-packages a,b]
+//	go run ./test/vm libs
 //	go run ./test/vm packages
 //
 // Everything that it downloads or builds is kept in the user's cache directory.
@@ -27,6 +28,7 @@ const usage = `usage:
   vm fetch [-update] [KERNEL...]     download kernels (%s; default all)
   vm run [flags] -- BINARY [ARG...]  run a static binary on kernels (vm run -h)
   vm rootfs [-packages a,b]          build the Debian root for vm run -root
+  vm libs                            download C libraries for arm64; prints their folder
   vm packages                        print the Debian packages that this needs
 `
 
@@ -54,6 +56,8 @@ func main() {
 		code, err = run(ctx, args)
 	case "rootfs":
 		err = rootfs(ctx, args)
+	case "libs":
+		err = libs(ctx)
 	case "packages":
 		fmt.Println(strings.Join(packages, "\n"))
 	default:

@@ -201,9 +201,12 @@ func (l *libraries) inMaps(pid int) {
 	}
 }
 
+// cpus is what a C compiler calls the architectures.
+var cpus = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
+
 // places is where C libraries are.
 var places = func() []string {
-	cpu := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+	cpu := cpus[runtime.GOARCH]
 	return []string{
 		"/lib/" + cpu + "-linux-gnu/libc.so.6", "/usr/lib/" + cpu + "-linux-gnu/libc.so.6",
 		"/lib64/libc.so.6", "/usr/lib64/libc.so.6", "/usr/lib/libc.so.6", "/lib/libc.so.6",
