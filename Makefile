@@ -75,6 +75,6 @@ release: ## dist/: tarballs, .deb and .rpm for amd64 and arm64, SBOMs, checksums
 	$(GO) -C release run .
 
 .PHONY: release-check
-release-check: ## make all that twice, compare it byte by byte, install the .deb; with FULL=1 compile it twice
+release-check: ## make all that twice, compare it byte by byte, install the .deb here and in a Debian guest; with FULL=1 compile it twice
 	$(GO) -C release vet .
 	$(GO) -C release test -count=1 -timeout 30m .

@@ -48,6 +48,7 @@ func TestRelease(t *testing.T) {
 	})
 	t.Run("tarball", func(t *testing.T) { checkTarball(t, s, first) })
 	t.Run("deb", func(t *testing.T) { checkDeb(t, s, first) })
+	t.Run("deb on Debian", func(t *testing.T) { checkDebian(t, s, first) })
 	t.Run("rpm", func(t *testing.T) { checkRPM(t, s, first) })
 }
 
@@ -221,6 +222,22 @@ func checkDeb(t *testing.T, s *src, dist string) {
 	run(t, exec.Command("dpkg", "--root="+root, "--remove", "seine"))
 	if _, err := os.Stat(filepath.Join(root, "usr/share/doc/seine")); !os.IsNotExist(err) {
 		t.Errorf("files remain after the removal (%v)", err)
+	}
+}
+
+// checkDebian boots a Debian that has the package in it, and a script that
+// installs, uses and removes it.
+func checkDebian(t *testing.T, s *src, dist string) {
+	need(t, "qemu-system-x86_64")
+	script, err := filepath.Abs("testdata/deb.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	guest := exec.Command("go", "run", "./test/vm", "run", "-kernels", "6.12", "-cpus", "1", "-timeout", "10m", "-root", "-modules", "mac80211",
+		"-env", "VERSION="+s.version, "-file", filepath.Join(dist, fmt.Sprintf("seine_%s-1_amd64.deb", s.version)), "--", script)
+	guest.Dir = ".."
+	if out := run(t, guest); !strings.Contains(out, "\ndone\n") {
+		t.Errorf("the script did not get to its end:\n%s", out)
 	}
 }
 
