@@ -16,6 +16,9 @@ import (
 // compilers are what make check needs to make the BPF objects anew.
 var compilers = []string{"clang-14", "llvm-14", "clang-format-14", "libbpf-dev"}
 
+// foreign is what links programs for another architecture.
+var foreign = []string{"lld-14"}
+
 // others are what single tests use: peers, servers, and programs to check with.
 var others = []string{"bpftrace", "graphviz", "iproute2", "iputils-ping", "musl", "dnsmasq-base"}
 
@@ -25,7 +28,7 @@ func install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	want := append(append(strings.Fields(vm), compilers...), others...)
+	want := slices.Concat(strings.Fields(vm), compilers, foreign, others)
 	want = slices.DeleteFunc(want, func(p string) bool {
 		out, err := output(ctx, "dpkg-query", "-W", "-f", "${Status}", p)
 		return err == nil && strings.HasSuffix(out, " installed")

@@ -106,7 +106,9 @@ func (s *suite) run() {
 		})
 	}
 	wg.Wait()
-	s.peers(runner, live)
+	wg.Go(func() { s.peers(runner, live) })
+	wg.Go(func() { s.arm64(runner) })
+	wg.Wait()
 	if os.Getenv("COVERAGE") != "" {
 		s.theirs(runner, live)
 	}
@@ -191,6 +193,40 @@ func (s *suite) theirs(runner, live string) {
 			s.tests("theirs "+g.name, append(guest, test...))
 		}
 	}
+}
+
+// arm64 has a guest of that architecture verify every program of every tool, and
+// runs live tests of those that most depend on it: system calls with and without
+// their own tracepoints, functions of programs in user space.
+func (s *suite) arm64(runner string) {
+	const kernel = "6.12-arm64"
+	dir := filepath.Join(s.dir, "arm64")
+	live := filepath.Join(dir, "live.test")
+	command := []string{runner, "run", "-kernels", kernel, "-cpus", "1", "-timeout", "15m", "-modules", modules}
+	built := s.step("build for arm64", func(ctx context.Context) error {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+		libs, err := output(ctx, runner, "libs")
+		if err != nil {
+			return err
+		}
+		files, err := gethostlatency.ForeignFiles(dir, "arm64", strings.TrimSpace(libs))
+		if err != nil {
+			return err
+		}
+		command = append(append(command, files...), "--", live)
+		return stream(ctx, nil, "env", "GOARCH=arm64", "go", "test", "-c", "-o", live, "./test/live")
+	})
+	if !built {
+		return
+	}
+	s.say("live: %s", kernel)
+	run := "-test.run=^TestLoad$|^TestLive$"
+	if os.Getenv("FULL") == "" {
+		run += "/^(tcplife|soconnect|socketio|gethostlatency)$"
+	}
+	s.tests(kernel, append(command, "-best", "-test.v", "-test.timeout=14m", run))
 }
 
 // language runs the tests of the language in a guest: its functions and its
