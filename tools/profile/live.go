@@ -289,8 +289,11 @@ func net(x *tool.Trial) error {
 			layers[tool.Value(r.Get("layer"))] += r.Get("count").N
 		}
 	}
-	in := all - layers["-"]
-	if in*10 < all*7 {
+	in, least := all-layers["-"], uint64(70)
+	if lab.Emulated() {
+		least = 50 // the rest is the runtime's threads and the scheduler, which take long there
+	}
+	if in*100 < all*least {
 		x.Errorf("%d of %d samples of a transfer are in the network code: %v", in, all, layers)
 	}
 	if layers["tcp"]*10 < in*3 {
