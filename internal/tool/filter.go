@@ -204,7 +204,7 @@ type Glob struct {
 // it is.
 func ParseGlob(pattern string) (*Glob, error) {
 	g := &Glob{start: 1}
-	at := 0 // the state so far
+	at, from := 0, 0 // the state so far, and that which the pattern began in
 	for i := 0; i < len(pattern); i++ {
 		var set [256]bool
 		switch c := pattern[i]; c {
@@ -214,6 +214,7 @@ func ParseGlob(pattern string) (*Glob, error) {
 			}
 			g.accept |= 1 << at
 			at++
+			from = at
 			g.start |= 1 << at
 			continue
 		case '*':
@@ -237,8 +238,11 @@ func ParseGlob(pattern string) (*Glob, error) {
 		default:
 			set[c] = true
 		}
-		if at++; at > 60 {
-			return nil, fmt.Errorf("%q is too long: 60 characters are the most", pattern)
+		if at++; at-from > 30 {
+			return nil, fmt.Errorf("%q is longer than a process name can be", pattern)
+		}
+		if at > 60 {
+			return nil, fmt.Errorf("%q are too many names: 60 characters are the most", pattern)
 		}
 		for b, in := range set {
 			if in {
