@@ -35,7 +35,6 @@ var shows = []show{
 	{"bindsnoop", binds, "binder"},
 	{"gethostlatency", lookUp, "localhost"},
 	{"hardirqs", readDisk, `[a-z].* \d+`},
-	{"profile", sessions(23), "lab-"},
 	{"softirqs", sessions(23), `(?i)net_rx`},
 	{"solisten", sessions(1), "lab-server"},
 	{"sofdsnoop", sessions(1), "lab-server"},
