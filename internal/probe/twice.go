@@ -45,14 +45,15 @@ const again = "__again"
 // twice is the two copies of a program, in the order to attach them in; one where
 // the kernel does not skip programs of this kind so.
 func twice(name string, ps *ebpf.ProgramSpec, marks *ebpf.Map) []named {
-	one, two := named{name, first(ps, marks)}, named{name + again, second(ps, marks)}
-	switch kindOf(ps) {
-	case "tp_btf", "raw_tp":
-		return []named{one, two}
-	case "fentry", "fexit": // who comes last runs first
-		return []named{two, one}
+	kind := kindOf(ps)
+	if !slices.Contains([]string{"tp_btf", "raw_tp", "fentry", "fexit"}, kind) {
+		return []named{{name, ps}}
 	}
-	return []named{{name, ps}}
+	copies := []named{{name, first(ps, marks)}, {name + again, second(ps, marks)}}
+	if strings.HasPrefix(kind, "f") { // of functions, who comes last runs first
+		slices.Reverse(copies)
+	}
+	return copies
 }
 
 // first is a program that leaves its mark.
