@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+	"unicode/utf8"
 )
 
 // parseFolded reads a line as strictly as any flame graph program does: frames
@@ -26,7 +27,7 @@ func parseFolded(line string) (frames []string, count uint64, err error) {
 		return nil, 0, fmt.Errorf("%q is no number of samples in %q", number, line)
 	}
 	for f := range strings.SplitSeq(stack, ";") {
-		if f == "" || strings.ContainsFunc(f, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) || r == unicode.ReplacementChar }) {
+		if f == "" || !utf8.ValidString(f) || strings.ContainsFunc(f, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
 			return nil, 0, fmt.Errorf("frame %q in %q", f, line)
 		}
 		frames = append(frames, f)
@@ -60,10 +61,13 @@ func TestFoldedGolden(t *testing.T) {
 			t.Errorf("%s has %d frames, want %d", root, roots[root], want)
 		}
 	}
-	for _, line := range []string{"", "a", "a;b", "a;;b 1", "a 0", "a 01", "a  1", "a b 1", ";a 1", "a; 1", "a -1", "a 1 "} {
+	for _, line := range []string{"", "a", "a;b", "a;;b 1", "a 0", "a 01", "a  1", "a b 1", ";a 1", "a; 1", "a -1", "a 1 ", "\xff 1"} {
 		if _, _, err := parseFolded(line); err == nil {
 			t.Errorf("%q was taken", line)
 		}
+	}
+	if _, _, err := parseFolded("\uFFFDbad;a 1"); err != nil {
+		t.Errorf("a name that was not UTF-8 and is now: %v", err)
 	}
 }
 
