@@ -16,6 +16,7 @@ import (
 // result is what became of one test.
 type result struct {
 	where, name string // the kernel, TestLive/tcplife/best/ipv4
+	pkg         string // of go test
 	outcome     string // PASS, FAIL, SKIP
 	log         string // what it said, if it did not pass
 	again       string // why it was tried twice, if it passed then
@@ -41,6 +42,17 @@ func (r *results) add(where, name string, ok bool) {
 	r.put(result{where: where, name: name, outcome: outcome})
 }
 
+// pack says which package the results from one on are of, and returns where the
+// next one begins.
+func (r *results) pack(from int, pkg string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := from; i < len(r.all); i++ {
+		r.all[i].pkg = pkg
+	}
+	return len(r.all)
+}
+
 // failedAt counts the failures of one place.
 func (r *results) failedAt(where string) (n int) {
 	r.mu.Lock()
@@ -53,20 +65,61 @@ func (r *results) failedAt(where string) (n int) {
 	return n
 }
 
+// failedIn is the tests that failed, by their package. Those whose package is not
+// known are not among them: it did not build, or did not run to its end.
+func (r *results) failedIn() map[string][]string {
+	out := map[string][]string{}
+	for _, t := range r.all {
+		if t.outcome == "FAIL" && t.pkg != "" && !strings.Contains(t.name, "/") {
+			out[t.pkg] = append(out[t.pkg], t.name)
+		}
+	}
+	return out
+}
+
+// take adds the results of a first run, and where there was a second, those.
+func (r *results) take(first, second *results) {
+	why, again := map[string]string{}, map[string]bool{}
+	for _, t := range second.all {
+		again[t.pkg+" "+topOf(t.name)] = true
+	}
+	for _, t := range first.all {
+		if id := t.pkg + " " + t.name; again[t.pkg+" "+topOf(t.name)] {
+			why[id] = t.log
+			continue
+		}
+		r.put(t)
+	}
+	for _, t := range second.all {
+		if log := why[t.pkg+" "+t.name]; log != "" && t.outcome == "PASS" {
+			t.again = log
+		}
+		r.put(t)
+	}
+}
+
+// topOf is TestLive for TestLive/tcplife/best/ipv4.
+func topOf(name string) string {
+	name, _, _ = strings.Cut(name, "/")
+	return name
+}
+
 // leaves is the tests that are not made of others, and those that failed though
 // none of their parts did.
 func (r *results) leaves() []result {
-	parents, blamed := map[string]bool{}, map[string]bool{}
+	type id struct{ where, pkg, name string }
+	parents, blamed := map[id]bool{}, map[id]bool{}
 	for _, t := range r.all {
 		for name := t.name; strings.Contains(name, "/"); {
 			name = name[:strings.LastIndex(name, "/")]
-			parents[t.where+" "+name] = true
-			blamed[t.where+" "+name] = blamed[t.where+" "+name] || t.outcome == "FAIL"
+			of := id{t.where, t.pkg, name}
+			parents[of] = true
+			blamed[of] = blamed[of] || t.outcome == "FAIL"
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(r.all), func(t result) bool {
-		id := t.where + " " + t.name
-		return parents[id] && (t.outcome != "FAIL" || blamed[id])
+		of := id{t.where, t.pkg, t.name}
+		return parents[of] && (t.outcome != "FAIL" || blamed[of])
 	})
 }
 
@@ -216,11 +269,14 @@ type parser struct {
 	said    map[string]string // by test, until its outcome is known
 	current string
 	seen    int
+	ended   int  // how many results are of packages that have ended
+	torn    bool // the package does not run to its end
 }
 
 var (
 	outcome = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \(`)
 	running = regexp.MustCompile(`^=== (?:RUN|CONT|NAME)\s+(\S+)`)
+	ended   = regexp.MustCompile(`^(?:ok|FAIL)\s+(\S+)\s+(?:[0-9.]+s|\(cached\))`)
 	broken  = regexp.MustCompile(`^(FAIL\s+\S+ \[|panic:|FAIL\s+\S+\s+\(cached\)|.*\[build failed\]|.*\[setup failed\])`)
 )
 
@@ -253,11 +309,18 @@ func (p *parser) line(line string) {
 		}
 		delete(p.said, m[2])
 		p.results.put(r)
+	case ended.MatchString(line):
+		pkg := ended.FindStringSubmatch(line)[1]
+		if p.torn {
+			pkg = ""
+		}
+		p.ended, p.torn = p.results.pack(p.ended, pkg), false
 	case running.MatchString(line):
 		p.current = running.FindStringSubmatch(line)[1]
 	case broken.MatchString(line) || strings.HasPrefix(line, "vm: "):
 		fmt.Fprintf(os.Stdout, "%s: %s\n", p.where, line)
 		p.said[p.current] += line + "\n"
+		p.torn = true
 	case p.current != "" && strings.HasPrefix(line, " "):
 		p.said[p.current] += strings.TrimSpace(line) + "\n"
 	}

@@ -74,3 +74,55 @@ func TestSilence(t *testing.T) {
 		}
 	}
 }
+
+// TestAgain: what failed and passes at a second try counts once, as passed, with
+// why it was tried again; what fails twice has failed; and of a package that did
+// not run to its end nothing is tried again.
+func TestAgain(t *testing.T) {
+	run := func(out string, err error) *results {
+		r := &results{}
+		p := &parser{results: r, where: "go test"}
+		p.Write([]byte(out))
+		p.end(err)
+		return r
+	}
+	failed := errors.New("exit status 1")
+	first := run(`=== RUN   TestA
+=== RUN   TestA/x
+    a_test.go:1: too late
+=== RUN   TestA/y
+--- FAIL: TestA (0.00s)
+    --- FAIL: TestA/x (0.00s)
+    --- PASS: TestA/y (0.00s)
+--- PASS: TestB (0.00s)
+FAIL
+FAIL	seine/a	0.1s
+=== RUN   TestA
+    b_test.go:1: wrong
+--- FAIL: TestA (0.00s)
+FAIL
+FAIL	seine/b	0.1s
+=== RUN   TestC
+--- FAIL: TestC (0.00s)
+panic: boom
+FAIL	seine/c	0.1s
+--- PASS: TestD (0.00s)
+ok	seine/d	0.1s
+`, failed)
+	again := first.failedIn()
+	if len(again) != 2 || len(again["seine/a"]) != 1 || len(again["seine/b"]) != 1 {
+		t.Fatalf("to be tried again: %v", again)
+	}
+	second := run("--- PASS: TestA (0.00s)\n    --- PASS: TestA/x (0.00s)\n    --- PASS: TestA/y (0.00s)\nok\tseine/a\t0.1s\n"+
+		"--- FAIL: TestA (0.00s)\nFAIL\nFAIL\tseine/b\t0.1s\n", failed)
+	var all results
+	all.take(first, second)
+	var out strings.Builder
+	all.print(&out)
+	if want := "\n4 passed, 2 failed\n"; !strings.HasSuffix(out.String(), want) {
+		t.Errorf("the end is not %q:\n%s", want, &out)
+	}
+	if want := "passed when tried again: go test: TestA/x: a_test.go:1: too late"; !strings.Contains(out.String(), want) {
+		t.Errorf("%q is not in\n%s", want, &out)
+	}
+}
