@@ -123,9 +123,9 @@ func of(x *tool.Trial, r *row.Row) (count, *kern.Hist) {
 	return c, h
 }
 
-// same compares. A busy kernel at times runs no program although a tracepoint is
-// passed, and does not count it either (see the README): there one packet or two
-// may be missing. In guests none is.
+// same compares. Where some process is exempt from BPF, what a softirq sends on
+// top of it is not seen (see the README): one packet or two may be missing. In
+// guests no process is, and no packet.
 func same(c, want count) bool {
 	near := func(a, b uint64) bool { return a == b || !lab.Emulated() && a <= b+2 && b <= a+2 }
 	return near(c.timed, want.timed) && near(c.split, want.split) && near(c.requeued, want.requeued) &&
