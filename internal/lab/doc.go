@@ -12,7 +12,7 @@
 // they have listened, connected or finished, and start when they are told to,
 // so a tool can be attached between "ready" and "go":
 //
-//	w, err := lab.NewWorld(lab.Options{Hosts: []string{"client", "server"}})
+//	w, err := lab.NewWorld(lab.Options{Hosts: lab.TwoHosts})
 //	defer w.Close()
 //	t, err := lab.StartTCP(w, lab.Sessions{Count: 23, Send: 1000, Recv: 5000})
 //	// t.Client.PID, t.Server.PID and t.Port are known; no session was made yet

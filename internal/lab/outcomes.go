@@ -61,3 +61,17 @@ func Outcomes(w *World, comm string) (*Targets, []Attempt, error) {
 	)
 	return t, append(list, slow...), nil
 }
+
+// RunOutcomes makes connects of every outcome, one after the other.
+func RunOutcomes(w *World, clientComm, serverComm string) error {
+	_, attempts, err := Outcomes(w, serverComm)
+	if err != nil {
+		return err
+	}
+	c, err := StartConnects(w, "", clientComm, attempts...)
+	if err != nil {
+		return err
+	}
+	_, err = c.Run()
+	return err
+}

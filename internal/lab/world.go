@@ -30,6 +30,10 @@ type Options struct {
 	Timeout time.Duration
 }
 
+// TwoHosts are the hosts of most worlds: StartTCP and its like put the client on
+// the first one and the server on the last.
+var TwoHosts = []string{"client", "server"}
+
 // World is one or more private network namespaces, called hosts. It vanishes
 // with Close, and with the process in any case.
 //

@@ -233,7 +233,7 @@ func (h held) left() (s string) {
 // to it.
 func twoHosts(t *testing.T) (w *lab.World, only []string) {
 	t.Helper()
-	w, err := lab.NewWorld(lab.Options{Hosts: []string{"client", "server"}})
+	w, err := lab.NewWorld(lab.Options{Hosts: lab.TwoHosts})
 	if err != nil {
 		t.Fatal(err)
 	}

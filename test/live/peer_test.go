@@ -94,7 +94,7 @@ func TestPeers(t *testing.T) {
 				t.Fatal(err)
 			}
 			tl := tools.All[slices.IndexFunc(tools.All, func(t *tool.Tool) bool { return t.Name == p.tool })]
-			one(t, tl, tool.Case{Name: "peer", Hosts: []string{"client", "server"}, Run: p.compare}, "")
+			one(t, tl, tool.Case{Name: "peer", Hosts: lab.TwoHosts, Run: p.compare}, "")
 		})
 	}
 }

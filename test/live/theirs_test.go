@@ -63,7 +63,7 @@ func TestTheirs(t *testing.T) {
 				continue
 			}
 			t.Run(suite+"/"+s.command, func(t *testing.T) {
-				c := tool.Case{Name: "theirs", Hosts: []string{"client", "server"}, Run: func(x *tool.Trial) error {
+				c := tool.Case{Name: "theirs", Hosts: lab.TwoHosts, Run: func(x *tool.Trial) error {
 					return s.works(x, s.command+endings[i])
 				}}
 				one(t, tools.All[0], c, "")

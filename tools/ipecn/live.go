@@ -11,10 +11,7 @@ import (
 	"seine/internal/tool"
 )
 
-var (
-	twoHosts = []string{"client", "server"}
-	routed   = []string{"client", "router", "server"}
-)
+var routed = []string{"client", "router", "server"}
 
 var demo = tool.Workload{
 	Hosts: routed,
@@ -32,14 +29,14 @@ var demo = tool.Workload{
 }
 
 var live = []tool.Case{
-	{Name: "ipv4", Hosts: twoHosts, Run: marked(lab.UDP4)},
-	{Name: "ipv6", Hosts: twoHosts, Run: marked(lab.UDP6)},
-	{Name: "qdisc4", Hosts: twoHosts, Run: congested(lab.UDP4)},
-	{Name: "qdisc6", Hosts: twoHosts, Run: congested(lab.UDP6)},
-	{Name: "segments", Hosts: twoHosts, Run: segments},
+	{Name: "ipv4", Hosts: lab.TwoHosts, Run: marked(lab.UDP4)},
+	{Name: "ipv6", Hosts: lab.TwoHosts, Run: marked(lab.UDP6)},
+	{Name: "qdisc4", Hosts: lab.TwoHosts, Run: congested(lab.UDP4)},
+	{Name: "qdisc6", Hosts: lab.TwoHosts, Run: congested(lab.UDP6)},
+	{Name: "segments", Hosts: lab.TwoHosts, Run: segments},
 	{Name: "loopback", Run: loopback},
 	{Name: "forwarded", Hosts: routed, Run: forwarded},
-	{Name: "summary", Hosts: twoHosts, Run: summary},
+	{Name: "summary", Hosts: lab.TwoHosts, Run: summary},
 	{Name: "dev", Hosts: routed, Run: oneDevice},
 }
 

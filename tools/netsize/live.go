@@ -13,10 +13,8 @@ import (
 	"seine/internal/tool"
 )
 
-var twoHosts = []string{"client", "server"}
-
 var demo = tool.Workload{
-	Hosts: twoHosts,
+	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		wire, err := w.Wire("server", "eth0")
 		if err != nil {
@@ -28,9 +26,9 @@ var demo = tool.Workload{
 }
 
 var live = []tool.Case{
-	{Name: "sizes", Hosts: twoHosts, Run: sizes},
-	{Name: "segments", Hosts: twoHosts, Run: segments},
-	{Name: "tcp", Hosts: twoHosts, Run: tcp},
+	{Name: "sizes", Hosts: lab.TwoHosts, Run: sizes},
+	{Name: "segments", Hosts: lab.TwoHosts, Run: segments},
+	{Name: "tcp", Hosts: lab.TwoHosts, Run: tcp},
 	{Name: "frags", Run: frags},
 	{Name: "loopback", Run: loopback},
 	{Name: "devices", Hosts: []string{"client", "router", "server"}, Run: devices},

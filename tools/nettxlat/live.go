@@ -13,10 +13,8 @@ import (
 	"seine/internal/tool"
 )
 
-var twoHosts = []string{"client", "server"}
-
 var demo = tool.Workload{
-	Hosts: twoHosts,
+	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		if err := lab.RunTCP(w, lab.Sessions{Count: 41, Send: 300, Recv: 30_000}); err != nil {
 			return err
@@ -44,11 +42,11 @@ var demo = tool.Workload{
 
 var live = []tool.Case{
 	{Name: "tap", Run: tap},
-	{Name: "veth", Hosts: twoHosts, Run: veth},
-	{Name: "napi", Hosts: twoHosts, Run: napi},
+	{Name: "veth", Hosts: lab.TwoHosts, Run: veth},
+	{Name: "napi", Hosts: lab.TwoHosts, Run: napi},
 	{Name: "loopback", Run: loopback},
 	{Name: "dropped", Run: dropped},
-	{Name: "passed", Hosts: twoHosts, Run: passed},
+	{Name: "passed", Hosts: lab.TwoHosts, Run: passed},
 	{Name: "virtio", Run: virtio},
 }
 

@@ -17,15 +17,13 @@ import (
 	"seine/internal/tool"
 )
 
-var twoHosts = []string{"client", "server"}
-
 var demo = tool.Workload{
 	Run: func(w *lab.World) error { return transfer(w, bulk(8<<30)) },
 }
 
 var live = []tool.Case{
 	{Name: "hot", Run: hot},
-	{Name: "net", Hosts: twoHosts, Run: net},
+	{Name: "net", Hosts: lab.TwoHosts, Run: net},
 	{Name: "fair", Run: fair},
 	{Name: "idle", Run: idle},
 	{Name: "kernel", Run: kernel},

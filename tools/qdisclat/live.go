@@ -18,8 +18,6 @@ import (
 	"seine/internal/tool"
 )
 
-var twoHosts = []string{"client", "server"}
-
 // The rate of most queues here: 1,000 bytes take a millisecond.
 const (
 	rate  = 1_000_000
@@ -58,13 +56,13 @@ var demo = tool.Workload{
 
 var live = []tool.Case{
 	{Name: "rate", Run: shapedRate},
-	{Name: "split", Hosts: twoHosts, Run: split},
+	{Name: "split", Hosts: lab.TwoHosts, Run: split},
 	{Name: "kinds", Run: everyKind},
 	{Name: "drops", Run: drops},
 	{Name: "bulk", Run: bulk},
 	{Name: "before", Run: before},
 	{Name: "bypass", Run: bypass},
-	{Name: "requeues", Hosts: twoHosts, Run: requeues},
+	{Name: "requeues", Hosts: lab.TwoHosts, Run: requeues},
 	{Name: "card", Run: card},
 	{Name: "children", Run: children},
 	{Name: "messages", Run: messages},

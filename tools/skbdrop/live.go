@@ -18,8 +18,6 @@ import (
 	"seine/internal/tool"
 )
 
-var twoHosts = []string{"client", "server"}
-
 // closed is a port that nobody has: those that are given out begin at 10000.
 const closed = 9
 
@@ -45,7 +43,7 @@ func letters(w *lab.World, network lab.Network, port, n, size int) error {
 }
 
 var demo = tool.Workload{
-	Hosts: twoHosts,
+	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		return errors.Join(
 			letters(w, lab.UDP4, closed, 23, 100),
@@ -68,16 +66,16 @@ func overflowing(w *lab.World, n int) error {
 }
 
 var live = []tool.Case{
-	{Name: "no-socket", Hosts: twoHosts, Run: noSocket(lab.UDP4)},
-	{Name: "checksum", Hosts: twoHosts, Run: checksum},
-	{Name: "no-socket-ipv6", Hosts: twoHosts, Run: noSocket(lab.UDP6)},
-	{Name: "segments", Hosts: twoHosts, Run: segments},
-	{Name: "receive-buffer", Hosts: twoHosts, Run: receiveBuffer},
-	{Name: "netfilter", Hosts: twoHosts, Run: netfilter},
-	{Name: "protocol", Hosts: twoHosts, Run: protocol},
-	{Name: "reset", Hosts: twoHosts, Run: reset},
-	{Name: "qdisc", Hosts: twoHosts, Run: qdisc},
-	{Name: "none", Hosts: twoHosts, Run: none},
+	{Name: "no-socket", Hosts: lab.TwoHosts, Run: noSocket(lab.UDP4)},
+	{Name: "checksum", Hosts: lab.TwoHosts, Run: checksum},
+	{Name: "no-socket-ipv6", Hosts: lab.TwoHosts, Run: noSocket(lab.UDP6)},
+	{Name: "segments", Hosts: lab.TwoHosts, Run: segments},
+	{Name: "receive-buffer", Hosts: lab.TwoHosts, Run: receiveBuffer},
+	{Name: "netfilter", Hosts: lab.TwoHosts, Run: netfilter},
+	{Name: "protocol", Hosts: lab.TwoHosts, Run: protocol},
+	{Name: "reset", Hosts: lab.TwoHosts, Run: reset},
+	{Name: "qdisc", Hosts: lab.TwoHosts, Run: qdisc},
+	{Name: "none", Hosts: lab.TwoHosts, Run: none},
 }
 
 // reasoned says whether this kernel tells why it drops.

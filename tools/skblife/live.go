@@ -13,16 +13,10 @@ import (
 	"seine/internal/tool"
 )
 
-var twoHosts = []string{"client", "server"}
-
 var demo = tool.Workload{
-	Hosts: twoHosts,
+	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
-		t, err := lab.StartTCP(w, lab.Sessions{Count: 5, Send: 100000, Recv: 100})
-		if err != nil {
-			return err
-		}
-		if _, err := t.Run(); err != nil {
+		if err := lab.RunTCP(w, lab.Sessions{Count: 5, Send: 100000, Recv: 100}); err != nil {
 			return err
 		}
 		f, err := lab.StartFlood(w, lab.Flood{Count: 101, ClientHost: "client", ServerHost: "server"})
@@ -35,12 +29,12 @@ var demo = tool.Workload{
 }
 
 var live = []tool.Case{
-	{Name: "unread", Hosts: twoHosts, Run: unread},
-	{Name: "tcp", Hosts: twoHosts, Run: tcp},
-	{Name: "read", Hosts: twoHosts, Run: read},
+	{Name: "unread", Hosts: lab.TwoHosts, Run: unread},
+	{Name: "tcp", Hosts: lab.TwoHosts, Run: tcp},
+	{Name: "read", Hosts: lab.TwoHosts, Run: read},
 	{Name: "napi", Run: napi},
-	{Name: "merged", Hosts: twoHosts, Run: merged},
-	{Name: "all", Hosts: twoHosts, Run: all},
+	{Name: "merged", Hosts: lab.TwoHosts, Run: merged},
+	{Name: "all", Hosts: lab.TwoHosts, Run: all},
 }
 
 // account is a row of the balance, and how many lifespans there are.

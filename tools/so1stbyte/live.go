@@ -15,7 +15,7 @@ import (
 const think = 50 * time.Millisecond
 
 var demo = tool.Workload{
-	Hosts: []string{"client", "server"},
+	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		return lab.RunTCP(w,
 			lab.Sessions{Count: 41, Send: 100, Recv: 1000, ClientComm: "browser"},
@@ -25,9 +25,9 @@ var demo = tool.Workload{
 
 var live = []tool.Case{
 	{Name: "think", Run: histogram},
-	{Name: "events", Hosts: []string{"client", "server"}, Run: sessions(lab.Sessions{Count: 7, Send: 100, Recv: 1000, Think: think})},
-	{Name: "ipv6", Hosts: []string{"client", "server"}, Run: sessions(lab.Sessions{Count: 23, Send: 100, Recv: 1000, Network: lab.TCP6})},
-	{Name: "connect-and-wait", Hosts: []string{"client", "server"}, Run: apart},
+	{Name: "events", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 7, Send: 100, Recv: 1000, Think: think})},
+	{Name: "ipv6", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 100, Recv: 1000, Network: lab.TCP6})},
+	{Name: "connect-and-wait", Hosts: lab.TwoHosts, Run: apart},
 	{Name: "reads", Run: reads},
 	{Name: "uring", Run: uring},
 	{Name: "mptcp", Run: mptcp},

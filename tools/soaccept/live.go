@@ -12,10 +12,8 @@ import (
 	"seine/internal/tool"
 )
 
-var twoHosts = []string{"client", "server"}
-
 var demo = tool.Workload{
-	Hosts: twoHosts,
+	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		if err := lab.RunTCP(w,
 			lab.Sessions{Count: 3, Send: 100, Recv: 1000, ServerComm: "web"},
@@ -32,12 +30,12 @@ var demo = tool.Workload{
 }
 
 var live = []tool.Case{
-	{Name: "ipv4", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10})},
-	{Name: "ipv6", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10, Network: lab.TCP6})},
-	{Name: "reset", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 13, Send: 10, Recv: 10, Close: lab.ByReset})},
-	{Name: "uring", Hosts: twoHosts, Run: uring},
-	{Name: "mptcp", Hosts: twoHosts, Run: mptcp(false)},
-	{Name: "mptcp-plain", Hosts: twoHosts, Run: mptcp(true)},
+	{Name: "ipv4", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10})},
+	{Name: "ipv6", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10, Network: lab.TCP6})},
+	{Name: "reset", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 13, Send: 10, Recv: 10, Close: lab.ByReset})},
+	{Name: "uring", Hosts: lab.TwoHosts, Run: uring},
+	{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp(false)},
+	{Name: "mptcp-plain", Hosts: lab.TwoHosts, Run: mptcp(true)},
 	{Name: "outcomes", Run: outcomes("", func(a lab.Accepted) bool { return a.Errno != unix.EAGAIN && a.Network != lab.Unix })},
 	{Name: "failed", Run: outcomes("--failed", func(a lab.Accepted) bool { return a.Errno != 0 })},
 	{Name: "unix", Run: outcomes("--family=unix", func(a lab.Accepted) bool { return a.Network == lab.Unix })},

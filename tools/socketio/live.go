@@ -13,10 +13,8 @@ import (
 	"seine/internal/tool"
 )
 
-var twoHosts = []string{"client", "server"}
-
 var demo = tool.Workload{
-	Hosts: twoHosts,
+	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		if err := lab.RunTCP(w,
 			lab.Sessions{Count: 7, Send: 300, Recv: 123456, ClientComm: "browser", ServerComm: "web", Port: 443},
@@ -42,7 +40,7 @@ var live = []tool.Case{
 	{Name: "by", Run: by},
 	{Name: "lport", Run: lport},
 	{Name: "proto", Run: proto},
-	{Name: "parallel", Run: parallel, Hosts: twoHosts},
+	{Name: "parallel", Run: parallel, Hosts: lab.TwoHosts},
 	{Name: "intervals", Run: intervals},
 	{Name: "small-map", Run: smallMap},
 }

@@ -15,10 +15,8 @@ import (
 	"seine/internal/tool"
 )
 
-var twoHosts = []string{"client", "server"}
-
 var demo = tool.Workload{
-	Hosts: twoHosts,
+	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		return lab.RunTCP(w,
 			lab.Sessions{Count: 41, Send: 300, Recv: 12345, ClientComm: "browser", ServerComm: "web"},

@@ -13,7 +13,7 @@ import (
 var live = []tool.Case{
 	{Name: "mix", Run: mix},
 	{Name: "by-comm", Run: byComm},
-	{Name: "sessions", Hosts: []string{"client", "server"}, Run: sessions},
+	{Name: "sessions", Hosts: lab.TwoHosts, Run: sessions},
 }
 
 // mix: calls of many kinds; every one is counted, and no other.

@@ -16,35 +16,22 @@ import (
 	"seine/internal/tool"
 )
 
-var twoHosts = []string{"client", "server"}
-
 var demo = tool.Workload{
-	Hosts: twoHosts,
-	Run: func(w *lab.World) error {
-		_, attempts, err := lab.Outcomes(w, "servers")
-		if err != nil {
-			return err
-		}
-		c, err := lab.StartConnects(w, "", "browser", attempts...)
-		if err != nil {
-			return err
-		}
-		_, err = c.Run()
-		return err
-	},
+	Hosts: lab.TwoHosts,
+	Run:   func(w *lab.World) error { return lab.RunOutcomes(w, "browser", "servers") },
 }
 
 var live = []tool.Case{
-	{Name: "outcomes", Hosts: twoHosts, Run: outcomes},
-	{Name: "uring", Hosts: twoHosts, Run: uring},
+	{Name: "outcomes", Hosts: lab.TwoHosts, Run: outcomes},
+	{Name: "uring", Hosts: lab.TwoHosts, Run: uring},
 	{Name: "loopback", Run: outcomes},
 	{Name: "unix", Run: unixes},
-	{Name: "syscall", Hosts: twoHosts, Run: bare},
+	{Name: "syscall", Hosts: lab.TwoHosts, Run: bare},
 	{Name: "again", Run: again},
-	{Name: "mptcp", Hosts: twoHosts, Run: mptcp},
+	{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
 	{Name: "fastopen", Run: fastopen},
 	{Name: "given-up", Run: givenUp},
-	{Name: "timeout", Hosts: twoHosts, Run: timeouts, Slow: true},
+	{Name: "timeout", Hosts: lab.TwoHosts, Run: timeouts, Slow: true},
 }
 
 // outcomes: each connect ends as it does, after as long as it took.

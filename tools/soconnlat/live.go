@@ -17,33 +17,20 @@ import (
 	"seine/internal/tool"
 )
 
-var twoHosts = []string{"client", "server"}
-
 var demo = tool.Workload{
-	Hosts: twoHosts,
-	Run: func(w *lab.World) error {
-		_, attempts, err := lab.Outcomes(w, "servers")
-		if err != nil {
-			return err
-		}
-		c, err := lab.StartConnects(w, "", "browser", attempts...)
-		if err != nil {
-			return err
-		}
-		_, err = c.Run()
-		return err
-	},
+	Hosts: lab.TwoHosts,
+	Run:   func(w *lab.World) error { return lab.RunOutcomes(w, "browser", "servers") },
 }
 
 var live = []tool.Case{
-	{Name: "outcomes", Hosts: twoHosts, Run: outcomes},
+	{Name: "outcomes", Hosts: lab.TwoHosts, Run: outcomes},
 	{Name: "stack", Run: stack},
 	{Name: "wait", Run: wait},
-	{Name: "by", Hosts: twoHosts, Run: by},
+	{Name: "by", Hosts: lab.TwoHosts, Run: by},
 	{Name: "uring", Run: uring},
-	{Name: "mptcp", Hosts: twoHosts, Run: mptcp},
-	{Name: "min", Hosts: twoHosts, Run: slow("--min=200ms"), Slow: true},
-	{Name: "max", Hosts: twoHosts, Run: slow("--max=200ms"), Slow: true},
+	{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
+	{Name: "min", Hosts: lab.TwoHosts, Run: slow("--min=200ms"), Slow: true},
+	{Name: "max", Hosts: lab.TwoHosts, Run: slow("--max=200ms"), Slow: true},
 }
 
 // sum is how many connects, and how long they took in all.

@@ -13,10 +13,8 @@ import (
 	"seine/internal/tool"
 )
 
-var twoHosts = []string{"client", "server"}
-
 var demo = tool.Workload{
-	Hosts: twoHosts,
+	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		if err := lab.RunTCP(w,
 			lab.Sessions{Count: 2, Send: 1000, Recv: 123456, ClientComm: "browser", ServerComm: "web"},
@@ -34,14 +32,14 @@ var demo = tool.Workload{
 }
 
 var live = []tool.Case{
-	{Name: "tcp", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777})},
+	{Name: "tcp", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777})},
 	{Name: "unix", Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777, Network: lab.Unix, Path: "@solife"})},
 	{Name: "udp", Run: moved(lab.Load{Network: lab.UDP4, Count: 23, Size: 101})},
-	{Name: "tcp6", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777, Network: lab.TCP6, Close: lab.ByServer})},
-	{Name: "think", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 3, Send: 10, Recv: 10, Think: linger})},
-	{Name: "parallel", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 211, Send: 1000, Recv: 777, Parallel: 7})},
-	{Name: "reset", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 13, Send: 500, Recv: 300, Close: lab.ByReset})},
-	{Name: "mptcp", Hosts: twoHosts, Run: mptcp},
+	{Name: "tcp6", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777, Network: lab.TCP6, Close: lab.ByServer})},
+	{Name: "think", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 3, Send: 10, Recv: 10, Think: linger})},
+	{Name: "parallel", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 211, Send: 1000, Recv: 777, Parallel: 7})},
+	{Name: "reset", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 13, Send: 500, Recv: 300, Close: lab.ByReset})},
+	{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
 	{Name: "uring", Run: uring},
 	{Name: "udp6", Run: moved(lab.Load{Network: lab.UDP6, Count: 35, Size: 77, Batch: 7, Read: lab.Recvmmsg, Write: lab.Sendmmsg})},
 	{Name: "peek", Run: moved(lab.Load{Network: lab.UDP4, Count: 13, Size: 31, Peek: 3, Again: 2})},
@@ -53,7 +51,7 @@ var live = []tool.Case{
 	{Name: "killed", Run: outlived(killed)},
 	{Name: "passed", Run: outlived(passed)},
 	{Name: "dropped", Run: outlived(dropped)},
-	{Name: "older", Hosts: twoHosts, Run: older(lab.TCP4, 1000, 777)},
+	{Name: "older", Hosts: lab.TwoHosts, Run: older(lab.TCP4, 1000, 777)},
 	{Name: "older-unix", Run: older(lab.Unix, 1000, 777)},
 	{Name: "older-idle", Run: older(lab.TCP6, 0, 0)},
 	{Name: "older-idle-unix", Run: older(lab.Unix, 0, 0)},

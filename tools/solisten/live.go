@@ -27,7 +27,7 @@ var demo = tool.Workload{
 
 var live = []tool.Case{
 	{Name: "listens", Run: listens},
-	{Name: "netns", Hosts: []string{"client", "server"}, Run: netns},
+	{Name: "netns", Hosts: lab.TwoHosts, Run: netns},
 	{Name: "failures", Run: failures},
 	{Name: "uring", Run: uring},
 }

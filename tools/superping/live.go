@@ -17,10 +17,8 @@ import (
 	"seine/internal/tool"
 )
 
-var twoHosts = []string{"client", "server"}
-
 var demo = tool.Workload{
-	Hosts: twoHosts,
+	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		for _, n := range []lab.Network{lab.Raw4, lab.Ping6} {
 			x, err := lab.StartEcho(w, "client", "ping", lab.Echo{Network: n, Addr: w.Addr("server", n), Count: 5, Ident: 28121})
@@ -36,16 +34,16 @@ var demo = tool.Workload{
 }
 
 var live = []tool.Case{
-	{Name: "ping4", Hosts: twoHosts, Run: echoes("server", lab.Ping4)},
-	{Name: "ping6", Hosts: twoHosts, Run: echoes("server", lab.Ping6)},
-	{Name: "raw4", Hosts: twoHosts, Run: echoes("server", lab.Raw4)},
-	{Name: "raw6", Hosts: twoHosts, Run: echoes("server", lab.Raw6)},
+	{Name: "ping4", Hosts: lab.TwoHosts, Run: echoes("server", lab.Ping4)},
+	{Name: "ping6", Hosts: lab.TwoHosts, Run: echoes("server", lab.Ping6)},
+	{Name: "raw4", Hosts: lab.TwoHosts, Run: echoes("server", lab.Raw4)},
+	{Name: "raw6", Hosts: lab.TwoHosts, Run: echoes("server", lab.Raw6)},
 	{Name: "loopback", Run: echoes("host", lab.Ping4)},
 	{Name: "router", Hosts: []string{"client", "router", "server"}, Run: routed},
-	{Name: "neighbour", Hosts: twoHosts, Run: unresolved},
+	{Name: "neighbour", Hosts: lab.TwoHosts, Run: unresolved},
 	{Name: "two-at-once", Hosts: []string{"client", "near", "far"}, Run: twoAtOnce},
-	{Name: "lost", Hosts: twoHosts, Run: losses},
-	{Name: "beside-ping", Hosts: twoHosts, Run: besidePing},
+	{Name: "lost", Hosts: lab.TwoHosts, Run: losses},
+	{Name: "beside-ping", Hosts: lab.TwoHosts, Run: besidePing},
 }
 
 // echoes makes a case in which every echo is seen, and is shorter than its

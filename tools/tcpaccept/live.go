@@ -11,32 +11,26 @@ import (
 	"seine/internal/tool"
 )
 
-var twoHosts = []string{"client", "server"}
-
 var demo = tool.Workload{
-	Hosts: twoHosts,
+	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
-		t, err := lab.StartTCP(w, lab.Sessions{Count: 3, Send: 10, Recv: 10, ClientComm: "browser", ServerComm: "web"})
-		if err != nil {
+		if err := lab.RunTCP(w, lab.Sessions{Count: 3, Send: 10, Recv: 10, ClientComm: "browser", ServerComm: "web"}); err != nil {
 			return err
 		}
-		if _, err := t.Run(); err != nil {
-			return err
-		}
-		_, err = keepWaiting(w, lab.Late{Network: lab.TCP6, Comm: "lazy", Backlog: 5}, 3)
+		_, err := keepWaiting(w, lab.Late{Network: lab.TCP6, Comm: "lazy", Backlog: 5}, 3)
 		return err
 	},
 }
 
 var live = []tool.Case{
-	{Name: "ipv4", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10})},
-	{Name: "ipv6", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10, Network: lab.TCP6})},
-	{Name: "mptcp", Hosts: twoHosts, Run: mptcp},
+	{Name: "ipv4", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10})},
+	{Name: "ipv6", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10, Network: lab.TCP6})},
+	{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
 	{Name: "uring", Run: uring},
-	{Name: "late", Hosts: twoHosts, Run: late(lab.Late{Network: lab.TCP4, Backlog: 11})},
+	{Name: "late", Hosts: lab.TwoHosts, Run: late(lab.Late{Network: lab.TCP4, Backlog: 11})},
 	{Name: "late-uring", Run: lateUring},
-	{Name: "late-mptcp", Hosts: twoHosts, Run: lateMPTCP},
-	{Name: "older", Hosts: twoHosts, Run: older},
+	{Name: "late-mptcp", Hosts: lab.TwoHosts, Run: lateMPTCP},
+	{Name: "older", Hosts: lab.TwoHosts, Run: older},
 }
 
 func sessions(s lab.Sessions) func(*tool.Trial) error {

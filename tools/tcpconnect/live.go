@@ -16,16 +16,10 @@ import (
 	"seine/internal/tool"
 )
 
-var twoHosts = []string{"client", "server"}
-
 var demo = tool.Workload{
-	Hosts: twoHosts,
+	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
-		t, err := lab.StartTCP(w, lab.Sessions{Count: 3, Send: 10, Recv: 10, ClientComm: "browser", ServerComm: "web"})
-		if err != nil {
-			return err
-		}
-		if _, err := t.Run(); err != nil {
+		if err := lab.RunTCP(w, lab.Sessions{Count: 3, Send: 10, Recv: 10, ClientComm: "browser", ServerComm: "web"}); err != nil {
 			return err
 		}
 		_, list, err := lab.Outcomes(w, "targets")
@@ -42,14 +36,14 @@ var demo = tool.Workload{
 }
 
 var live = []tool.Case{
-	{Name: "ipv4", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10})},
-	{Name: "ipv6", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10, Network: lab.TCP6})},
-	{Name: "mptcp", Hosts: twoHosts, Run: mptcp},
+	{Name: "ipv4", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10})},
+	{Name: "ipv6", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10, Network: lab.TCP6})},
+	{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
 	{Name: "uring", Run: uring},
-	{Name: "outcomes", Hosts: twoHosts, Run: outcomes(true)},
-	{Name: "timeouts", Hosts: twoHosts, Run: outcomes(false), Slow: true},
-	{Name: "uring-outcomes", Hosts: twoHosts, Run: uringOutcomes},
-	{Name: "counts", Hosts: twoHosts, Run: counts},
+	{Name: "outcomes", Hosts: lab.TwoHosts, Run: outcomes(true)},
+	{Name: "timeouts", Hosts: lab.TwoHosts, Run: outcomes(false), Slow: true},
+	{Name: "uring-outcomes", Hosts: lab.TwoHosts, Run: uringOutcomes},
+	{Name: "counts", Hosts: lab.TwoHosts, Run: counts},
 	{Name: "names", Run: named},
 }
 

@@ -15,10 +15,8 @@ import (
 	"seine/internal/tool"
 )
 
-var twoHosts = []string{"client", "server"}
-
 var demo = tool.Workload{
-	Hosts: twoHosts,
+	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		t, list, err := refused(w, lab.TCP4, 2)
 		if err != nil {
@@ -41,11 +39,11 @@ var demo = tool.Workload{
 }
 
 var live = []tool.Case{
-	{Name: "no-socket", Hosts: twoHosts, Run: noSocket(lab.TCP4)},
-	{Name: "no-socket-ipv6", Hosts: twoHosts, Run: noSocket(lab.TCP6)},
-	{Name: "old-data", Hosts: twoHosts, Run: oldData(lab.TCP4)},
-	{Name: "old-data-ipv6", Hosts: twoHosts, Run: oldData(lab.TCP6)},
-	{Name: "none", Hosts: twoHosts, Run: none},
+	{Name: "no-socket", Hosts: lab.TwoHosts, Run: noSocket(lab.TCP4)},
+	{Name: "no-socket-ipv6", Hosts: lab.TwoHosts, Run: noSocket(lab.TCP6)},
+	{Name: "old-data", Hosts: lab.TwoHosts, Run: oldData(lab.TCP4)},
+	{Name: "old-data-ipv6", Hosts: lab.TwoHosts, Run: oldData(lab.TCP6)},
+	{Name: "none", Hosts: lab.TwoHosts, Run: none},
 }
 
 // refused gives n connects to a port that nobody listens on.

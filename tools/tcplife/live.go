@@ -10,10 +10,8 @@ import (
 	"seine/internal/tool"
 )
 
-var twoHosts = []string{"client", "server"}
-
 var demo = tool.Workload{
-	Hosts: twoHosts,
+	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		return lab.RunTCP(w,
 			lab.Sessions{Count: 3, Send: 1000, Recv: 123456, ClientComm: "browser", ServerComm: "web"},
@@ -23,15 +21,15 @@ var demo = tool.Workload{
 }
 
 var live = []tool.Case{
-	{Name: "ipv4", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777})},
-	{Name: "ipv6", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777, Network: lab.TCP6})},
+	{Name: "ipv4", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777})},
+	{Name: "ipv6", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777, Network: lab.TCP6})},
 	{Name: "loopback", Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777})},
-	{Name: "server-closes", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777, Close: lab.ByServer})},
-	{Name: "parallel", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 211, Send: 1000, Recv: 777, Parallel: 7})},
-	{Name: "reset", Hosts: twoHosts, Run: resets},
+	{Name: "server-closes", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777, Close: lab.ByServer})},
+	{Name: "parallel", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 211, Send: 1000, Recv: 777, Parallel: 7})},
+	{Name: "reset", Hosts: lab.TwoHosts, Run: resets},
 	{Name: "uring", Run: uring},
-	{Name: "mptcp", Hosts: twoHosts, Run: mptcp},
-	{Name: "older", Hosts: twoHosts, Run: older},
+	{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
+	{Name: "older", Hosts: lab.TwoHosts, Run: older},
 	{Name: "flood", Run: flood, Slow: true},
 	{Name: "small-ring", Run: smallRing, Slow: true},
 	{Name: "small-maps", Run: smallMaps, Slow: true},

@@ -11,10 +11,8 @@ import (
 	"seine/internal/tool"
 )
 
-var twoHosts = []string{"client", "server"}
-
 var demo = tool.Workload{
-	Hosts: twoHosts,
+	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		t, err := lab.StartTCP(w, lab.Sessions{Send: 333, Recv: 1, ClientComm: "browser", ServerComm: "web"})
 		if err != nil {
@@ -39,17 +37,17 @@ var demo = tool.Workload{
 }
 
 var live = []tool.Case{
-	{Name: "none", Hosts: twoHosts, Run: none},
-	{Name: "fast", Hosts: twoHosts, Run: fast(lab.TCP4)},
-	{Name: "fast-ipv6", Hosts: twoHosts, Run: fast(lab.TCP6)},
-	{Name: "fast-mptcp", Hosts: twoHosts, Run: fastMPTCP},
-	{Name: "fast-netem", Hosts: twoHosts, Run: fastNetem},
-	{Name: "counts", Hosts: twoHosts, Run: counts},
-	{Name: "probe", Hosts: twoHosts, Run: tailProbe},
-	{Name: "timeouts", Hosts: twoHosts, Run: timeouts(lab.TCP4), Slow: true},
-	{Name: "timeouts-ipv6", Hosts: twoHosts, Run: timeouts(lab.TCP6), Slow: true},
-	{Name: "synack", Hosts: twoHosts, Run: synack(lab.TCP4), Slow: true},
-	{Name: "synack-ipv6", Hosts: twoHosts, Run: synack(lab.TCP6), Slow: true},
+	{Name: "none", Hosts: lab.TwoHosts, Run: none},
+	{Name: "fast", Hosts: lab.TwoHosts, Run: fast(lab.TCP4)},
+	{Name: "fast-ipv6", Hosts: lab.TwoHosts, Run: fast(lab.TCP6)},
+	{Name: "fast-mptcp", Hosts: lab.TwoHosts, Run: fastMPTCP},
+	{Name: "fast-netem", Hosts: lab.TwoHosts, Run: fastNetem},
+	{Name: "counts", Hosts: lab.TwoHosts, Run: counts},
+	{Name: "probe", Hosts: lab.TwoHosts, Run: tailProbe},
+	{Name: "timeouts", Hosts: lab.TwoHosts, Run: timeouts(lab.TCP4), Slow: true},
+	{Name: "timeouts-ipv6", Hosts: lab.TwoHosts, Run: timeouts(lab.TCP6), Slow: true},
+	{Name: "synack", Hosts: lab.TwoHosts, Run: synack(lab.TCP4), Slow: true},
+	{Name: "synack-ipv6", Hosts: lab.TwoHosts, Run: synack(lab.TCP6), Slow: true},
 }
 
 // lossy makes the sessions of t while segments are lost.
@@ -73,7 +71,7 @@ func lost(x *tool.Trial, s lab.Sessions, loss func(port int) lab.Loss, n int, fl
 		return
 	}
 	var before [2]lab.Counters
-	for i, h := range twoHosts {
+	for i, h := range lab.TwoHosts {
 		if before[i], err = x.World.Counters(h); err != nil {
 			return
 		}
@@ -87,7 +85,7 @@ func lost(x *tool.Trial, s lab.Sessions, loss func(port int) lab.Loss, n int, fl
 	if rows, err = x.Detach(); err != nil {
 		return
 	}
-	for i, h := range twoHosts {
+	for i, h := range lab.TwoHosts {
 		var after lab.Counters
 		if after, err = x.World.Counters(h); err != nil {
 			return
@@ -258,7 +256,7 @@ func synack(network lab.Network) func(*tool.Trial) error {
 		}
 		for i := range sent {
 			if n := counted[i]["TcpRetransSegs"]; sent[i] != n {
-				x.Errorf("%d rows of the %s, and the kernel counts %d", sent[i], twoHosts[i], n)
+				x.Errorf("%d rows of the %s, and the kernel counts %d", sent[i], lab.TwoHosts[i], n)
 			}
 		}
 		if sent[1] == 0 {

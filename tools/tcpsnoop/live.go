@@ -11,22 +11,20 @@ import (
 	"seine/internal/tool"
 )
 
-var twoHosts = []string{"client", "server"}
-
 var demo = tool.Workload{
-	Hosts: twoHosts,
+	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		return lab.RunTCP(w, lab.Sessions{Send: 100, Recv: 5000, ClientComm: "browser", ServerComm: "web"})
 	},
 }
 
 var live = []tool.Case{
-	{Name: "ipv4", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 7, Send: 101, Recv: 53})},
-	{Name: "ipv6", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 7, Send: 101, Recv: 53, Network: lab.TCP6})},
-	{Name: "large", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 1, Send: 300007, Recv: 53})},
-	{Name: "reset", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 7, Send: 101, Recv: 53, Close: lab.ByReset})},
-	{Name: "mptcp", Hosts: twoHosts, Run: mptcp},
-	{Name: "older", Hosts: twoHosts, Run: older},
+	{Name: "ipv4", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 7, Send: 101, Recv: 53})},
+	{Name: "ipv6", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 7, Send: 101, Recv: 53, Network: lab.TCP6})},
+	{Name: "large", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 1, Send: 300007, Recv: 53})},
+	{Name: "reset", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 7, Send: 101, Recv: 53, Close: lab.ByReset})},
+	{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
+	{Name: "older", Hosts: lab.TwoHosts, Run: older},
 }
 
 // side is the packets of one host in one direction.
@@ -83,7 +81,7 @@ func snoop(x *tool.Trial, s lab.Sessions, exact bool) error {
 		return err
 	}
 	var before [2]lab.Counters
-	for i, h := range twoHosts {
+	for i, h := range lab.TwoHosts {
 		if before[i], err = x.World.Counters(h); err != nil {
 			return err
 		}
@@ -96,8 +94,8 @@ func snoop(x *tool.Trial, s lab.Sessions, exact bool) error {
 		return err
 	}
 	sides := split(x, t, rows)
-	for i, h := range twoHosts {
-		other := twoHosts[1-i]
+	for i, h := range lab.TwoHosts {
+		other := lab.TwoHosts[1-i]
 		out, in := sides[h+" out"], sides[other+" in"]
 		if out == nil || in == nil {
 			return fmt.Errorf("no packets from %s", h)

@@ -11,10 +11,8 @@ import (
 	"seine/internal/tool"
 )
 
-var twoHosts = []string{"client", "server"}
-
 var demo = tool.Workload{
-	Hosts: twoHosts,
+	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		return lab.RunTCP(w,
 			lab.Sessions{Send: 1000, Recv: 5000, ClientComm: "browser", ServerComm: "web"},
@@ -23,13 +21,13 @@ var demo = tool.Workload{
 }
 
 var live = []tool.Case{
-	{Name: "ipv4", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10})},
-	{Name: "ipv6", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10, Network: lab.TCP6})},
-	{Name: "server-closes", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 13, Send: 10, Recv: 10, Close: lab.ByServer})},
-	{Name: "reset", Hosts: twoHosts, Run: sessions(lab.Sessions{Count: 13, Send: 1, Recv: 1, Close: lab.ByReset})},
-	{Name: "mptcp", Hosts: twoHosts, Run: mptcp},
+	{Name: "ipv4", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10})},
+	{Name: "ipv6", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10, Network: lab.TCP6})},
+	{Name: "server-closes", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 13, Send: 10, Recv: 10, Close: lab.ByServer})},
+	{Name: "reset", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 13, Send: 1, Recv: 1, Close: lab.ByReset})},
+	{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
 	{Name: "uring", Run: uring},
-	{Name: "older", Hosts: twoHosts, Run: older},
+	{Name: "older", Hosts: lab.TwoHosts, Run: older},
 	{Name: "listener", Run: listener},
 }
 

@@ -17,8 +17,6 @@ import (
 // inProgress is how an attempt ends that nobody waits for.
 const inProgress = unix.EINPROGRESS
 
-var twoHosts = []string{"client", "server"}
-
 // full makes n connections, one after the other, to a listener that nobody
 // accepts from. The first three fill a backlog of two; nobody waits for the rest.
 func full(w *lab.World, network lab.Network, n int) (*lab.Targets, *lab.Connects, error) {
@@ -39,13 +37,9 @@ func full(w *lab.World, network lab.Network, n int) (*lab.Targets, *lab.Connects
 }
 
 var demo = tool.Workload{
-	Hosts: twoHosts,
+	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
-		t, err := lab.StartTCP(w, lab.Sessions{Count: 23, Send: 1, Recv: 1, ServerComm: "web", Backlog: 500})
-		if err != nil {
-			return err
-		}
-		if _, err := t.Run(); err != nil {
+		if err := lab.RunTCP(w, lab.Sessions{Count: 23, Send: 1, Recv: 1, ServerComm: "web", Backlog: 500}); err != nil {
 			return err
 		}
 		_, c, err := full(w, lab.TCP4, 5)
@@ -58,13 +52,13 @@ var demo = tool.Workload{
 }
 
 var live = []tool.Case{
-	{Name: "ipv4", Hosts: twoHosts, Run: overflow(lab.TCP4)},
-	{Name: "ipv6", Hosts: twoHosts, Run: overflow(lab.TCP6)},
-	{Name: "mptcp", Hosts: twoHosts, Run: mptcp},
-	{Name: "older", Hosts: twoHosts, Run: overflowOlder},
-	{Name: "syn-queue", Hosts: twoHosts, Run: synQueue},
-	{Name: "room", Hosts: twoHosts, Run: room},
-	{Name: "ack", Hosts: twoHosts, Run: lateACK},
+	{Name: "ipv4", Hosts: lab.TwoHosts, Run: overflow(lab.TCP4)},
+	{Name: "ipv6", Hosts: lab.TwoHosts, Run: overflow(lab.TCP6)},
+	{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
+	{Name: "older", Hosts: lab.TwoHosts, Run: overflowOlder},
+	{Name: "syn-queue", Hosts: lab.TwoHosts, Run: synQueue},
+	{Name: "room", Hosts: lab.TwoHosts, Run: room},
+	{Name: "ack", Hosts: lab.TwoHosts, Run: lateACK},
 }
 
 // parts tells the rows of both views apart.

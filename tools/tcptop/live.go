@@ -12,10 +12,8 @@ import (
 	"seine/internal/tool"
 )
 
-var twoHosts = []string{"client", "server"}
-
 var demo = tool.Workload{
-	Hosts: twoHosts,
+	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		r, err := lab.StartPingPong(w, lab.PingPong{Size: 200, Answer: 4000, Parallel: 2, ClientComm: "api", ServerComm: "db"})
 		if err != nil {
@@ -37,14 +35,14 @@ var demo = tool.Workload{
 }
 
 var live = []tool.Case{
-	{Name: "sums", Hosts: twoHosts, Run: sums("--interval=1m")},
-	{Name: "older", Hosts: twoHosts, Run: older},
-	{Name: "ticks", Hosts: twoHosts, Run: sums("--interval=" + tick())},
+	{Name: "sums", Hosts: lab.TwoHosts, Run: sums("--interval=1m")},
+	{Name: "older", Hosts: lab.TwoHosts, Run: older},
+	{Name: "ticks", Hosts: lab.TwoHosts, Run: sums("--interval=" + tick())},
 	{Name: "half-closed", Run: halfClosed},
 	{Name: "uring", Run: uring},
-	{Name: "mptcp", Hosts: twoHosts, Run: mptcp},
-	{Name: "filters", Hosts: twoHosts, Run: filters},
-	{Name: "flood", Hosts: twoHosts, Run: flood, Slow: true},
+	{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
+	{Name: "filters", Hosts: lab.TwoHosts, Run: filters},
+	{Name: "flood", Hosts: lab.TwoHosts, Run: flood, Slow: true},
 }
 
 // tick is short, but not so short that an emulated machine does nothing else.

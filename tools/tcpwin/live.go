@@ -10,8 +10,6 @@ import (
 	"seine/internal/tool"
 )
 
-var twoHosts = []string{"client", "server"}
-
 // lossy makes the sessions of t while the segments of l are lost.
 func lossy(l lab.Loss, t *lab.TCP) error {
 	x, err := lab.StartLoss(l)
@@ -24,7 +22,7 @@ func lossy(l lab.Loss, t *lab.TCP) error {
 }
 
 var demo = tool.Workload{
-	Hosts: twoHosts,
+	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		t, err := lab.StartTCP(w, lab.Sessions{Send: 1 << 20, Recv: 1, ClientComm: "backup", ServerComm: "store"})
 		if err != nil {
@@ -35,11 +33,11 @@ var demo = tool.Workload{
 }
 
 var live = []tool.Case{
-	{Name: "ipv4", Hosts: twoHosts, Run: sessions(lab.TCP4)},
-	{Name: "ipv6", Hosts: twoHosts, Run: sessions(lab.TCP6)},
-	{Name: "retrans", Hosts: twoHosts, Run: retrans},
-	{Name: "summary", Hosts: twoHosts, Run: summary},
-	{Name: "one-socket", Hosts: twoHosts, Run: oneSocket},
+	{Name: "ipv4", Hosts: lab.TwoHosts, Run: sessions(lab.TCP4)},
+	{Name: "ipv6", Hosts: lab.TwoHosts, Run: sessions(lab.TCP6)},
+	{Name: "retrans", Hosts: lab.TwoHosts, Run: retrans},
+	{Name: "summary", Hosts: lab.TwoHosts, Run: summary},
+	{Name: "one-socket", Hosts: lab.TwoHosts, Run: oneSocket},
 }
 
 // segments is how many a host received while sessions that end by a reset were
@@ -69,7 +67,7 @@ func sessions(network lab.Network) func(*tool.Trial) error {
 			return err
 		}
 		before := map[string]lab.Counters{}
-		for _, h := range twoHosts {
+		for _, h := range lab.TwoHosts {
 			if before[h], err = x.World.Counters(h); err != nil {
 				return err
 			}
@@ -96,7 +94,7 @@ func sessions(network lab.Network) func(*tool.Trial) error {
 				x.Errorf("no sk_sndbuf or no cong in %s", tool.Dump(r))
 			}
 		}
-		for _, h := range twoHosts {
+		for _, h := range lab.TwoHosts {
 			want, err := segments(x, before[h], h, 7)
 			if err != nil {
 				return err

@@ -15,10 +15,8 @@ import (
 	"seine/internal/tool"
 )
 
-var twoHosts = []string{"client", "server"}
-
 var demo = tool.Workload{
-	Hosts: twoHosts,
+	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		t, err := lab.StartTargets(w, "server", "resolver", lab.Target{Network: lab.UDP4, Addr: "192.0.2.2:53"}, lab.Target{Network: lab.UDP6})
 		if err != nil {
@@ -43,15 +41,15 @@ var demo = tool.Workload{
 }
 
 var live = []tool.Case{
-	{Name: "ipv4", Hosts: twoHosts, Run: connects(lab.UDP4, lab.Blocking)},
-	{Name: "ipv6", Hosts: twoHosts, Run: connects(lab.UDP6, lab.Blocking)},
-	{Name: "mapped", Hosts: twoHosts, Run: ip4In6},
-	{Name: "uring", Hosts: twoHosts, Run: uring},
-	{Name: "failures", Hosts: twoHosts, Run: failures},
-	{Name: "sendto", Hosts: twoHosts, Run: letters("cgroup", lab.Sendto)},
-	{Name: "sendmsg", Hosts: twoHosts, Run: letters("cgroup", lab.Sendmsg)},
-	{Name: "sendto-fentry", Hosts: twoHosts, Run: letters("fentry", lab.Sendto)},
-	{Name: "sendto-kprobe", Hosts: twoHosts, Run: letters("kprobe", lab.Sendto)},
+	{Name: "ipv4", Hosts: lab.TwoHosts, Run: connects(lab.UDP4, lab.Blocking)},
+	{Name: "ipv6", Hosts: lab.TwoHosts, Run: connects(lab.UDP6, lab.Blocking)},
+	{Name: "mapped", Hosts: lab.TwoHosts, Run: ip4In6},
+	{Name: "uring", Hosts: lab.TwoHosts, Run: uring},
+	{Name: "failures", Hosts: lab.TwoHosts, Run: failures},
+	{Name: "sendto", Hosts: lab.TwoHosts, Run: letters("cgroup", lab.Sendto)},
+	{Name: "sendmsg", Hosts: lab.TwoHosts, Run: letters("cgroup", lab.Sendmsg)},
+	{Name: "sendto-fentry", Hosts: lab.TwoHosts, Run: letters("fentry", lab.Sendto)},
+	{Name: "sendto-kprobe", Hosts: lab.TwoHosts, Run: letters("kprobe", lab.Sendto)},
 }
 
 // mapped is an IPv4 address as an IPv6 socket writes it.
