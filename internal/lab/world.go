@@ -251,6 +251,13 @@ func (w *World) Stop() {
 	}
 }
 
+// Procs lists the children that were ever started.
+func (w *World) Procs() []*Proc {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.procs)
+}
+
 // add takes a child into the world, unless that has been stopped.
 func (w *World) add(p *Proc) error {
 	w.mu.Lock()

@@ -59,10 +59,12 @@ type Choice struct{ Point, Way string }
 type ParseFunc func(t *Tool, flags []string) (cfg any, o Options, err error)
 
 type running struct {
-	rows collector
-	stop context.CancelFunc
-	done chan struct{}
-	err  error
+	rows   collector
+	events bool // not counts
+	began  time.Time
+	stop   context.CancelFunc
+	done   chan struct{}
+	err    error
 }
 
 // collector keeps rows and tells when there are so many.
@@ -151,7 +153,7 @@ func (x *Trial) AttachAll(flags ...string) error {
 		x.Choices = append(x.Choices, Choice{c.Point, c.Way})
 	}
 	ctx, cancel := context.WithCancel(x.Ctx)
-	r := &running{stop: cancel, done: make(chan struct{}), rows: collector{more: make(chan struct{}, 1), wait: make(chan struct{})}}
+	r := &running{events: x.tool.Kind(cfg) == Events, began: time.Now(), stop: cancel, done: make(chan struct{}), rows: collector{more: make(chan struct{}, 1), wait: make(chan struct{})}}
 	if !x.Stalled {
 		close(r.rows.wait)
 	}
@@ -179,7 +181,9 @@ func (x *Trial) Detach() ([]*row.Row, error) {
 	}
 	r.stop()
 	<-r.done
-	return r.rows.all(), r.err
+	rows := r.rows.all()
+	x.audit(rows, r)
+	return rows, r.err
 }
 
 // Await returns when n rows have come, or when they have not within so long
