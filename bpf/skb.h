@@ -15,6 +15,7 @@
 enum packet_dir { PACKET_IN, PACKET_OUT };
 
 struct packet {
+	const __u8 *ip;
 	const __u8 *l4;	 /* past the IP header; NULL: a later fragment, or cut off */
 	const __u8 *end; /* of what is linear */
 	__u8 saddr[16], daddr[16];
@@ -71,6 +72,7 @@ static __always_inline bool packet_parse(struct packet *p, const struct sk_buff 
 		ip = head + LOAD(skb, network_header);
 	else
 		ip = LOAD(skb, data) + (is_vlan(protocol) ? 4 : 0);
+	p->ip = ip;
 	if (ip + 20 > p->end || bpf_probe_read_kernel(h, 20, ip))
 		return false;
 	p->version = h[0] >> 4;

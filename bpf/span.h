@@ -5,10 +5,11 @@
 #pragma once
 #include "event.h"
 
-#define SPAN(name, K, V)                                                       \
+#define SPAN(name, K, V) SPAN_OF(name, K, V, 10240)
+#define SPAN_OF(name, K, V, most)                                              \
 	struct {                                                               \
 		__uint(type, BPF_MAP_TYPE_HASH);                               \
-		__uint(max_entries, 10240);                                    \
+		__uint(max_entries, most);                                     \
 		__type(key, K);                                                \
 		__type(value, V);                                              \
 	} name SEC(".maps")
@@ -18,13 +19,7 @@
  * the next one of the thread takes its place; THREAD_END(name) is the program,
  * point thread, that frees it when the thread ends.
  */
-#define THREAD_SPAN(name, V)                                                   \
-	struct {                                                               \
-		__uint(type, BPF_MAP_TYPE_HASH);                               \
-		__uint(max_entries, 32768);                                    \
-		__type(key, __u64);                                            \
-		__type(value, V);                                              \
-	} name SEC(".maps")
+#define THREAD_SPAN(name, V) SPAN_OF(name, __u64, V, 32768)
 
 #define THREAD_END(name)                                                       \
 	KTRACE(thread, sched_process_exit, struct task_struct *task)           \

@@ -159,3 +159,14 @@ func (l Loss) program(seen int) asm.Instructions {
 	)
 	return ins
 }
+
+// RunLossy makes the sessions of t while segments are lost.
+func (t *TCP) RunLossy(l Loss) error {
+	x, err := StartLoss(l)
+	if err != nil {
+		return err
+	}
+	defer x.Close()
+	_, err = t.Run()
+	return err
+}

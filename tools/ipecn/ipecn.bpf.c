@@ -127,7 +127,7 @@ static __always_inline int packet_seen(const struct sk_buff *skb, const struct n
 	__builtin_memcpy(e->dev, name, 16);
 	e->dir = dir;
 	e->segs = skb_segs(skb);
-	e->bytes = BPF_CORE_READ(skb, len);
+	e->bytes = BPF_CORE_READ(skb, len) - (p.ip - BPF_CORE_READ(skb, data));
 	e->sport = t.lport;
 	e->dport = t.rport;
 	e->family = t.family;

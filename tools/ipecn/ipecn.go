@@ -27,7 +27,7 @@ type event struct {
 	Dev    kern.Comm   `col:"dev,width=8,key" help:"device that it crosses"`
 	Dir    kern.Packet `col:"dir,width=3,key" help:"in: received by the device; out: handed to its driver"`
 	Segs   uint32      `col:"segs,width=4,sum" help:"packets that it stands for (GSO, GRO)"`
-	Bytes  uint32      `col:"bytes,width=6,sum" help:"length, without the link's header inbound, with it outbound"`
+	Bytes  uint32      `col:"bytes,width=6,sum" help:"length of the IP packet"`
 	Sport  kern.ID16   `col:"sport,width=5,key" help:"source port of TCP and UDP; absent in later fragments"`
 	Dport  kern.ID16   `col:"dport,width=5,key" help:"destination port"`
 	Family kern.Family `col:"family,key;ip,as=ip,width=2,key" help:"address family; ip: 4 or 6"`

@@ -20,7 +20,7 @@ var demo = tool.Workload{
 			return err
 		}
 		for _, n := range []lab.Network{lab.UDP4, lab.UDP6} {
-			if _, err := send(w, lab.Marks{Network: n, CE: 2, ECT0: 17}); err != nil {
+			if _, _, err := send(w, lab.Marks{Network: n, CE: 2, ECT0: 17}); err != nil {
 				return err
 			}
 		}
@@ -40,19 +40,19 @@ var live = []tool.Case{
 	{Name: "dev", Hosts: routed, Run: oneDevice},
 }
 
-// send has the first host send to the last one.
-func send(w *lab.World, m lab.Marks) (*lab.Marking, error) {
+// send has the first host send to the last one, and says by which ports.
+func send(w *lab.World, m lab.Marks) (from, to int, err error) {
 	hosts := w.Hosts()
-	to, err := lab.StartTargets(w, hosts[len(hosts)-1], "sink", lab.Target{Network: m.Network})
+	sink, err := lab.StartTargets(w, hosts[len(hosts)-1], "sink", lab.Target{Network: m.Network})
 	if err != nil {
-		return nil, err
+		return 0, 0, err
 	}
-	m.Addr = to.Addrs[0]
+	m.Addr = sink.Addrs[0]
 	x, err := lab.StartMarks(w, hosts[0], "sender", m)
 	if err != nil {
-		return nil, err
+		return 0, 0, err
 	}
-	return x, errors.Join(x.Run(), to.End())
+	return x.Port, sink.Port(0), errors.Join(x.Run(), sink.End())
 }
 
 // crossing is a device and a direction, and tally how many rows it has.
@@ -75,7 +75,7 @@ func expect(x *tool.Trial, m lab.Marks, want map[crossing]int, flags ...string) 
 	if err := x.Attach(flags...); err != nil {
 		return err
 	}
-	p, err := send(x.World, m)
+	from, to, err := send(x.World, m)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,9 @@ func expect(x *tool.Trial, m lab.Marks, want map[crossing]int, flags ...string) 
 	for _, r := range rows {
 		x.Want(r, "saddr", x.World.Addr(hosts[0], m.Network))
 		x.Want(r, "daddr", x.World.Addr(hosts[len(hosts)-1], m.Network))
-		x.Want(r, "sport", p.Port)
+		x.Want(r, "sport", from)
+		x.Want(r, "dport", to)
+		x.Want(r, "bytes", 100+8+map[bool]int{true: 20, false: 40}[m.Network == lab.UDP4])
 		x.Want(r, "proto", "udp")
 		x.Want(r, "segs", 1)
 		x.Want(r, "ip", map[bool]int{true: 4, false: 6}[m.Network == lab.UDP4])
@@ -140,7 +142,7 @@ func segments(x *tool.Trial) error {
 	if err := x.Attach(); err != nil {
 		return err
 	}
-	if _, err := send(x.World, lab.Marks{Network: lab.UDP4, CE: 5, Segments: 7}); err != nil {
+	if _, _, err := send(x.World, lab.Marks{Network: lab.UDP4, CE: 5, Segments: 7}); err != nil {
 		return err
 	}
 	x.Await(10)
@@ -197,11 +199,11 @@ func summary(x *tool.Trial) error {
 		{Network: lab.UDP4, None: 5, ECT1: 7, ECT0: 11, CE: 23},
 		{Network: lab.UDP6, None: 13, ECT0: 17, CE: 3},
 	} {
-		p, err := send(x.World, m)
+		from, _, err := send(x.World, m)
 		if err != nil {
 			return err
 		}
-		mixes[p.Port] = m
+		mixes[from] = m
 	}
 	rows, err := x.Detach()
 	if err != nil {

@@ -106,6 +106,7 @@ func noSocket(network lab.Network) func(*tool.Trial) error {
 			x.Want(r, "lport", t.Port(0))
 			x.Want(r, "daddr", x.World.Addr("server", network))
 			x.Want(r, "saddr", x.World.Addr("client", network))
+			x.Want(r, "bytes", 0)
 			x.Want(r, "pid", "-")
 			reached(x, r, map[lab.Network]string{lab.TCP4: "tcp_v4_rcv", lab.TCP6: "tcp_v6_rcv"}[network])
 		}
@@ -174,6 +175,12 @@ func oldData(network lab.Network) func(*tool.Trial) error {
 			x.Want(r, "state", "ESTABLISHED")
 			x.Want(r, "reason", named("TCP_OLD_DATA"))
 			x.Want(r, "flags", "P.")
+			x.Want(r, "bytes", 333)
+			x.Want(r, "sport", r.Get("rport").N)
+			x.Want(r, "seq", rows[0].Get("seq").N)
+			if r.Get("seq").N == 0 {
+				x.Errorf("no seq")
+			}
 		}
 		return nil
 	}

@@ -3,7 +3,9 @@
 package tcplife
 
 import (
+	"errors"
 	"fmt"
+	"time"
 
 	"seine/internal/lab"
 	"seine/internal/row"
@@ -27,6 +29,7 @@ var live = []tool.Case{
 	{Name: "server-closes", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777, Close: lab.ByServer})},
 	{Name: "parallel", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 211, Send: 1000, Recv: 777, Parallel: 7})},
 	{Name: "reset", Hosts: lab.TwoHosts, Run: resets},
+	{Name: "lossy", Hosts: lab.TwoHosts, Run: lossy},
 	{Name: "uring", Run: uring},
 	{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
 	{Name: "older", Hosts: lab.TwoHosts, Run: older},
@@ -105,6 +108,56 @@ func resets(x *tool.Trial) error {
 		}
 	})
 	return err
+}
+
+// lossy: what else the rows tell of a session that lost a segment.
+func lossy(x *tool.Trial) error {
+	const reno = "reno" // every kernel has it
+	if err := x.World.Sysctl("client", "net.ipv4.tcp_congestion_control", reno); err != nil {
+		return err
+	}
+	t, err := lab.StartTCP(x.World, lab.Sessions{Send: 333, Recv: 1})
+	if err != nil {
+		return err
+	}
+	before, err := x.World.Counters("client")
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	rows, err := x.Rows(func() error { return t.RunLossy(lab.Loss{To: t.Port, Data: 1, Count: 1}) })
+	if err != nil {
+		return err
+	}
+	most := time.Since(began)
+	after, err := x.World.Counters("client")
+	if err != nil {
+		return err
+	}
+	again := after.Since(before)["TcpRetransSegs"]
+	if again == 0 {
+		return errors.New("nothing was lost")
+	}
+	ends(x, t, rows, func(r *row.Row, client bool) {
+		x.Want(r, "errno", "-")
+		x.Want(r, "reset_by", "-")
+		if client {
+			x.Want(r, "retrans", again)
+			x.Want(r, "cong", reno)
+			x.Want(r, "state_close", "FIN_WAIT2")
+		} else {
+			x.Want(r, "retrans", 0)
+			x.Want(r, "state_close", "LAST_ACK")
+		}
+		established, all := r.Get("established_ms").N, r.Get("duration_ms").N
+		if established == 0 || established > all || time.Duration(all) > most {
+			x.Errorf("established for %d of %d ns, within %v", established, all, most)
+		}
+		if us := r.Get("srtt_us").N; us == 0 || us > uint64(most.Microseconds()) {
+			x.Errorf("a round trip of %d us, within %v", us, most)
+		}
+	})
+	return nil
 }
 
 func uring(x *tool.Trial) error {

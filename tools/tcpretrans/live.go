@@ -18,21 +18,21 @@ var demo = tool.Workload{
 		if err != nil {
 			return err
 		}
-		if err := lossy(lab.Loss{To: t.Port, Data: 1, Count: 3}, t); err != nil {
+		if err := t.RunLossy(lab.Loss{To: t.Port, Data: 1, Count: 3}); err != nil {
 			return err
 		}
 		t, err = lab.StartTCP(w, lab.Sessions{Send: 1 << 20, Recv: 1, Network: lab.TCP6, ClientComm: "backup", ServerComm: "store"})
 		if err != nil {
 			return err
 		}
-		if err := lossy(lab.Loss{To: t.Port, Data: 1, Skip: 4, Count: 1}, t); err != nil {
+		if err := t.RunLossy(lab.Loss{To: t.Port, Data: 1, Skip: 4, Count: 1}); err != nil {
 			return err
 		}
 		t, err = lab.StartTCP(w, lab.Sessions{Send: 10, Recv: 1, ClientComm: "prober", ServerComm: "web"})
 		if err != nil {
 			return err
 		}
-		return lossy(lab.Loss{From: t.Port, Flags: lab.SYN | lab.ACK, Count: 1}, t)
+		return t.RunLossy(lab.Loss{From: t.Port, Flags: lab.SYN | lab.ACK, Count: 1})
 	},
 }
 
@@ -50,17 +50,6 @@ var live = []tool.Case{
 	{Name: "synack-ipv6", Hosts: lab.TwoHosts, Run: synack(lab.TCP6), Slow: true},
 }
 
-// lossy makes the sessions of t while segments are lost.
-func lossy(l lab.Loss, t *lab.TCP) error {
-	x, err := lab.StartLoss(l)
-	if err != nil {
-		return err
-	}
-	defer x.Close()
-	_, err = t.Run()
-	return err
-}
-
 // lost runs the tool over sessions that lose segments. It returns the rows and
 // what both hosts counted meanwhile.
 func lost(x *tool.Trial, s lab.Sessions, loss func(port int) lab.Loss, n int, flags ...string) (t *lab.TCP, rows []*row.Row, counted [2]lab.Counters, err error) {
@@ -76,7 +65,7 @@ func lost(x *tool.Trial, s lab.Sessions, loss func(port int) lab.Loss, n int, fl
 			return
 		}
 	}
-	if err = lossy(loss(t.Port), t); err != nil {
+	if err = t.RunLossy(loss(t.Port)); err != nil {
 		return
 	}
 	if n > 0 {
@@ -130,6 +119,10 @@ func timeouts(network lab.Network) func(*tool.Trial) error {
 			x.Want(r, "total_retrans", i+1)
 			x.Want(r, "bytes", 333)
 			x.Want(r, "seq", rows[0].Get("seq").N)
+			x.Want(r, "errno", "-")
+			if r.Get("seq").N == 0 {
+				x.Errorf("no seq")
+			}
 			x.Want(r, "state", "ESTABLISHED")
 			x.Want(r, "pid", t.Client.PID)
 			x.Want(r, "comm", t.Client.Comm)

@@ -41,6 +41,7 @@ var live = []tool.Case{
 	{Name: "half-closed", Run: halfClosed},
 	{Name: "uring", Run: uring},
 	{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
+	{Name: "lossy", Hosts: lab.TwoHosts, Run: lossy},
 	{Name: "filters", Hosts: lab.TwoHosts, Run: filters},
 	{Name: "flood", Hosts: lab.TwoHosts, Run: flood, Slow: true},
 }
@@ -308,6 +309,49 @@ func mptcp(x *tool.Trial) error {
 		return err
 	}
 	compare(x, add(x, rows), want)
+	return nil
+}
+
+// lossy: what is sent again is no more payload, and counted by itself. The rates
+// are of the time that the session was there.
+func lossy(x *tool.Trial) error {
+	t, err := lab.StartTCP(x.World, lab.Sessions{Send: 33333, Recv: 1})
+	if err != nil {
+		return err
+	}
+	before, err := x.World.Counters("client")
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	rows, err := x.Rows(func() error { return t.RunLossy(lab.Loss{To: t.Port, Data: 1, Count: 1}) }, "--interval=1m")
+	if err != nil {
+		return err
+	}
+	most := time.Since(began)
+	after, err := x.World.Counters("client")
+	if err != nil {
+		return err
+	}
+	if len(rows) != 2 {
+		return fmt.Errorf("%d rows, want 2", len(rows))
+	}
+	for _, r := range rows {
+		want := map[bool][3]int64{true: {after.Since(before)["TcpRetransSegs"], 33333, 1}, false: {0, 1, 33333}}[r.Get("pid").N == uint64(t.Client.PID)]
+		x.Want(r, "retrans", want[0])
+		x.Want(r, "tx_bytes", want[1])
+		x.Want(r, "rx_bytes", want[2])
+		if us := r.Get("srtt_us").N; us == 0 || us > uint64(most.Microseconds()) {
+			x.Errorf("a round trip of %d us, within %v", us, most)
+		}
+		tx, rx := r.Get("tx_bytes_s").N, r.Get("rx_bytes_s").N
+		if least := uint64(33333 / most.Seconds()); max(tx, rx) < least || (tx > rx) != (want[1] > want[2]) {
+			x.Errorf("%d and %d bytes a second, want %d or more one way", tx, rx, least)
+		}
+	}
+	if n := after.Since(before)["TcpRetransSegs"]; n == 0 {
+		x.Errorf("nothing was lost")
+	}
 	return nil
 }
 

@@ -4,22 +4,12 @@ package tcpwin
 
 import (
 	"fmt"
+	"time"
 
 	"seine/internal/lab"
 	"seine/internal/row"
 	"seine/internal/tool"
 )
-
-// lossy makes the sessions of t while the segments of l are lost.
-func lossy(l lab.Loss, t *lab.TCP) error {
-	x, err := lab.StartLoss(l)
-	if err != nil {
-		return err
-	}
-	defer x.Close()
-	_, err = t.Run()
-	return err
-}
 
 var demo = tool.Workload{
 	Hosts: lab.TwoHosts,
@@ -28,7 +18,7 @@ var demo = tool.Workload{
 		if err != nil {
 			return err
 		}
-		return lossy(lab.Loss{To: t.Port, Data: 1, Skip: 9, Count: 1}, t)
+		return t.RunLossy(lab.Loss{To: t.Port, Data: 1, Skip: 9, Count: 1})
 	},
 }
 
@@ -39,6 +29,10 @@ var live = []tool.Case{
 	{Name: "summary", Hosts: lab.TwoHosts, Run: summary},
 	{Name: "one-socket", Hosts: lab.TwoHosts, Run: oneSocket},
 }
+
+// reno is what every kernel has, and it leaves the threshold alone until there is
+// a loss.
+const reno = "reno"
 
 // segments is how many a host received while sessions that end by a reset were
 // established: all but those of the handshake.
@@ -59,10 +53,16 @@ func segments(x *tool.Trial, before lab.Counters, host string, sessions int) (in
 // established.
 func sessions(network lab.Network) func(*tool.Trial) error {
 	return func(x *tool.Trial) error {
+		for _, h := range lab.TwoHosts {
+			if err := x.World.Sysctl(h, "net.ipv4.tcp_congestion_control", reno); err != nil {
+				return err
+			}
+		}
 		t, err := lab.StartTCP(x.World, lab.Sessions{Count: 7, Send: 20001, Recv: 50003, Close: lab.ByReset, Network: network})
 		if err != nil {
 			return err
 		}
+		began := time.Now()
 		if err := x.Attach(); err != nil {
 			return err
 		}
@@ -80,6 +80,7 @@ func sessions(network lab.Network) func(*tool.Trial) error {
 			return err
 		}
 		count := map[string]int64{}
+		var since, queued uint64
 		for _, r := range rows {
 			host, p := "server", t.Server
 			if r.Get("rport").N == uint64(t.Port) {
@@ -90,9 +91,20 @@ func sessions(network lab.Network) func(*tool.Trial) error {
 			if n := r.Get("snd_cwnd").N; n < 1 || n > 1000 {
 				x.Errorf("snd_cwnd is %d", n)
 			}
-			if r.Get("sk_sndbuf").N == 0 || r.Get("cong").S == "" {
-				x.Errorf("no sk_sndbuf or no cong in %s", tool.Dump(r))
+			x.Want(r, "cong", reno)
+			x.Want(r, "snd_ssthresh", 1<<31-1) // nothing was lost
+			if r.Get("sk_sndbuf").N == 0 || r.Get("rcv_wnd").N == 0 || r.Get("event").S == "rcv" && r.Get("srtt_us").N == 0 {
+				x.Errorf("no sk_sndbuf, rcv_wnd or srtt_us in %s", tool.Dump(r))
 			}
+			if at := r.Get("time_us").N; at < since || at > uint64(time.Since(began)) {
+				x.Errorf("at %d after %d ns", at, since)
+			} else {
+				since = at
+			}
+			queued = max(queued, r.Get("sk_wmem_queued").N)
+		}
+		if queued == 0 {
+			x.Errorf("nothing was ever queued")
 		}
 		for _, h := range lab.TwoHosts {
 			want, err := segments(x, before[h], h, 7)
@@ -116,7 +128,7 @@ func lost(x *tool.Trial, flags ...string) (*lab.TCP, []*row.Row, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := x.Rows(func() error { return lossy(lab.Loss{To: t.Port, Data: 1, Count: 1}, t) }, flags...)
+	rows, err := x.Rows(func() error { return t.RunLossy(lab.Loss{To: t.Port, Data: 1, Count: 1}) }, flags...)
 	return t, rows, err
 }
 
