@@ -52,6 +52,9 @@ func packets(server string) func(*tool.Trial) error {
 			x.Want(r, "proto", "udp")
 			x.Want(r, "raddr", server)
 			x.Want(r, "rport", 53)
+			if r.Get("lport").N == 0 {
+				x.Errorf("asked by no port")
+			}
 			x.Want(r, "result", result)
 			x.Want(r, "answers", records)
 			if ns := int64(r.Get("latency_us").N); ns < int64(late) || ns > took[host] {
