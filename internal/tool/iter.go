@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"time"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -50,6 +51,7 @@ type iterReader[K comparable, T any] struct {
 	Iter[K, T]
 	ses   *Session
 	row   *row.Row
+	at    time.Time // end of the tick: the time of all its rows, of what ended before too
 	prev  map[K]T   // as of the last tick
 	away  map[K]int // ticks since a thing was last walked over, if it has not ended
 	ended []T       // since the last tick
@@ -70,6 +72,7 @@ func (r *iterReader[K, T]) output(bool) error {
 	if err := r.walk(func(t *T) { now[r.Key(t)] = *t }); err != nil {
 		return err
 	}
+	r.at = time.Now()
 	for _, t := range r.ended {
 		// It may have been walked in the moment before it ended.
 		delete(now, r.Key(&t))
@@ -123,6 +126,9 @@ func (r *iterReader[K, T]) show(t T) error {
 		return nil
 	}
 	r.row.Schema.Fill(r.row, unsafe.Pointer(&t))
+	if c := r.row.Get("time"); c != nil {
+		*c = row.Cell{Kind: row.Time, N: uint64(r.at.UnixNano())}
+	}
 	return r.ses.sink.Row(r.row)
 }
 

@@ -35,7 +35,7 @@ var demo = tool.Workload{
 }
 
 var live = []tool.Case{
-	{Name: "sums", Hosts: lab.TwoHosts, Run: sums("--interval=1m")},
+	{Name: "sums", Hosts: lab.TwoHosts, Run: sums(oneOutput)},
 	{Name: "older", Hosts: lab.TwoHosts, Run: older},
 	{Name: "ticks", Hosts: lab.TwoHosts, Run: sums("--interval=" + tick())},
 	{Name: "half-closed", Run: halfClosed},
@@ -45,6 +45,9 @@ var live = []tool.Case{
 	{Name: "filters", Hosts: lab.TwoHosts, Run: filters},
 	{Name: "flood", Hosts: lab.TwoHosts, Run: flood, Slow: true},
 }
+
+// oneOutput is an interval that no case lasts for.
+const oneOutput = "--interval=1m"
 
 // tick is short, but not so short that an emulated machine does nothing else.
 func tick() string {
@@ -138,7 +141,21 @@ func sums(interval string) func(*tool.Trial) error {
 			x.Errorf("%d ends of sessions, want 106", len(want))
 		}
 		compare(x, add(x, rows), want)
+		if interval == oneOutput {
+			sameTime(x, rows)
+		}
 		return nil
+	}
+}
+
+// sameTime: rows of one output have its time, also those of sessions that ended
+// long before it.
+func sameTime(x *tool.Trial, rows []*row.Row) {
+	for _, r := range rows {
+		if got, want := r.Get("time").N, rows[0].Get("time").N; got != want {
+			x.Errorf("a row is %v older than another of its output, want the output's time in both", time.Duration(want-got))
+			return
+		}
 	}
 }
 
@@ -324,7 +341,7 @@ func lossy(x *tool.Trial) error {
 		return err
 	}
 	began := time.Now()
-	rows, err := x.Rows(func() error { return t.RunLossy(lab.Loss{To: t.Port, Data: 1, Count: 1}) }, "--interval=1m")
+	rows, err := x.Rows(func() error { return t.RunLossy(lab.Loss{To: t.Port, Data: 1, Count: 1}) }, oneOutput)
 	if err != nil {
 		return err
 	}
