@@ -136,28 +136,37 @@ func (n Netns) Counters() (Counters, error) {
 	if dir, ok := strings.CutSuffix(n.path, "/ns/net"); ok {
 		return ReadCounters(dir + "/net")
 	}
-	type result struct {
-		c   Counters
-		err error
-	}
-	done := make(chan result, 1)
-	OnThread(func() {
-		var r result
-		if r.err = enterNetns(n.path); r.err == nil {
-			r.c, r.err = ReadCounters("/proc/thread-self/net")
-		}
-		done <- r
+	var c Counters
+	err := n.Do(func() (err error) {
+		c, err = ReadCounters("/proc/thread-self/net")
+		return err
 	})
-	r := <-done
-	return r.c, r.err
+	return c, err
 }
 
-// enterNetns moves the calling thread.
+// Do runs fn on a thread that is in the namespace.
+func (n Netns) Do(fn func() error) error {
+	done := make(chan error, 1)
+	OnThread(func() {
+		err := enterNetns(n.path)
+		if err == nil {
+			err = fn()
+		}
+		done <- err
+	})
+	return <-done
+}
+
+// enterNetns moves the calling thread. To stay where it is takes no privilege.
 func enterNetns(path string) error {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
+	var here, there unix.Stat_t
+	if unix.Stat("/proc/thread-self/ns/net", &here) == nil && unix.Fstat(fd, &there) == nil && here.Ino == there.Ino {
+		return nil
+	}
 	return unix.Setns(fd, unix.CLONE_NEWNET)
 }

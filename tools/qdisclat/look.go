@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -43,49 +42,31 @@ type instance struct {
 var hasNone = []string{"noqueue", "noop", "mq", "mqprio", "ingress", "clsact"}
 
 // instances lists those of the network namespaces that are wanted, as far as
-// some process is in them.
-func instances(wanted []uint32) []instance {
-	var out []instance
-	seen := map[uint64]bool{}
-	paths, _ := filepath.Glob("/proc/[0-9]*/ns/net")
-	own, _ := filepath.Glob("/proc/self/task/*/ns/net")
-	for _, path := range append(own, paths...) {
-		var st unix.Stat_t
-		if unix.Stat(path, &st) != nil || seen[st.Ino] {
+// host.AllNetns knows them. Whole is false if there may be more that we cannot
+// look at.
+func instances(wanted []uint32) (out []instance, whole bool) {
+	whole = host.HasCap(host.CapSysPtrace) // else others' namespaces are not known
+	found := 0
+	for _, n := range host.AllNetns() {
+		if len(wanted) > 0 && !slices.Contains(wanted, n.Inode) {
 			continue
 		}
-		seen[st.Ino] = true
-		if len(wanted) == 0 || slices.Contains(wanted, uint32(st.Ino)) {
-			out = append(out, inNamespace(path)...)
+		found++
+		if n.Do(func() error { out = append(out, here()...); return nil }) != nil {
+			whole = false
 		}
 	}
-	return out
+	return out, whole && found >= len(wanted)
 }
 
-// inNamespace lists those of one network namespace, on a thread that is thrown
-// away afterwards.
-func inNamespace(path string) (out []instance) {
-	done := make(chan bool)
-	go func() {
-		defer close(done)
-		runtime.LockOSThread()
-		f, err := os.Open(path)
-		if err != nil {
-			return
-		}
-		defer f.Close()
-		if unix.Setns(int(f.Fd()), unix.CLONE_NEWNET) != nil {
-			return
-		}
-		links, _ := netlink.LinkList()
-		names := map[int]string{}
-		for _, l := range links {
-			names[l.Attrs().Index] = l.Attrs().Name
-		}
-		out = family(list(), names)
-	}()
-	<-done
-	return out
+// here lists those of the thread's network namespace.
+func here() []instance {
+	links, _ := netlink.LinkList()
+	names := map[int]string{}
+	for _, l := range links {
+		names[l.Attrs().Index] = l.Attrs().Name
+	}
+	return family(list(), names)
 }
 
 // qdisc is what the kernel says of a queueing discipline.
@@ -135,24 +116,30 @@ func family(all []qdisc, names map[int]string) (out []instance) {
 
 // anyChild says whether there is one of a kind that is below another, anywhere.
 func anyChild(kind string) bool {
-	return slices.ContainsFunc(instances(nil), func(i instance) bool { return i.kind == kind && i.child })
+	all, _ := instances(nil)
+	return slices.ContainsFunc(all, func(i instance) bool { return i.kind == kind && i.child })
 }
 
 // look says why there may be nothing to see.
 func look(cfg any, w *tool.Wanted) ([]string, error) {
 	kind := cfg.(*config).Kind
-	all := slices.DeleteFunc(instances(w.Netns), func(i instance) bool {
+	all, whole := instances(w.Netns)
+	all = slices.DeleteFunc(all, func(i instance) bool {
 		return slices.Contains(hasNone, i.kind) || w.Dev != "" && i.dev != w.Dev
 	})
 	if kind == "" {
-		if len(all) == 0 {
+		if len(all) == 0 && whole {
 			return []string{"no device has a queue: lo and veth get one by 'tc qdisc add dev DEV root fq_codel'"}, nil
 		}
 		return nil, nil
 	}
 	all = slices.DeleteFunc(all, func(i instance) bool { return i.kind != kind })
 	if len(all) == 0 {
-		return unused(kind, findModule(kind))
+		there := findModule(kind)
+		if there == loaded && !whole {
+			return nil, nil // some device may have it
+		}
+		return unused(kind, there)
 	}
 	k, err := probe.Running()
 	if err != nil {

@@ -5,11 +5,15 @@ package qdisclat
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
+	"seine/internal/host"
 	"seine/internal/probe"
 )
 
@@ -92,4 +96,55 @@ func TestFind(t *testing.T) {
 			t.Errorf("module of %s: %v, want %v", kind, got, want)
 		}
 	}
+}
+
+// TestInstances: queues of a namespace in which no process is, and which only
+// ip-netns(8) holds, are found; and it is known which namespaces are not.
+func TestInstances(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("making a namespace needs root")
+	}
+	const name = "seine-qdisclat-test"
+	path := "/run/netns/" + name
+	made := make(chan error)
+	host.OnThread(func() { made <- makeNamed(path) })
+	t.Cleanup(func() {
+		unix.Unmount(path, unix.MNT_DETACH)
+		os.Remove(path)
+	})
+	if err := <-made; err != nil {
+		t.Fatal(err)
+	}
+	ino, err := host.NetnsInode(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, whole := instances([]uint32{ino})
+	if !whole || len(all) != 1 || all[0].kind != "noqueue" || all[0].dev != "lo" {
+		t.Errorf("%v, %v, want noqueue of lo, and that this is all", all, whole)
+	}
+	if all, whole := instances([]uint32{ino, 1}); whole {
+		t.Errorf("%v are all of two namespaces, want a doubt: one does not exist", all)
+	}
+}
+
+// makeNamed makes a namespace and leaves it, as ip-netns(8) does.
+func makeNamed(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, nil, 0o444); err != nil {
+		return err
+	}
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return err
+	}
+	if err := unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, ""); err != nil {
+		return err
+	}
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	return netlink.LinkSetUp(lo)
 }
