@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,7 +81,7 @@ func (r *run) do(ctx context.Context) error {
 		if r.flags.verbose > 1 && errors.As(err, &point) {
 			verifierLogs(r.err, point.Choice)
 		}
-		return err
+		return r.denied(err)
 	}
 	if !r.quiet {
 		fmt.Fprintln(r.err, r.tool.Banner, "Ctrl-C ends.")
@@ -120,6 +121,20 @@ func (r *run) do(ctx context.Context) error {
 		r.summary(report, pipe, names)
 	}
 	return err
+}
+
+// denied says what err comes of, if the kernel refused for want of a capability
+// that doctor names. With all of them held EPERM is a way that is not there.
+func (r *run) denied(err error) error {
+	if !errors.Is(err, os.ErrPermission) || host.HasCap(host.CapSysAdmin) {
+		return err
+	}
+	must, _ := r.prepared.Needs()
+	missing := slices.DeleteFunc(must, func(p tool.Privilege) bool { return host.HasCap(p.Cap) })
+	if len(missing) == 0 {
+		return err
+	}
+	return errPermission(fmt.Sprintf("%s also needs %s: run as root or with it", r.tool.Name, inWords(privileges(missing))))
 }
 
 func (r *run) say(format string, args ...any) {
