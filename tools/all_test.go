@@ -127,6 +127,25 @@ func TestColumns(t *testing.T) {
 	})
 }
 
+// TestColumnHelp: columns made of one field are explained apart.
+func TestColumnHelp(t *testing.T) {
+	each(t, func(t *testing.T, tl *tool.Tool, _ *ebpf.CollectionSpec) {
+		for _, cfg := range configs(tl) {
+			for _, v := range tl.Views(cfg) {
+				s, err := v.Output.Schema()
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := 1; i < len(s.Columns); i++ {
+					if a, b := s.Columns[i-1], s.Columns[i]; a.Help == b.Help {
+						t.Errorf("view %q: %s and %s are both %q", v.Name, a.ID, b.ID, a.Help)
+					}
+				}
+			}
+		}
+	})
+}
+
 // TestFlags: every flag of a tool has help, and none hides a common one.
 func TestFlags(t *testing.T) {
 	each(t, func(t *testing.T, tl *tool.Tool, _ *ebpf.CollectionSpec) {

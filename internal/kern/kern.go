@@ -187,7 +187,7 @@ type Tuple struct {
 	Raddr  Addr   `col:"raddr,width=15,key" help:"remote address"`
 	Lport  uint16 `col:"lport,width=5,key" help:"local port"`
 	Rport  uint16 `col:"rport,width=5,key" help:"remote port"`
-	Family Family `col:"family,key;ip,as=ip,width=2,key" help:"address family; ip: 4 or 6"`
+	Family Family `col:"family,key;ip,as=ip,width=2,key" help:"address family; version of IP: 4 or 6"`
 	Proto  Proto  `col:"proto,key" help:"protocol"`
 	Sock   ID     `col:"sock" help:"stable id of the socket (its cookie)"`
 }

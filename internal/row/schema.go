@@ -116,12 +116,16 @@ func (s *Schema) add(t reflect.Type, base uintptr) error {
 		if !tagged || tag == "-" {
 			continue
 		}
-		for one := range strings.SplitSeq(tag, ";") {
+		tags := strings.Split(tag, ";")
+		help := strings.Split(f.Tag.Get("help"), "; ") // one for each of several
+		for i, one := range tags {
 			c, err := parseTag(one)
 			if err != nil {
 				return fmt.Errorf("%s.%s: %w", t, f.Name, err)
 			}
-			c.Help = f.Tag.Get("help")
+			if c.Help = f.Tag.Get("help"); len(tags) > 1 && len(help) == len(tags) {
+				c.Help = help[i]
+			}
 			g, kind, err := getterOf(f.Type, base+f.Offset)
 			if err != nil {
 				return fmt.Errorf("%s.%s: %w", t, f.Name, err)

@@ -109,7 +109,7 @@ type message struct {
 	Answers  uint16          `col:"answers,width=7" help:"records in the answer"`
 	Len      uint16          `col:"-"`
 	Pad      uint16          `col:"-"`
-	Question made[[272]byte] `col:"type,width=5,key;host,width=30,key" help:"host: name that was asked for; type: of the record, A, AAAA, PTR"`
+	Question made[[272]byte] `col:"type,width=5,key;host,width=30,key" help:"type of the record: A, AAAA, PTR; name that was asked for"`
 }
 
 const truncated = 0x0200 // DNS_TRUNCATED of dns.h

@@ -30,7 +30,7 @@ type event struct {
 	Bytes  uint32      `col:"bytes,width=6,sum" help:"length of the IP packet"`
 	Sport  kern.ID16   `col:"sport,width=5,key" help:"source port of TCP and UDP; absent in later fragments"`
 	Dport  kern.ID16   `col:"dport,width=5,key" help:"destination port"`
-	Family kern.Family `col:"family,key;ip,as=ip,width=2,key" help:"address family; ip: 4 or 6"`
+	Family kern.Family `col:"family,key;ip,as=ip,width=2,key" help:"address family; version of IP: 4 or 6"`
 	Proto  kern.Proto  `col:"proto,key" help:"protocol"`
 	Pad    uint32      `col:"-"`
 }
@@ -44,7 +44,7 @@ type key struct {
 	Netns  kern.ID32   `col:"netns,width=10,key" help:"network namespace of the device, by inode"`
 	Sport  kern.ID16   `col:"sport,width=5,key" help:"source port of TCP and UDP"`
 	Dport  kern.ID16   `col:"dport,width=5,key" help:"destination port"`
-	Family kern.Family `col:"family,key;ip,as=ip,width=2,key" help:"address family; ip: 4 or 6"`
+	Family kern.Family `col:"family,key;ip,as=ip,width=2,key" help:"address family; version of IP: 4 or 6"`
 	Proto  kern.Proto  `col:"proto,width=5,key" help:"protocol"`
 }
 

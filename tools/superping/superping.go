@@ -34,7 +34,7 @@ type event struct {
 	RTT     kern.Nanos  `col:"rtt_us,div=1000,width=8" help:"from the request's handing to the device to the reply's arrival; absent when it was lost"`
 	Ident   uint16      `col:"ident,width=5,key" help:"identifier of the ping"`
 	Seq     uint16      `col:"seq,width=5" help:"number of the echo"`
-	Family  kern.Family `col:"family,key;ip,as=ip,width=2,key" help:"address family; ip: 4 or 6"`
+	Family  kern.Family `col:"family,key;ip,as=ip,width=2,key" help:"address family; version of IP: 4 or 6"`
 	Outcome words       `col:"outcome" help:"the time in words, or lost"`
 }
 

@@ -34,7 +34,7 @@ func (c *cause) Cell(cell *row.Cell) {
 type event struct {
 	kern.Head
 	kern.Tuple
-	Cause  cause       `col:"cause,width=6;type,head=T,after=>" help:"rto: a timeout; fast: the peer's acknowledgements told; tlp: tail loss probe; synack: answer to a SYN. type: R, L, S"`
+	Cause  cause       `col:"cause,width=6;type,head=T,after=>" help:"rto: a timeout, fast: the peer's acknowledgements told, tlp: tail loss probe, synack: answer to a SYN; R: data or SYN sent again, L: tail loss probe, S: answer to a SYN sent again"`
 	Seq    uint32      `col:"seq,width=10" help:"sequence number of the first byte"`
 	Bytes  uint32      `col:"bytes,width=6,sum" help:"payload of the packet"`
 	Segs   uint32      `col:"segments,width=4,sum" help:"segments that the packet is cut into"`

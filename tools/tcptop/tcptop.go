@@ -26,7 +26,7 @@ type config struct {
 type entry struct {
 	kern.Head
 	kern.Tuple
-	Sk      uint64 `col:"local,head=LADDR,as=local,width=21;remote,head=RADDR,as=remote,width=21" help:"address and port of this end; of the other"`
+	Sk      uint64 `col:"local,head=LADDR,as=local,width=21;remote,head=RADDR,as=remote,width=21" help:"address and port of this end; address and port of the other"`
 	TX      uint64 `col:"tx_bytes,head=TX_KB,scale=1024,width=7,sum" help:"payload bytes sent in the interval, retransmitted ones not counted again"`
 	RX      uint64 `col:"rx_bytes,head=RX_KB,scale=1024,width=7,sum" help:"payload bytes received in the interval"`
 	Born    uint64 `col:"-"`
