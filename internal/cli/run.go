@@ -240,12 +240,11 @@ func (r *run) pipe(schemas []*row.Schema) (*pipe, error) {
 	}
 	if by == nil {
 		for _, s := range shown {
-			cols, err := sink.Columns(f.output, s, f.columns)
-			if chosen, ok := columns[s]; ok {
-				cols, err = chosen, nil
-			}
-			if err != nil {
-				return nil, err
+			cols, ok := columns[s]
+			if !ok { // nothing was chosen, or nothing that this view has
+				if cols, err = sink.Columns(f.output, s, ""); err != nil {
+					return nil, err
+				}
 			}
 			for _, i := range cols {
 				p.use[s.Columns[i].ID] = true
