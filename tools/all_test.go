@@ -146,7 +146,7 @@ func TestColumnHelp(t *testing.T) {
 	})
 }
 
-// TestFlags: every flag of a tool has help, and none hides a common one.
+// TestFlags: every flag of a tool has help, which leaves the default to pflag.
 func TestFlags(t *testing.T) {
 	each(t, func(t *testing.T, tl *tool.Tool, _ *ebpf.CollectionSpec) {
 		fs := pflag.NewFlagSet(tl.Name, pflag.ContinueOnError)
@@ -154,6 +154,9 @@ func TestFlags(t *testing.T) {
 		fs.VisitAll(func(f *pflag.Flag) {
 			if f.Usage == "" {
 				t.Errorf("flag --%s has no help", f.Name)
+			}
+			if f.DefValue != "" && strings.Contains(f.Usage, "("+f.DefValue+")") {
+				t.Errorf("flag --%s: %q says its default twice", f.Name, f.Usage)
 			}
 		})
 	})

@@ -43,9 +43,9 @@ func declare(fs *pflag.FlagSet, t *tool.Tool, cfg any) *common {
 	tool.Flags(fs, cfg)
 	fs.StringVarP(&c.output, "output", "o", cmp.Or(t.Format, "table"), "format: "+strings.Join(formats(t), ", "))
 	fs.StringVar(&c.columns, "columns", "", "columns to show: a,b,c or +a,-b; help lists them")
-	fs.VarP(&durationFlag{&c.duration}, "duration", "d", "stop after this long (10s)")
+	fs.VarP(&durationFlag{&c.duration}, "duration", "d", "stop after this long: 10s, 2m")
 	fs.Uint64VarP(&c.count, "count", "n", 0, "stop after so many rows or outputs")
-	fs.VarP(&durationFlag{&c.interval}, "interval", "i", "an output this often (1s)")
+	fs.VarP(&durationFlag{&c.interval}, "interval", "i", "an output this often: 1s, 500ms")
 	fs.BoolVar(&c.noClear, "no-clear", false, "do not clear the screen between outputs")
 	fs.StringVar(&c.sort, "sort", "", "order the rows of an output: COLUMN or COLUMN,asc")
 	fs.IntVar(&c.top, "top", 0, "only the first N rows of an output")
@@ -53,13 +53,27 @@ func declare(fs *pflag.FlagSet, t *tool.Tool, cfg any) *common {
 	fs.StringVar(&c.where, "where", "", "keep rows for which this holds: 'lport == 80 && comm == \"nginx\"'")
 	c.filters.declare(fs, t.Filters, short)
 	fs.StringVar(&c.timeFormat, "time", "", "how the time column reads: clock, iso, rel, unix, none")
-	fs.StringVar(&c.view, "view", "", "of a tool with several kinds of rows, show one")
-	fs.Var(&sizeFlag{&c.buffer}, "buffer", "size of the ring between kernel and seine (4M)")
-	fs.Var(&sizeFlag{&c.memory}, "memory", "budget for the kernel side's maps (32M)")
+	views := viewNames(t)
+	fs.StringVar(&c.view, "view", "", "of several kinds of rows show one: "+strings.Join(views, ", "))
+	if len(views) == 0 {
+		fs.MarkHidden("view") // there is nothing to choose
+	}
+	fs.Var(&sizeFlag{&c.buffer}, "buffer", "size of the ring between kernel and seine (default 4M)")
+	fs.Var(&sizeFlag{&c.memory}, "memory", "budget for the kernel side's maps (default 32M)")
 	fs.BoolVar(&c.stats, "stats", false, "at the end, say what the run cost")
 	fs.StringArrayVar(&c.ways, "way", nil, "force a way in: WAY or POINT=WAY")
 	fs.CountVarP(&c.verbose, "verbose", "v", "explain what is attached and why; -vv adds the verifier's log")
 	return c
+}
+
+// viewNames is what --view takes, unless a flag changes the rows.
+func viewNames(t *tool.Tool) (names []string) {
+	for _, v := range t.Views(t.NewConfig()) { // the run's own is not filled in yet
+		if v.Name != "" {
+			names = append(names, v.Name)
+		}
+	}
+	return names
 }
 
 func formats(t *tool.Tool) []string { return append([]string{"table", "json", "csv"}, t.Formats...) }

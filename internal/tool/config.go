@@ -14,7 +14,7 @@ import (
 
 // Latency is embedded in the config of tools that measure one.
 type Latency struct {
-	Min time.Duration `flag:"min" bpf:"min_ns" help:"only what took at least this long (10ms)"`
+	Min time.Duration `flag:"min" bpf:"min_ns" help:"only what took at least this long: 10ms"`
 	Max time.Duration `flag:"max" bpf:"max_ns" help:"only what took at most this long"`
 }
 

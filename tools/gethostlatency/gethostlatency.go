@@ -25,7 +25,7 @@ type config struct {
 	tool.Latency
 	Lib     string        `flag:"lib" help:"PATH[:SYMBOL],…: resolvers in these files too; SYMBOL takes and returns what getaddrinfo does"`
 	Packets bool          `flag:"packets" help:"DNS queries and answers in place of calls of the C library"`
-	Timeout time.Duration `flag:"timeout" help:"with --packets, a query without an answer for so long has timed out (5s)"`
+	Timeout time.Duration `flag:"timeout" help:"with --packets, a query without an answer for so long has timed out"`
 
 	libs *libraries
 }
