@@ -35,6 +35,14 @@ var bccFlags = map[string]map[string]string{
 	"trace":      {"n": "a filter, as ($comm == \"NAME\")", "M": "--count N", "max-events": "--count N", "T": "-t", "u": "-o json", "unix-timestamp": "-o json"},
 }
 
+// elsewhere is the names that other tools for the same have, and ours.
+var elsewhere = map[string]string{
+	"bindsnoop":  "seine tcpbind",
+	"bpftrace":   "seine run",
+	"tcpconnlat": "seine tcpconnect --columns +latency_us, or seine soconnlat",
+	"tcptracer":  "seine tcpconnect, tcpaccept and tcplife",
+}
+
 // bccFlag is what to write here for a flag of BCC's tool; empty: no idea.
 func bccFlag(toolName, flag string) string {
 	ours := bccFlags[toolName][flag]

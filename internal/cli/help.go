@@ -28,6 +28,9 @@ First things to try (as root):
   seine tcplife             every TCP session of this machine, as it ends
   seine doctor              what works on this kernel, by which way, and why
 
+For questions that no tool answers: 'seine run' takes programs of the bpftrace language;
+funccount, stackcount, argdist and trace are BCC's.
+
 'seine help TOOL' explains a tool; 'seine TOOL --columns help' lists its columns.
 `)
 }
@@ -164,11 +167,13 @@ func versionCommand(w io.Writer) *cobra.Command {
 		Use:   "version",
 		Short: "say which seine this is",
 		Args:  atMost(0),
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(w, "seine", version())
-			return err
-		},
+		RunE:  func(*cobra.Command, []string) error { return writeVersion(w) },
 	}
+}
+
+func writeVersion(w io.Writer) error {
+	_, err := fmt.Fprintln(w, "seine", version())
+	return err
 }
 
 // Version is set by the linker for releases.

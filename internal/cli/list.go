@@ -59,7 +59,11 @@ func writeListed(w io.Writer, t *tool.Tool, output string) error {
 	if output == "json" {
 		return json.NewEncoder(w).Encode(e)
 	}
-	_, err := fmt.Fprintf(w, "%-7s %-16s %-50s %s\n", e.Layer, e.Tool, e.Short, e.Status)
+	wide := 0
+	for _, t := range tools.All {
+		wide = max(wide, len(t.Short))
+	}
+	_, err := fmt.Fprintf(w, "%-7s %-16s %-*s %s\n", e.Layer, e.Tool, wide, e.Short, e.Status)
 	return err
 }
 

@@ -76,6 +76,7 @@ func oneLine(err error) string {
 
 // New returns the command tree.
 func New(stdout, stderr io.Writer) *cobra.Command {
+	var asked bool
 	root := &cobra.Command{
 		Use:           "seine",
 		Short:         "casts a net over the Linux network stack",
@@ -85,6 +86,9 @@ func New(stdout, stderr io.Writer) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return unknownCommand(cmd, args[0])
+			}
+			if asked {
+				return writeVersion(stdout)
 			}
 			overview(stdout)
 			return nil
@@ -96,6 +100,7 @@ func New(stdout, stderr io.Writer) *cobra.Command {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(flagError)
+	root.Flags().BoolVar(&asked, "version", false, "the same as seine version")
 	for _, t := range tools.All {
 		root.AddCommand(toolCommand(t, nil, stdout, stderr))
 		for i := range t.Aliases {
@@ -189,6 +194,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	switch {
 	case errors.As(err, &unknown):
 		return unknownFlag(cmd, unknown)
+	case errors.As(err, &number) && errors.As(err, &invalid) && invalid.GetFlag().Name == "count":
+		return tool.Usagef("--count: %q is no number from 1 up", invalid.GetValue())
 	case errors.As(err, &number) && errors.As(err, &invalid):
 		return tool.Usagef("--%s: %q is no %s", invalid.GetFlag().Name, invalid.GetValue(), nouns[invalid.GetFlag().Value.Type()])
 	case errors.As(err, &invalid):
@@ -218,6 +225,9 @@ func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 }
 
 func unknownCommand(root *cobra.Command, name string) error {
+	if ours := elsewhere[strings.TrimSuffix(name, ".bt")]; ours != "" {
+		return tool.Usagef("there is no tool or command %q: what it does elsewhere does %s", name, ours)
+	}
 	var names []string
 	for _, c := range root.Commands() {
 		names = append(names, c.Name())

@@ -247,7 +247,11 @@ func explain(err error, schemas []*Schema) error {
 		if slices.ContainsFunc(schemas, func(s *Schema) bool { return s.Index(id) >= 0 }) {
 			return fmt.Errorf("where: character %d: column %s is a whole object, not a value to compare", e.From+1, id)
 		}
-		return fmt.Errorf("where: character %d: %w", e.From+1, Unknown(id, schemas...))
+		unknown := Unknown(id, schemas...)
+		if e.From > 0 && !strings.Contains(unknown.Error(), "did you mean") { // comm == curl
+			return fmt.Errorf("where: character %d: %w; text goes in quotes: %q", e.From+1, unknown, id)
+		}
+		return fmt.Errorf("where: character %d: %w", e.From+1, unknown)
 	}
 	if what == "unexpected token EOF" {
 		what = "the expression ends too early"
