@@ -146,6 +146,25 @@ func TestColumnHelp(t *testing.T) {
 	})
 }
 
+// TestResults: how a connect ended reads alike in the tools that show it.
+func TestResults(t *testing.T) {
+	as := map[string][]string{}
+	for _, tl := range All {
+		if tl.Name != "soconnect" && tl.Name != "tcpconnect" {
+			continue
+		}
+		s, err := tl.Views(tl.NewConfig())[0].Output.Schema()
+		if err != nil {
+			t.Fatal(err)
+		}
+		words := s.Columns[s.Index("result")].As
+		as[words] = append(as[words], tl.Name)
+	}
+	if len(as) != 1 {
+		t.Errorf("results are named by %v, want one way", as)
+	}
+}
+
 // TestFlags: every flag of a tool has help, which leaves the default to pflag.
 func TestFlags(t *testing.T) {
 	each(t, func(t *testing.T, tl *tool.Tool, _ *ebpf.CollectionSpec) {
