@@ -31,7 +31,7 @@ func Flags(fs *pflag.FlagSet, cfg any) {
 		case *bool:
 			fs.BoolVarP(p, name, short, *p, help)
 		case *time.Duration:
-			fs.VarP(&duration{p}, name, short, help)
+			fs.VarP(&duration{p, *p > 0}, name, short, help)
 		case *uint64:
 			fs.Uint64VarP(p, name, short, *p, help)
 		case *uint32:
@@ -44,8 +44,12 @@ func Flags(fs *pflag.FlagSet, cfg any) {
 	})
 }
 
-// duration is a flag that takes 10ms, 2s, and a bare number of seconds.
-type duration struct{ d *time.Duration }
+// duration is a flag that takes 10ms, 2s, and a bare number of seconds. One that
+// is something by default cannot be nothing.
+type duration struct {
+	d    *time.Duration
+	some bool
+}
 
 func (d *duration) String() string {
 	if d.d == nil || *d.d == 0 {
@@ -55,7 +59,9 @@ func (d *duration) String() string {
 }
 func (d *duration) Type() string { return "duration" }
 func (d *duration) Set(s string) (err error) {
-	*d.d, err = ParseDuration(s)
+	if *d.d, err = ParseDuration(s); err == nil && d.some && *d.d == 0 {
+		return fmt.Errorf("%q: must be more than nothing", s)
+	}
 	return err
 }
 
