@@ -24,8 +24,8 @@ var readme string
 type event struct {
 	kern.Head
 	kern.Tuple
-	TX       uint64     `col:"tx_bytes,head=TX,width=8,sum" help:"bytes that its processes wrote"`
-	RX       uint64     `col:"rx_bytes,head=RX,width=8,sum" help:"bytes that its processes read"`
+	TX       uint64     `col:"tx_bytes,head=TX_B,width=8,sum" help:"bytes that its processes wrote"`
+	RX       uint64     `col:"rx_bytes,head=RX_B,width=8,sum" help:"bytes that its processes read"`
 	Duration kern.Nanos `col:"duration_ms,head=MS,div=1000000,prec=2,width=9" help:"from the session's beginning to the close of its last descriptor; absent for sessions older than the tool"`
 	Seen     kern.Nanos `col:"seen_ms,div=1000000,prec=2,width=9" help:"how long the tool watched the session"`
 	Type     sockType   `col:"type,width=9" help:"stream, dgram, seqpacket or raw"`
