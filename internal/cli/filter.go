@@ -53,11 +53,11 @@ func (f *filterFlags) declare(fs *pflag.FlagSet, has tool.Filter, short map[stri
 	str(&f.addr, "addr", "", "only these addresses or networks at either end: 10.0.0.0/8,::1", tool.FilterAddr)
 	str(&f.laddr, "laddr", "", "only these local addresses", tool.FilterLaddr)
 	str(&f.raddr, "raddr", "", "only these remote addresses", tool.FilterRaddr)
-	fs.BoolVarP(&f.ip4, "ipv4", "4", false, "only IPv4")
+	fs.BoolVarP(&f.ip4, "ipv4", "4", false, "only IPv4, through sockets of inet6 too")
 	fs.BoolVarP(&f.ip6, "ipv6", "6", false, "only IPv6")
 	fs.Lookup("ipv4").Hidden = has&tool.FilterIP4 == 0
 	fs.Lookup("ipv6").Hidden = has&tool.FilterIP6 == 0
-	str(&f.family, "family", "", "only these address families: inet,inet6,unix", tool.FilterFamily)
+	str(&f.family, "family", "", "only sockets of these families: inet,inet6,unix", tool.FilterFamily)
 	str(&f.proto, "proto", "", "only these protocols: tcp,udp", tool.FilterProto)
 	str(&f.dev, "dev", "", "only this network interface", tool.FilterDev)
 }
