@@ -37,3 +37,18 @@ static __always_inline bool drop_heeded(const struct sk_buff *skb, const struct 
 {
 	return sock_state(sk) == TCP_CLOSE && !BPF_CORE_READ(skb, len);
 }
+
+enum skb_drop_reason___bare { SKB_DROP_REASON_NOT_SPECIFIED___bare = 2 };
+
+/* Nor is there a reason to drop the peer's FIN and ACKs that a socket in TIME_WAIT
+ * has heeded: the kernel frees them so. Data that come then are lost.
+ */
+static __always_inline bool drop_waited(__u32 reason, const struct sk_buff *skb, const struct sock *sk)
+{
+	const struct tcp_skb_cb *cb = (void *)skb->cb;
+
+	if (!bpf_core_enum_value_exists(enum skb_drop_reason___bare, SKB_DROP_REASON_NOT_SPECIFIED___bare) ||
+	    reason != bpf_core_enum_value(enum skb_drop_reason___bare, SKB_DROP_REASON_NOT_SPECIFIED___bare))
+		return false;
+	return sock_state(sk) == TCP_TIME_WAIT && BPF_CORE_READ(cb, end_seq) - BPF_CORE_READ(cb, seq) <= 1;
+}

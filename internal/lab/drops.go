@@ -206,6 +206,16 @@ func (c *Conn) Close() {
 	}
 }
 
+// CloseApart closes the server's end, and the client's so much later that what is
+// left of the server's socket then is in TIME_WAIT.
+func (c *Conn) CloseApart() error {
+	listener, client, server := c.fds[0], c.fds[1], c.fds[2]
+	c.fds = nil
+	err := Close(server)
+	time.Sleep(60 * time.Millisecond) // the client's ACK is 40 ms late at most
+	return errors.Join(err, Close(client), Close(listener))
+}
+
 // Dial makes a TCP connection over IPv4 between two hosts.
 func (w *World) Dial(from, to string) (*Conn, error) {
 	c := &Conn{Src: w.Addr4(from), Dst: w.Addr4(to)}

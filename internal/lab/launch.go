@@ -27,8 +27,9 @@ type Command struct {
 	Cgroup *os.File
 }
 
-// Unnamed is what a child is called until it has given itself its name.
-const Unnamed = "exe"
+// unnamed is what a child is called until it has given itself its name; and until
+// it has become a program of its own, as we are.
+const unnamed = "exe"
 
 // Start starts a child of the given comm in a host, and returns when it has
 // its name and is about to run its body.
@@ -104,7 +105,7 @@ func (h *host) fork(c Command, timeout time.Duration) (*Proc, error) {
 		news: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
 	err := h.do(func() (err error) {
-		p.process, err = os.StartProcess("/proc/self/"+Unnamed, []string{c.Comm}, attr)
+		p.process, err = os.StartProcess("/proc/self/"+unnamed, []string{c.Comm}, attr)
 		return err
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 )
@@ -32,6 +33,12 @@ type Proc struct {
 	reports []json.RawMessage
 	end     *ending
 	err     error // why the child failed, once gone is closed
+}
+
+// Called says whether the child has this name, or had it before it got its own.
+func (p *Proc) Called(comm string) bool {
+	ours, _ := os.ReadFile("/proc/self/comm")
+	return comm == p.Comm || comm == unnamed || comm == strings.TrimSpace(string(ours))
 }
 
 // read collects what the child says until it closes the pipe.

@@ -89,7 +89,7 @@ func (a *auditor) faults(r *row.Row) (out []string) {
 		return out
 	}
 	p := a.procs[int(c.N)]
-	if c := known("comm"); c != nil && c.S != p.Comm && c.S != lab.Unnamed {
+	if c := known("comm"); c != nil && !p.Called(c.S) {
 		say("%d is called %s", p.PID, p.Comm)
 	}
 	if c := netns; c != nil && uint32(c.N) != p.Netns {

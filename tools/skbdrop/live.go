@@ -79,9 +79,18 @@ var live = []tool.Case{
 }
 
 // reasoned says whether this kernel tells why it drops.
-func reasoned() bool {
+func reasoned() bool { return told() > 2 }
+
+// socketTold says whether it tells the socket too.
+func socketTold() bool { return told() > 3 }
+
+// told is how many arguments the tracepoint has.
+func told() int {
 	k, err := probe.Running()
-	return err == nil && len(k.Args("kfree_skb")) > 2
+	if err != nil {
+		return 0
+	}
+	return len(k.Args("kfree_skb"))
 }
 
 // want is the one group of drops that a case makes, and what counts them too.
@@ -345,7 +354,17 @@ func none(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
+	c, err := x.World.Dial("client", "server")
+	if err != nil {
+		return err
+	}
+	defer c.Close()
 	return counted(x, func() error {
+		if socketTold() {
+			if err := c.CloseApart(); err != nil {
+				return err
+			}
+		}
 		if _, err := s.Run(); err != nil {
 			return err
 		}

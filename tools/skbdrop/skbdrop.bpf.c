@@ -150,6 +150,8 @@ KTRACE(drop, kfree_skb, struct sk_buff *skb, void *location)
 		return 0;
 	if (owned && h.proto == IPPROTO_TCP && h.dir == PACKET_IN && drop_heeded(skb, sk))
 		return 0;
+	if (sk && !owned && h.proto == IPPROTO_TCP && drop_waited(reason, skb, sk))
+		return 0;
 	if (KEY_WANTS(location))
 		k.location = (__u64)location;
 	if (KEY_WANTS(reason))

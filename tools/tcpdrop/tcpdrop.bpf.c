@@ -102,6 +102,8 @@ KTRACE(drop, kfree_skb, struct sk_buff *skb, void *location)
 		if (!sk)
 			sk = r->sk;
 	}
+	if (sk && drop_waited(drop_reason(ctx), skb, sk))
+		return 0;
 	netns = BPF_CORE_READ(skb, dev, nd_net.net, ns.inum);
 	return dropped(ctx, &p, sk, out, netns, drop_reason(ctx), (__u64)location);
 }

@@ -4,6 +4,7 @@ package tcpsynbl
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -58,6 +59,7 @@ var live = []tool.Case{
 	{Name: "older", Hosts: lab.TwoHosts, Run: overflowOlder},
 	{Name: "syn-queue", Hosts: lab.TwoHosts, Run: synQueue},
 	{Name: "room", Hosts: lab.TwoHosts, Run: room},
+	{Name: "both-families", Hosts: lab.TwoHosts, Run: bothFamilies},
 	{Name: "ack", Hosts: lab.TwoHosts, Run: lateACK},
 }
 
@@ -220,6 +222,32 @@ func room(x *tool.Trial) error {
 		if h := r.Get("used").Ref.(*kern.Hist); h.Count != 23 {
 			x.Errorf("%d SYNs, want 23", h.Count)
 		}
+	}
+	return nil
+}
+
+// bothFamilies: a listener on :: is one, whichever way connections come.
+func bothFamilies(x *tool.Trial) error {
+	t, err := lab.StartTCP(x.World, lab.Sessions{
+		Count: 22, Network: lab.TCP6, Port: 7002,
+		Addrs: []netip.Addr{x.World.Addr6("server"), netip.AddrFrom16(x.World.Addr4("server").As16())},
+	})
+	if err != nil {
+		return err
+	}
+	rows, err := x.Rows(func() error { _, err := t.Run(); return err }, "--by=metric,laddr,lport")
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		x.Want(r, "laddr", "::")
+		x.Want(r, "lport", 7002)
+		if h := r.Get("used").Ref.(*kern.Hist); h.Count != 22 {
+			x.Errorf("%d SYNs, want 22", h.Count)
+		}
+	}
+	if len(rows) != 2 {
+		x.Errorf("%d histograms, want 2", len(rows))
 	}
 	return nil
 }

@@ -84,8 +84,11 @@ static __noinline int checked(struct sock *sk, const struct packet *p, __u32 at)
 	used = BPF_CORE_READ(sk, sk_ack_backlog);
 	limit = BPF_CORE_READ(sk, sk_max_ack_backlog);
 	if (at == AT_SYN) {
-		if (KEY_WANTS(laddr)) /* of the listener: an address of its own, or any */
-			tuple_addrs(&t, sk), __builtin_memcpy(k.laddr, t.laddr, sizeof(k.laddr));
+		if (KEY_WANTS(laddr)) { /* of the listener: an address of its own, or any */
+			t.family = sock_family(sk); /* the packet's may be the other one */
+			tuple_addrs(&t, sk);
+			__builtin_memcpy(k.laddr, t.laddr, sizeof(k.laddr));
+		}
 		if (KEY_WANTS(limit))
 			k.limit = limit;
 		if (KEY_WANTS(pid))
