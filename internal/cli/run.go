@@ -107,8 +107,7 @@ func (r *run) do(ctx context.Context) error {
 		kept, err := session.GiveUp(pipe.use)
 		if err != nil {
 			r.say("warning: %v", err)
-		}
-		if r.flags.verbose > 0 {
+		} else if r.flags.verbose > 0 {
 			r.say("capabilities kept: %s", inWords(privileges(kept)))
 		}
 	}
