@@ -13,8 +13,6 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
-
-	"seine/internal/host"
 )
 
 // A Choice is what became of one point.
@@ -44,7 +42,7 @@ type Set struct {
 	coll   *ebpf.Collection
 	links  []io.Closer
 	loaded map[string]*ebpf.Program // classic tracepoints, by their code
-	marks  *ebpf.Map                // where programs are attached twice: twice.go
+	twice  *Twice
 }
 
 // Force is --way: a way for all points that have it, and for single points.
@@ -118,10 +116,8 @@ func Attach(k *Kernel, spec *ebpf.CollectionSpec, points []Point, f Force, log e
 	if err := fill(s.Maps); err != nil {
 		return nil, err
 	}
-	if host.TracepointsPreempt() {
-		if s.marks, err = ebpf.NewMap(marksSpec); err != nil {
-			return nil, fmt.Errorf("making marks: %w", err)
-		}
+	if s.twice, err = NewTwice(); err != nil {
+		return nil, err
 	}
 	for _, p := range points {
 		c, err := s.point(k, spec, p, f, log)
@@ -219,12 +215,12 @@ func (s *Set) program(k *Kernel, spec *ebpf.CollectionSpec, p Point, w Way, name
 	if err := k.can(kindOf(ps)); err != nil {
 		return err
 	}
-	copies := []named{{name, ps}}
-	if s.marks != nil && !w.Nested && p.Attach == nil {
-		copies = twice(name, ps, s.marks)
+	copies := []Copy{{ps, false}}
+	if !w.Nested && p.Attach == nil {
+		copies = s.twice.Copies(ps)
 	}
 	for _, c := range copies {
-		if err := s.attach(k, spec, p, c, log); err != nil {
+		if err := s.attach(k, spec, p, c, name, log); err != nil {
 			return err
 		}
 	}
@@ -232,8 +228,11 @@ func (s *Set) program(k *Kernel, spec *ebpf.CollectionSpec, p Point, w Way, name
 }
 
 // attach loads a program and brings it into place.
-func (s *Set) attach(k *Kernel, spec *ebpf.CollectionSpec, p Point, c named, log ebpf.LogLevel) error {
-	prog, err := s.load(k, spec, c.spec, c.name, log)
+func (s *Set) attach(k *Kernel, spec *ebpf.CollectionSpec, p Point, c Copy, name string, log ebpf.LogLevel) error {
+	if c.Again {
+		name += again
+	}
+	prog, err := s.load(k, spec, c.ProgramSpec, name, log)
 	if err != nil {
 		return err
 	}
@@ -241,7 +240,7 @@ func (s *Set) attach(k *Kernel, spec *ebpf.CollectionSpec, p Point, c named, log
 	if attach == nil {
 		attach = bySection
 	}
-	l, err := attach(prog, c.spec)
+	l, err := attach(prog, c.ProgramSpec)
 	if err != nil {
 		return fmt.Errorf("attaching: %w", err)
 	}
@@ -297,6 +296,21 @@ func codeOf(ps *ebpf.ProgramSpec) string {
 	return b.String()
 }
 
+// again ends the name of a second copy.
+const again = "__again"
+
+// Missed is how many events were lost because the kernel skipped a program.
+func (s *Set) Missed() uint64 {
+	var progs []*ebpf.Program
+	for name, p := range s.Programs {
+		nested := slices.ContainsFunc(s.Choices, func(c Choice) bool { return c.Nested && slices.Contains(c.Programs, name) })
+		if !nested && !strings.HasSuffix(name, again) {
+			progs = append(progs, p)
+		}
+	}
+	return s.twice.Missed(progs)
+}
+
 // Detach takes the programs out of their places, all but iterators. Each one
 // waits for the kernel's grace period, so they wait together.
 func (s *Set) Detach() {
@@ -319,8 +333,6 @@ func (s *Set) Close() {
 	for _, p := range s.Programs {
 		p.Close()
 	}
-	if s.marks != nil {
-		s.marks.Close()
-	}
+	s.twice.Close()
 	s.coll.Close()
 }

@@ -4,12 +4,14 @@ package probe
 
 import (
 	"encoding/binary"
+	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
+
+	"seine/internal/host"
 )
 
 // The kernel skips a program that the processor is in the middle of already. Since
@@ -25,71 +27,119 @@ const (
 	markBits  = 15
 	markShift = 11 // stacks are 16 KiB or more; an interrupt's part of one is far from the task's
 	markBytes = 8 << markBits
+	markApart = 1021 // slots between programs, since one may run in the middle of another
 )
 
-// marks holds the contexts' addresses and, behind them, how often a second copy
-// did the work of the first.
-var marksSpec = &ebpf.MapSpec{
-	Name: "marks", Type: ebpf.Array, KeySize: 4, ValueSize: markBytes + 8, MaxEntries: 1,
+// Twice makes second copies of programs. One that is nil makes none.
+type Twice struct {
+	// marks holds the contexts' addresses and, behind them, how often a second
+	// copy did the work of the first.
+	marks *ebpf.Map
+	pairs int32
 }
 
-// A named is a program under its name.
-type named struct {
-	name string
-	spec *ebpf.ProgramSpec
-}
-
-// again ends the name of a second copy.
-const again = "__again"
-
-// twice is the two copies of a program, in the order to attach them in; one where
-// the kernel does not skip programs of this kind so.
-func twice(name string, ps *ebpf.ProgramSpec, marks *ebpf.Map) []named {
-	kind := kindOf(ps)
-	if !slices.Contains([]string{"tp_btf", "raw_tp", "fentry", "fexit"}, kind) {
-		return []named{{name, ps}}
+// NewTwice is nil on kernels that do not skip programs so.
+func NewTwice() (*Twice, error) {
+	if !host.TracepointsPreempt() {
+		return nil, nil
 	}
-	copies := []named{{name, first(ps, marks)}, {name + again, second(ps, marks)}}
-	if strings.HasPrefix(kind, "f") { // of functions, who comes last runs first
+	return newTwice()
+}
+
+func newTwice() (*Twice, error) {
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: "marks", Type: ebpf.Array, KeySize: 4, ValueSize: markBytes + 8, MaxEntries: 1})
+	if err != nil {
+		return nil, fmt.Errorf("making marks: %w", err)
+	}
+	return &Twice{marks: m}, nil
+}
+
+// A Copy is one of the programs that see the same events.
+type Copy struct {
+	*ebpf.ProgramSpec
+	Again bool // works only where the first one was skipped
+}
+
+// Copies is the two copies of a program, in the order to attach them in; one where
+// the kernel does not skip programs of this kind so.
+func (w *Twice) Copies(ps *ebpf.ProgramSpec) []Copy {
+	function := ps.AttachType == ebpf.AttachTraceFEntry || ps.AttachType == ebpf.AttachTraceFExit
+	if w == nil || !function && ps.AttachType != ebpf.AttachTraceRawTp && ps.Type != ebpf.RawTracepoint {
+		return []Copy{{ps, false}}
+	}
+	w.pairs++
+	copies := []Copy{{w.first(ps), false}, {w.second(ps), true}}
+	if function { // of functions, who comes last runs first
 		slices.Reverse(copies)
 	}
 	return copies
 }
 
+// Missed is how many events were lost because the kernel skipped one of these
+// programs, which are first copies or the only ones.
+func (w *Twice) Missed(progs []*ebpf.Program) (n uint64) {
+	for _, p := range progs {
+		if st, err := p.Stats(); err == nil {
+			n += st.RecursionMisses
+		}
+	}
+	if w != nil {
+		n -= min(n, w.taken())
+	}
+	return n
+}
+
+// taken is how often a second copy did the work.
+func (w *Twice) taken() uint64 {
+	b := make([]byte, markBytes+8)
+	if w.marks.Lookup(uint32(0), b) != nil {
+		return 0
+	}
+	return binary.NativeEndian.Uint64(b[markBytes:])
+}
+
+// Close frees the marks.
+func (w *Twice) Close() {
+	if w != nil {
+		w.marks.Close()
+	}
+}
+
 // first is a program that leaves its mark.
-func first(ps *ebpf.ProgramSpec, marks *ebpf.Map) *ebpf.ProgramSpec {
-	return begin(ps, append(mark(marks), asm.StoreMem(asm.R3, 0, asm.R1, asm.DWord)))
+func (w *Twice) first(ps *ebpf.ProgramSpec) *ebpf.ProgramSpec {
+	return begin(ps, append(w.mark(), asm.StoreMem(asm.R3, 0, asm.R1, asm.DWord)))
 }
 
 // second is a program that works only where there is no mark.
-func second(ps *ebpf.ProgramSpec, marks *ebpf.Map) *ebpf.ProgramSpec {
+func (w *Twice) second(ps *ebpf.ProgramSpec) *ebpf.ProgramSpec {
 	const alone = "alone"
-	return begin(ps, append(mark(marks),
+	return begin(ps, append(w.mark(),
 		asm.LoadMem(asm.R4, asm.R3, 0, asm.DWord),
 		asm.JNE.Reg(asm.R4, asm.R1, alone),
 		asm.Mov.Imm(asm.R0, 0),
 		asm.StoreMem(asm.R3, 0, asm.R0, asm.DWord),
 		asm.Return(),
-		value(asm.R3, marks, markBytes).WithSymbol(alone),
+		w.value(asm.R3, markBytes).WithSymbol(alone),
 		asm.Mov.Imm(asm.R4, 1),
 		asm.AddAtomic.Mem(asm.R3, asm.R4, asm.DWord, 0),
 	))
 }
 
 // mark leaves the place of this event's mark in R3, and R1 as it was.
-func mark(marks *ebpf.Map) asm.Instructions {
+func (w *Twice) mark() asm.Instructions {
 	return asm.Instructions{
 		asm.Mov.Reg32(asm.R2, asm.R1),
 		asm.RSh.Imm(asm.R2, markShift),
+		asm.Add.Imm(asm.R2, w.pairs*markApart),
 		asm.And.Imm(asm.R2, 1<<markBits-1),
 		asm.LSh.Imm(asm.R2, 3),
-		value(asm.R3, marks, 0),
+		w.value(asm.R3, 0),
 		asm.Add.Reg(asm.R3, asm.R2),
 	}
 }
 
-func value(dst asm.Register, m *ebpf.Map, offset uint32) asm.Instruction {
-	return asm.LoadMapValue(dst, m.FD(), offset)
+func (w *Twice) value(dst asm.Register, offset uint32) asm.Instruction {
+	return asm.LoadMapValue(dst, w.marks.FD(), offset)
 }
 
 // begin puts code in front of a program.
@@ -100,27 +150,4 @@ func begin(ps *ebpf.ProgramSpec, code asm.Instructions) *ebpf.ProgramSpec {
 	*old = btf.WithFuncMetadata(old.WithSymbol(""), nil)
 	ps.Instructions = append(code, ps.Instructions...)
 	return ps
-}
-
-// Missed is how many events were lost because the kernel skipped a program.
-func (s *Set) Missed() (n uint64) {
-	for name, p := range s.Programs {
-		nested := slices.ContainsFunc(s.Choices, func(c Choice) bool { return c.Nested && slices.Contains(c.Programs, name) })
-		if st, err := p.Stats(); err == nil && !nested && !strings.HasSuffix(name, again) {
-			n += st.RecursionMisses
-		}
-	}
-	if s.marks != nil {
-		n -= min(n, taken(s.marks))
-	}
-	return n
-}
-
-// taken is how often a second copy did the work.
-func taken(marks *ebpf.Map) uint64 {
-	b := make([]byte, markBytes+8)
-	if marks.Lookup(uint32(0), b) != nil {
-		return 0
-	}
-	return binary.NativeEndian.Uint64(b[markBytes:])
 }

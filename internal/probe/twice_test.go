@@ -42,31 +42,31 @@ func TestTwice(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	for _, c := range []struct {
 		name        string
-		attach      func([]named) []named
+		attach      func([]Copy) []Copy
 		count, took uint64
 	}{
-		{"both", func(n []named) []named { return n }, 1000, 0},
-		{"first skipped", func(n []named) []named { return n[1:] }, 1000, 1000},
-		{"second skipped", func(n []named) []named { return n[:1] }, 1000, 0},
+		{"both", func(n []Copy) []Copy { return n }, 1000, 0},
+		{"first skipped", func(n []Copy) []Copy { return n[1:] }, 1000, 1000},
+		{"second skipped", func(n []Copy) []Copy { return n[:1] }, 1000, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
 			ps, counted := counter(t, "raw_tp/sys_enter")
-			marks, err := ebpf.NewMap(marksSpec)
+			w, err := newTwice()
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer marks.Close()
-			for _, n := range c.attach(twice("counter", ps, marks)) {
-				prog, err := ebpf.NewProgram(n.spec)
+			defer w.Close()
+			for _, n := range c.attach(w.Copies(ps)) {
+				prog, err := ebpf.NewProgram(n.ProgramSpec)
 				if err != nil {
-					t.Fatalf("%s: %+v", n.name, err)
+					t.Fatalf("again %v: %+v", n.Again, err)
 				}
 				defer prog.Close()
-				l, err := bySection(prog, n.spec)
+				l, err := bySection(prog, n.ProgramSpec)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -82,7 +82,7 @@ func TestTwice(t *testing.T) {
 			if got != c.count {
 				t.Errorf("%d events were counted, want %d", got, c.count)
 			}
-			if got := taken(marks); c.took > 0 && got < c.took || c.took == 0 && got > 0 {
+			if got := w.taken(); c.took > 0 && got < c.took || c.took == 0 && got > 0 {
 				t.Errorf("the second copy did the work %d times, want %d or, of other threads, more", got, c.took)
 			}
 		})
