@@ -23,7 +23,7 @@ import (
 // attached is the programs in place.
 type attached struct {
 	links   []io.Closer
-	progs   []*ebpf.Program
+	progs   []program
 	begin   []*ebpf.Program
 	end     []*ebpf.Program
 	timers  []timer
@@ -67,9 +67,9 @@ func (p *Program) attach(l *loaded, started func(*attached) error) (*attached, e
 		}
 	}()
 	type pending struct {
-		j    *job
-		t    *Target
-		prog *ebpf.Program
+		j     *job
+		t     *Target
+		progs []program
 	}
 	var later []pending
 	total := p.Probes()
@@ -80,7 +80,7 @@ func (p *Program) attach(l *loaded, started func(*attached) error) (*attached, e
 			later = append(later, pending{j: j, t: t})
 			continue
 		}
-		prog, err := p.program(l, j, t, false)
+		progs, err := p.programs(l, j, t, false)
 		if err != nil {
 			if t.Wild && total > 1 && !isRefusal(err) {
 				a.fail(t, err)
@@ -88,19 +88,19 @@ func (p *Program) attach(l *loaded, started func(*attached) error) (*attached, e
 			}
 			return nil, err
 		}
-		a.progs = append(a.progs, prog)
+		a.progs = append(a.progs, progs...)
 		switch t.Way {
 		case Begin:
-			a.begin = append(a.begin, prog)
+			a.begin = append(a.begin, progs[0].Program)
 			a.count++
 		case End:
-			a.end = append(a.end, prog)
+			a.end = append(a.end, progs[0].Program)
 			a.count++
 		case Interval:
-			a.timers = append(a.timers, timer{prog, t.Every})
+			a.timers = append(a.timers, timer{progs[0].Program, t.Every})
 			a.count++
 		default:
-			later = append(later, pending{j: j, t: t, prog: prog})
+			later = append(later, pending{j, t, progs})
 		}
 	}
 	if err := started(a); err != nil {
@@ -109,9 +109,9 @@ func (p *Program) attach(l *loaded, started func(*attached) error) (*attached, e
 	for _, w := range later {
 		var err error
 		switch {
-		case w.prog == nil && p.multi(w.j):
+		case w.progs == nil && p.multi(w.j):
 			err = p.attachMulti(l, w.j, a)
-		case w.prog == nil:
+		case w.progs == nil:
 			err = p.attachTracing(l, w.j, a, total)
 		default:
 			for i, t := range w.j.targets {
@@ -120,18 +120,14 @@ func (p *Program) attach(l *loaded, started func(*attached) error) (*attached, e
 					continue
 				}
 				p.progress(a, total)
-				var c io.Closer
-				if c, err = p.one(w.prog, t, w.j.cookie); err != nil {
+				if err = p.all(w.progs, t, w.j.cookie, a); err != nil {
 					err = fmt.Errorf("%w: attaching %s: %s", probe.ErrNotSupported, t.Probe, probe.Reason(err))
 					if len(w.j.targets) == 1 && !t.Wild && i == 0 {
 						break
 					}
 					a.fail(t, err)
 					err = nil
-					continue
 				}
-				a.links = append(a.links, c)
-				a.count++
 			}
 		}
 		if err != nil {
@@ -191,15 +187,15 @@ func (p *Program) multi(j *job) bool {
 }
 
 func (p *Program) attachMulti(l *loaded, j *job, a *attached) error {
-	prog, err := p.program(l, j, j.targets[0], true)
+	progs, err := p.programs(l, j, j.targets[0], true)
 	if err != nil {
 		return err
 	}
-	a.progs = append(a.progs, prog)
+	a.progs = append(a.progs, progs...)
 	if len(j.targets) >= 50 && p.opts.Err != nil {
 		p.opts.note("attaching %d functions by kprobe.multi", len(j.targets))
 	}
-	p.divide(prog, j.targets, j, a)
+	p.divide(progs[0].Program, j.targets, j, a)
 	return nil
 }
 
@@ -233,13 +229,10 @@ func (p *Program) divide(prog *ebpf.Program, targets []*Target, j *job, a *attac
 func (p *Program) attachTracing(l *loaded, j *job, a *attached, total int) error {
 	for _, t := range j.targets {
 		p.progress(a, total)
-		prog, err := p.program(l, j, t, false)
+		progs, err := p.programs(l, j, t, false)
 		if err == nil {
-			a.progs = append(a.progs, prog)
-			var c link.Link
-			if c, err = link.AttachTracing(link.TracingOptions{Program: prog}); err == nil {
-				a.links = append(a.links, c)
-				a.count++
+			a.progs = append(a.progs, progs...)
+			if err = p.all(progs, t, false, a); err == nil {
 				continue
 			}
 		}
@@ -252,6 +245,34 @@ func (p *Program) attachTracing(l *loaded, j *job, a *attached, total int) error
 		a.fail(t, err)
 	}
 	return nil
+}
+
+// all attaches the copies of a program to one target.
+func (p *Program) all(progs []program, t *Target, cookie bool, a *attached) error {
+	for i, prog := range progs {
+		c, err := p.one(prog.Program, t, cookie)
+		if err != nil {
+			for range i { // one that is alone could be the one that does nothing
+				a.links[len(a.links)-1].Close()
+				a.links = a.links[:len(a.links)-1]
+			}
+			return err
+		}
+		a.links = append(a.links, c)
+	}
+	a.count++
+	return nil
+}
+
+// missed is how many events were lost because the kernel skipped a program.
+func (a *attached) missed(twice *probe.Twice) uint64 {
+	var progs []*ebpf.Program
+	for _, p := range a.progs {
+		if !p.again {
+			progs = append(progs, p.Program)
+		}
+	}
+	return twice.Missed(progs)
 }
 
 // one attaches a program to one target.
@@ -269,6 +290,8 @@ func (p *Program) one(prog *ebpf.Program, t *Target, cookie bool) (io.Closer, er
 			name, _ = callOf(t.Name)
 		}
 		return link.AttachRawTracepoint(link.RawTracepointOptions{Name: name, Program: prog})
+	case Fentry, Fexit:
+		return link.AttachTracing(link.TracingOptions{Program: prog})
 	case Kprobe:
 		return link.Kprobe(t.Name, prog, &link.KprobeOptions{Cookie: id, Offset: t.Offset})
 	case Kretprobe:
@@ -385,7 +408,5 @@ func (a *attached) close() {
 	for range 4 {
 		<-done
 	}
-	for _, p := range a.progs {
-		p.Close()
-	}
+	closeAll(a.progs)
 }

@@ -109,13 +109,13 @@ func TestCorpus(t *testing.T) {
 				if (target.Way == Fentry || target.Way == Fexit) && k.fentry() != nil {
 					continue
 				}
-				prog, err := p.program(l, j, target, false)
+				progs, err := p.programs(l, j, target, false)
 				if err != nil {
 					t.Errorf("%v", err)
 					continue
 				}
 				n += len(j.code.ins)
-				prog.Close()
+				closeAll(progs)
 			}
 			passed++
 			t.Logf("%d probes, %d programs, %d instructions, compiled in %v", p.Probes(), len(p.jobs), n, took.Round(time.Microsecond))

@@ -358,9 +358,9 @@ func (e *emitter) prune() {
 const scratchSlots = 4
 
 // takeScratch finds a free slot of this CPU's scratch memory and sets R7 to it.
-// The bits of the slots in use are in the first word. A program that preempts us
-// between the read and the add would take the same slot; programs in interrupts
-// are done by then, and only uprobes since 6.x can be preempted at all.
+// The bits of the slots in use are in the first word. A program that interrupts us
+// between the read and the add is done when we add. Where one can preempt us it
+// need not be: there the bit is taken only if nobody else has it by now.
 func (e *emitter) takeScratch() {
 	e.add(storeImm(asm.RFP, stackKey, 0))
 	e.mapPtr(asm.R1, mapScratch)
@@ -374,13 +374,23 @@ func (e *emitter) takeScratch() {
 		asm.StoreMem(asm.RFP, stackBit, asm.R2, asm.DWord),
 		asm.JNE.Imm(asm.R2, 0, "free"),
 	)
+	e.here("none free")
 	e.lose(lostScratch)
 	e.add(asm.Ja.Label("end"))
 	e.here("free")
 	e.add(
 		asm.LoadMem(asm.R0, asm.RFP, stackBase, asm.DWord),
 		asm.LoadMem(asm.R2, asm.RFP, stackBit, asm.DWord),
-		asm.StoreXAdd(asm.R0, asm.R2, asm.DWord),
+	)
+	if e.c.kernel.preempt() {
+		e.add(
+			asm.Mov.Reg(asm.R1, asm.R2), fetchOr(asm.R0, asm.R1),
+			asm.And.Reg(asm.R1, asm.R2), asm.JNE.Imm(asm.R1, 0, "none free"),
+		)
+	} else {
+		e.add(asm.StoreXAdd(asm.R0, asm.R2, asm.DWord))
+	}
+	e.add(
 		// 1, 2, 4, 8 become 0, 1, 2, 3
 		asm.Mov.Reg(asm.R1, asm.R2), asm.RSh.Imm(asm.R1, 1), asm.RSh.Imm(asm.R2, 3), asm.Sub.Reg(asm.R1, asm.R2),
 		asm.And.Imm(asm.R1, scratchSlots-1),

@@ -205,5 +205,6 @@ func (l Lost) Summary() []string {
 	say(l.Updates, "%d updates of maps were refused: a map was full. Set config = { max_map_keys = … }, or use fewer keys")
 	say(l.Runs, "%d events were not handled: too many interrupted one another")
 	say(l.Stacks, "%d stacks were not kept: there were too many different ones")
+	say(l.Skipped, "%d runs of BPF programs were skipped by the kernel: they came in the middle of another one, or another tracer is at the same hooks")
 	return out
 }

@@ -36,6 +36,7 @@ type kernel struct {
 	kprobes   func() error
 	multi     func() bool // kprobe.multi
 	cookies   func() bool // attach cookies
+	preempt   func() bool // programs can be preempted by others of this script
 	events    func() ([]string, error)
 }
 
@@ -74,6 +75,7 @@ func newKernel() *kernel {
 		return features.HaveProgramHelper(ebpf.Kprobe, asm.FnGetAttachCookie) == nil
 	})
 	k.multi = sync.OnceValue(func() bool { return k.cookies() && haveMulti() })
+	k.preempt = host.TracepointsPreempt
 	k.events = sync.OnceValues(readEvents)
 	return k
 }

@@ -25,7 +25,8 @@ const mapBudget = 32 << 20
 
 // loaded is what of a program is in the kernel.
 type loaded struct {
-	maps map[string]*ebpf.Map
+	maps  map[string]*ebpf.Map
+	twice *probe.Twice
 }
 
 // makeMaps makes the maps that the code refers to.
@@ -57,7 +58,9 @@ func (p *Program) makeMaps() (*loaded, error) {
 	if err != nil {
 		cpus = runtime.NumCPU()
 	}
+	l.twice, err = probe.NewTwice()
 	err = errors.Join(
+		err,
 		add(mapRing, &ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: ring}),
 		add(mapCounts, &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8 * countSlots, MaxEntries: 1}),
 		add(mapZeroes, &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: uint32(max(p.u.zeroes, 8)), MaxEntries: 1}),
@@ -109,10 +112,43 @@ func (l *loaded) close() {
 	for _, m := range l.maps {
 		m.Close()
 	}
+	l.twice.Close()
 }
 
-// program loads a job's code for a target.
-func (p *Program) program(l *loaded, j *job, t *Target, multi bool) (*ebpf.Program, error) {
+// programs loads a job's code for a target: one program, or the two that see the
+// same events, in the order to attach them in.
+func (p *Program) programs(l *loaded, j *job, t *Target, multi bool) (list []program, err error) {
+	spec := p.spec(l, j, t, multi)
+	copies := []probe.Copy{{ProgramSpec: spec}}
+	if t.Way != Begin && t.Way != End && t.Way != Interval {
+		copies = l.twice.Copies(spec)
+	}
+	for _, c := range copies {
+		prog, err := p.load(c.ProgramSpec, j, t)
+		if err != nil {
+			closeAll(list)
+			return nil, err
+		}
+		list = append(list, program{prog, c.Again})
+	}
+	return list, nil
+}
+
+// A program is in the kernel; again is one that works only where the first one
+// was skipped.
+type program struct {
+	*ebpf.Program
+	again bool
+}
+
+func closeAll(list []program) {
+	for _, p := range list {
+		p.Close()
+	}
+}
+
+// spec is what the kernel is given of a job.
+func (p *Program) spec(l *loaded, j *job, t *Target, multi bool) *ebpf.ProgramSpec {
 	spec := &ebpf.ProgramSpec{Name: "seine_bt", License: "GPL", Instructions: p.link(l, j.code.ins)}
 	switch t.Way {
 	case Begin, End, Interval, RawTracepoint:
@@ -132,6 +168,11 @@ func (p *Program) program(l *loaded, j *job, t *Target, multi bool) (*ebpf.Progr
 			spec.AttachType = ebpf.AttachTraceKprobeMulti
 		}
 	}
+	return spec
+}
+
+// load brings one program of a job into the kernel.
+func (p *Program) load(spec *ebpf.ProgramSpec, j *job, t *Target) (*ebpf.Program, error) {
 	opts := ebpf.ProgramOptions{}
 	if p.opts.Verbose > 1 {
 		opts.LogLevel = ebpf.LogLevelBranch
@@ -152,7 +193,7 @@ func (p *Program) program(l *loaded, j *job, t *Target, multi bool) (*ebpf.Progr
 	if err == nil {
 		return prog, nil
 	}
-	return nil, p.refused(j, t, err)
+	return nil, p.refused(j, t, err, width(spec.Instructions)-width(j.code.ins))
 }
 
 // link puts the maps and the size of scratch slots into a copy of the code.
@@ -181,8 +222,17 @@ func endless(line string) bool {
 	return strings.Contains(line, "infinite loop detected") || strings.Contains(line, "program is too large") || strings.Contains(line, "too complex")
 }
 
-// refused maps what the verifier says to the line of the script.
-func (p *Program) refused(j *job, t *Target, err error) error {
+// width is how many instructions the kernel counts.
+func width(ins asm.Instructions) (n int) {
+	for i := range ins {
+		n += int(ins[i].Width())
+	}
+	return n
+}
+
+// refused maps what the verifier says to the line of the script, in front of
+// whose code there are some instructions.
+func (p *Program) refused(j *job, t *Target, err error, front int) error {
 	var ve *ebpf.VerifierError
 	if !errors.As(err, &ve) {
 		if errors.Is(err, os.ErrPermission) && len(host.NeedTrace.Missing()) == 0 {
@@ -201,7 +251,7 @@ func (p *Program) refused(j *job, t *Target, err error) error {
 		}
 	}
 	span := [2]Pos{t.pos.pos, t.pos.end}
-	raw := 0
+	raw := front
 	for i := range j.code.ins {
 		if raw >= at && at >= 0 {
 			span = j.code.spans[i]

@@ -270,8 +270,9 @@ func (r *Run) drain() {
 // Lost says what the run could not keep.
 func (r *Run) Lost() Lost { return r.lost }
 
-// Lost is what could not be kept: records, updates of maps, runs, stacks.
-type Lost struct{ Events, Updates, Runs, Stacks uint64 }
+// Lost is what could not be kept: records, updates of maps, runs, stacks; and
+// runs that the kernel skipped, of whatever process.
+type Lost struct{ Events, Updates, Runs, Stacks, Skipped uint64 }
 
 // readLost reads the counters.
 func (r *Run) readLost() Lost {
@@ -279,7 +280,7 @@ func (r *Run) readLost() Lost {
 	if r.l.maps[mapCounts].Lookup(uint32(0), &value) != nil {
 		return Lost{}
 	}
-	return Lost{value[lostEvents], value[lostUpdates], value[lostScratch], value[lostStacks]}
+	return Lost{value[lostEvents], value[lostUpdates], value[lostScratch], value[lostStacks], r.a.missed(r.l.twice)}
 }
 
 // explain says which way each target took.

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bt
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// preempting makes events on one processor, of one thread all the time and of
+// another one that preempts it again and again: some of them inside of a program.
+// It gives how many they were.
+func preempting(t *testing.T) (n int) {
+	const wakes, each = 3001, 3
+	event := func() { _, _ = unix.Getpgid(0) }
+	done := make(chan int)
+	var stop atomic.Bool
+	start := func(policy uint32, work func() int) {
+		go func() {
+			runtime.LockOSThread() // and never unlocked: the thread ends
+			var one unix.CPUSet
+			one.Set(0)
+			attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: policy}
+			if policy == unix.SCHED_FIFO {
+				attr.Priority = 1
+			}
+			if err := errors.Join(unix.SchedSetaffinity(0, &one), unix.SchedSetAttr(0, &attr, 0)); err != nil {
+				t.Error(err)
+			}
+			done <- work()
+		}()
+	}
+	start(unix.SCHED_NORMAL, func() (n int) {
+		for ; !stop.Load(); n++ {
+			event()
+		}
+		return n
+	})
+	start(unix.SCHED_FIFO, func() int {
+		for range wakes {
+			_ = unix.Nanosleep(&unix.Timespec{Nsec: 50_000}, nil)
+			for range each {
+				event()
+			}
+		}
+		stop.Store(true)
+		return wakes * each
+	})
+	return <-done + <-done
+}
+
+// TestPreempted has a program preempted inside of it, which the kernel then skips
+// from 7.0 on: no event is lost, or it is said.
+func TestPreempted(t *testing.T) {
+	for _, c := range []struct{ name, text string }{
+		{"raw tracepoint", `rt:sys_enter /pid == $1 && arg1 == $2/ { @[kstack, comm] = count(); }`},
+		{"fentry", `f:__x64_sys_getpgid /pid == $1/ { @[kstack, comm] = count(); }`},
+		{"fexit", `fr:__x64_sys_getpgid /pid == $1/ { @[kstack, comm] = count(); }`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.name != "raw tracepoint" && (running().fentry() != nil || runtime.GOARCH != "amd64") {
+				t.Skip("no fentry, or another name")
+			}
+			n := 0
+			out, errs := live(t, script(c.text, fmt.Sprint(os.Getpid()), fmt.Sprint(unix.SYS_GETPGID)), Options{}, func() { n = preempting(t) })
+			got, lost := 0, 0
+			for _, m := range regexp.MustCompile(`\]: (\d+)\n`).FindAllStringSubmatch(out, -1) {
+				n, _ := strconv.Atoi(m[1])
+				got += n
+			}
+			for _, m := range regexp.MustCompile(`(?m)^(\d+) (runs|events|stacks|updates) `).FindAllStringSubmatch(errs, -1) {
+				n, _ := strconv.Atoi(m[1])
+				lost += n
+			}
+			if got > n || got+lost < n || got < n-n/1000 {
+				t.Errorf("got %d events and %d lost, want %d events", got, lost, n)
+			}
+			t.Logf("%d of %d events, %d lost", got, n, lost)
+		})
+	}
+}
+
+// TestPreemptedScratch runs the way in which scratch memory is taken where
+// programs are preempted.
+func TestPreemptedScratch(t *testing.T) {
+	for _, preempt := range []bool{false, true} {
+		k := newKernel()
+		k.preempt = func() bool { return preempt }
+		out, errs := live(t, func(o Options) (*Program, error) {
+			s, err := Parse(&Source{"-e", `t:syscalls:sys_enter_openat /str(args.filename) == "/nonexistent/file"/ { @[str(args.filename)] = count(); }`})
+			if err != nil {
+				return nil, err
+			}
+			return compile(s, k, o)
+		}, Options{PIDs: self()}, func() {
+			for range 17 {
+				_, _ = unix.Open("/nonexistent/file", unix.O_RDONLY, 0)
+			}
+		})
+		want(t, out, "@[/nonexistent/file]: 17\n")
+		if errs != "" {
+			t.Error(errs)
+		}
+	}
+}
