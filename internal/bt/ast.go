@@ -165,6 +165,14 @@ type (
 		Cond Expr
 		Body []Stmt
 	}
+	// For is for ($kv : @map) { … }. The body is a function of its own.
+	For struct {
+		pos, end Pos
+		Var      *Var
+		Map      *MapRef
+		Body     []Stmt
+		fn       int // its number, set by check
+	}
 	// Block is { … }.
 	Block struct{ Body []Stmt }
 	// Jump is return, break or continue.
@@ -180,6 +188,7 @@ func (*Let) stmt()      {}
 func (*If) stmt()       {}
 func (*Unroll) stmt()   {}
 func (*While) stmt()    {}
+func (*For) stmt()      {}
 func (*Block) stmt()    {}
 func (*Jump) stmt()     {}
 

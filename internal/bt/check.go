@@ -30,7 +30,13 @@ type checker struct {
 	changed bool
 	loops   int
 	uses    uses
+	fn, fns int             // the function that is checked, and how many there are: bodies of for
+	homes   map[string]int  // the function that has a variable to itself; shared: several have it
+	each    map[string]bool // variables of for
 }
+
+// shared is the home of variables that several functions use.
+const shared = -1
 
 // uses is what a clause needs of its target.
 type uses struct {
@@ -69,6 +75,7 @@ func (c *checker) at(p [2]Pos) string {
 func (c *checker) clause(cl *Clause, t *Target) (err error) {
 	defer catch(&err)
 	c.target, c.vars, c.varPos, c.loops, c.uses = t, map[string]*Type{}, map[string][2]Pos{}, 0, uses{}
+	c.fn, c.fns, c.homes, c.each = 0, 0, map[string]int{}, map[string]bool{}
 	if cl.Pred != nil {
 		c.condition(cl.Pred)
 	}
@@ -79,11 +86,14 @@ func (c *checker) clause(cl *Clause, t *Target) (err error) {
 // catch turns the panic of fail into an error.
 func catch(err *error) {
 	if r := recover(); r != nil {
-		e, ok := r.(*Error)
-		if !ok {
+		switch e := r.(type) {
+		case *Error:
+			*err = e
+		case *unsupportedError:
+			*err = e
+		default:
 			panic(r)
 		}
-		*err = e
 	}
 }
 
@@ -128,6 +138,8 @@ func (c *checker) stmt(s Stmt) {
 		c.loops++
 		c.stmts(s.Body)
 		c.loops--
+	case *For:
+		c.forEach(s)
 	case *Block:
 		c.stmts(s.Body)
 	case *Jump:
@@ -201,6 +213,10 @@ func (c *checker) let(l *Let) {
 }
 
 func (c *checker) setVar(v *Var, t *Type) {
+	c.mention(v)
+	if c.each[v.Name] {
+		c.failAt(v, "%s is an entry of the map and cannot be assigned: assign to the map, or to another variable", v.Name)
+	}
 	old := c.vars[v.Name]
 	if old == nil {
 		pos, end := v.span()
@@ -225,6 +241,7 @@ func (c *checker) assign(a *Assign) {
 	v := a.Target.(*Var)
 	t := c.value(a.Value)
 	if a.Op != "" {
+		c.mention(v)
 		old := c.vars[v.Name]
 		if old == nil {
 			c.failAt(v, "%s has no value yet", v.Name)

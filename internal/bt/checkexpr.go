@@ -41,6 +41,7 @@ func (c *checker) typeOf(e Expr) *Type {
 	case *Ident:
 		return c.ident(e)
 	case *Var:
+		c.mention(e)
 		t := c.vars[e.Name]
 		if t == nil {
 			near := row.Nearest(e.Name, slices.Sorted(maps.Keys(c.vars)))

@@ -88,6 +88,15 @@ func (c *checker) mapKeys(m *MapRef) *mapDef {
 		}
 		keys = append(keys, t)
 	}
+	if len(keys) == 1 && keys[0].Kind == Combo && (!d.used && c.ofEach(m.Keys[0]) || len(d.keys) > 1 && len(d.keys) == len(keys[0].Elems)) {
+		k := m.Keys[0] // @m[$kv.0] is @m[$kv.0.0, $kv.0.1]
+		pos, end := k.span()
+		m.Keys = nil
+		for i := range keys[0].Elems {
+			m.Keys = append(m.Keys, &Field{node: node{pos: pos, end: end}, X: k, Name: strconv.Itoa(i)})
+		}
+		return c.mapKeys(m)
+	}
 	pos, end := m.span()
 	if !d.used {
 		d.keys, d.used, d.keyed, d.keyPos = keys, true, m.Keys != nil, [2]Pos{pos, end}
@@ -212,6 +221,11 @@ func (c *checker) readMap(m *MapRef) *Type {
 		}
 		return unknown
 	}
+	return c.readValue(m, d)
+}
+
+// readValue is the type of a map's value in an expression.
+func (c *checker) readValue(m *MapRef, d *mapDef) *Type {
 	switch d.value.Kind {
 	case CountOf, SumOf, MinOf, MaxOf, AvgOf:
 		if !d.read {

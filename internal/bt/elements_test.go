@@ -29,6 +29,10 @@ func TestElements(t *testing.T) {
 				"@av: 15\n@c: 0\n@h: \n[64, 128)              1 |" + strings.Repeat("@", 52) + "|\n\n" +
 				"@k[a, 1]: one\n\n@ma: 9\n@mi: -5\n@n: 31\n@s: 7\n@st: count 2, average 1, total 3\n@t: (1, x, (2, 3))\n"},
 		{"control", string(must(corpus.ReadFile("testdata/corpus/el_control.bt"))), "nine btf 4464\nend\n@j: 1\n@u[1]: 1\n@u[3]: 1\n\n"},
+		{"for over maps", string(must(corpus.ReadFile("testdata/corpus/el_for.bt"))),
+			"175 in 3\n(x, 2)\n3 three\n6\nlast\n@av[1]: 6\n\n@c[x]: 2\n\n@copy[a, 7]: 2\n@copy[bc, 8]: 4\n\n@few: 1\n@len[1, 7]: 1\n@len[2, 8]: 2\n\n" +
+				"@pairs[1, a]: 11\n@pairs[1, bc]: 12\n@pairs[2, a]: 21\n@pairs[2, bc]: 22\n@pairs[5, a]: 51\n@pairs[5, bc]: 52\n\n" +
+				"@rounds: 18\n@s[3]: three\n\n@some[1]: 10\n@some[5]: 50\n\n"},
 		{"printf", `BEGIN { printf("%d|%5d|%-5d|%05d|%+d|%x|%X|%#x|%o|%c|%%|%u|%lld|%hhx\n", -1, 42, 42, 42, 42, 255, 255, 255, 8, 65, 7, -9, 0x1ff); printf("%s|%8s|%-8s|%.2s|%p\n", "ab", "ab", "ab", "abc", 4096); exit(); }`,
 			"-1|   42|42   |00042|+42|ff|FF|0xff|10|A|%|7|-9|ff\nab|      ab|ab      |ab|0x1000\n"},
 		{"builtins", fmt.Sprintf(`BEGIN { printf("%%d %%d %%d\n", pid == %d, uid, gid); printf("%%d %%d %%d\n", cpu < ncpus, ncpus, tid > 0); printf("%%s\n", probe); @c = comm; exit(); }`, os.Getpid()),
@@ -192,6 +196,8 @@ func TestEventElements(t *testing.T) {
 			_ = unix.Munmap(b)
 		}, []string{"@: "}},
 		{"ctx", `t:syscalls:sys_enter_getppid { @[ctx > 4096] = count(); }`, func() { unix.Getppid() }, []string{"@[1]: 1\n"}},
+		{"for in a tracepoint", `t:syscalls:sys_enter_getppid,t:syscalls:sys_enter_getpgid { @m[comm, pid] = sum(5); $n = 0; for ($kv : @m) { $n += $kv.1; if ($kv.0.1 == pid) { @in[probe, args.__syscall_nr > 0] = count(); @st[kstack(1)] = count(); } } @sum = max($n); }`,
+			func() { unix.Getppid(); unix.Getppid(); unix.Getppid() }, []string{"@in[tracepoint:syscalls:sys_enter_getppid, 1]: 3\n", "]: 3\n\n@sum: 15\n"}},
 		{"usym", `u:/proc/self/exe:seine/internal/bt.traced { @[usym(reg("ip"))] = count(); }`, func() { sink += traced(1) }, []string{"@[seine/internal/bt.traced]: 1\n"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
 )
 
 // Registers: R6 holds the context, R7 this run's scratch memory, R8 and R9 are
@@ -87,6 +88,11 @@ type emitter struct {
 	vars           map[string]loc
 	loops          []loop
 	rounds         int // of unroll
+
+	room, depth int        // of the stack; loops over maps around
+	out         string     // where the function ends
+	left        loc        // not 0: a loop's body has ended the clause
+	callbacks   []callback // bodies of loops over maps
 }
 
 type loop struct{ next, done string }
@@ -102,10 +108,17 @@ func (u *unit) emit(cl *Clause, t *Target, cookie bool, via *calls) (_ *code, er
 	defer catch(&err)
 	e := &emitter{u: u, c: u.c, target: t, cookie: cookie, calls: via, stack: stackUsed, vars: map[string]loc{}, alias: map[string]string{}}
 	e.span = [2]Pos{t.pos.pos, t.pos.end}
+	e.room, e.out = stackRoom, "out"
+	if u.c.fns > 0 {
+		e.room = stackRooms[0]
+		e.left = e.inScratch(8)
+		e.zero(e.left, 8)
+	}
 	if via != nil {
 		e.number = e.slot()
 	}
-	e.prepareVars()
+	e.prepareVars(shared)
+	e.prepareVars(0)
 	if cl.Pred != nil {
 		e.mark(cl.Pred)
 		e.condition(cl.Pred, "out")
@@ -165,7 +178,7 @@ func (e *emitter) imm(v int64) asm.Instruction {
 
 func (e *emitter) onStack(n int) loc {
 	e.stack += round8(n)
-	if e.stack > stackRoom {
+	if e.stack > e.room {
 		e.c.fail(e.span[0], e.span[1], "this expression needs more than the %d bytes of stack that BPF has: split it", 512)
 	}
 	e.stackMax = max(e.stackMax, e.stack)
@@ -175,9 +188,14 @@ func (e *emitter) onStack(n int) loc {
 // alloc takes n bytes, on the stack if they are few.
 func (e *emitter) alloc(n int) loc {
 	n = round8(n)
-	if n <= onStack && e.stack+n <= stackRoom-160 {
+	if n <= onStack && e.stack+n <= e.room-160 {
 		return e.onStack(n)
 	}
+	return e.inScratch(n)
+}
+
+func (e *emitter) inScratch(n int) loc {
+	n = round8(n)
 	l := loc{asm.R7, e.scratch}
 	e.usesScratch = true
 	e.scratch += n
@@ -255,15 +273,20 @@ func (e *emitter) lose(what int) {
 	e.add(asm.Mov.Imm(asm.R2, 1), asm.StoreXAdd(asm.R1, asm.R2, asm.DWord))
 }
 
-// prepareVars gives every $variable its place, filled with zeroes.
-func (e *emitter) prepareVars() {
+// prepareVars gives every $variable of a function its place, filled with zeroes.
+func (e *emitter) prepareVars(home int) {
 	words := 0
 	for _, name := range sortedKeys(e.c.vars) {
 		t := e.c.vars[name]
-		if t.word() && words < 16 {
+		switch {
+		case e.c.homes[name] != home:
+			continue
+		case home == shared:
+			e.vars[name] = e.inScratch(t.store())
+		case t.word() && words < 16 && e.stack+8 <= e.room/2:
 			words++
 			e.vars[name] = e.slot()
-		} else {
+		default:
 			e.vars[name] = e.alloc(t.store())
 		}
 		e.zero(e.vars[name], t.store())
@@ -308,19 +331,27 @@ func (e *emitter) finish() *code {
 	}
 	e.here("end")
 	e.add(asm.Mov.Imm(asm.R0, 0), asm.Return())
+	starts := []int{0}
+	for _, f := range e.callbacks {
+		starts = append(starts, len(e.ins))
+		e.ins, e.spans = append(e.ins, f.ins...), append(e.spans, f.spans...)
+	}
 	for i := range e.ins {
 		if ref := e.ins[i].Reference(); e.alias[ref] != "" {
 			e.ins[i] = e.ins[i].WithReference(e.alias[ref])
 		}
 	}
-	e.prune()
+	e.prune(starts)
+	if len(e.callbacks) > 0 {
+		e.ins[0] = btf.WithFuncMetadata(e.ins[0], funcOf("seine_bt", btf.GlobalFunc))
+	}
 	e.u.scratch = max(e.u.scratch, e.scratchMax)
 	return &code{e.ins, e.spans}
 }
 
 // prune takes out what cannot be reached, as after exit(): the verifier refuses
 // it.
-func (e *emitter) prune() {
+func (e *emitter) prune(starts []int) {
 	labels := map[string]int{}
 	for i := range e.ins {
 		if s := e.ins[i].Symbol(); s != "" {
@@ -328,7 +359,7 @@ func (e *emitter) prune() {
 		}
 	}
 	reached := make([]bool, len(e.ins))
-	for todo := []int{0}; len(todo) > 0; {
+	for todo := starts; len(todo) > 0; {
 		i := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
 		if reached[i] {

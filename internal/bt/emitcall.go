@@ -207,7 +207,7 @@ func (e *emitter) callValue(x *Call) {
 
 // strlen counts the bytes before the first zero.
 func (e *emitter) strlen(x *Call) {
-	t := e.c.value(x.Args[0])
+	t := kept(x.Args[0].typ())
 	l := e.alloc(t.store())
 	e.value(x.Args[0], t, l)
 	end := e.label("strlen")
@@ -252,7 +252,7 @@ func (e *emitter) callStmt(x *Call) {
 		e.add(asm.FnMapDeleteElem.Call())
 	case "exit":
 		e.send(x, a, x.Args)
-		e.add(asm.Ja.Label("out"))
+		e.add(asm.Ja.Label(e.out))
 	case "join":
 		e.join(x, a)
 	case "signal":

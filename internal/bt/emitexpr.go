@@ -396,6 +396,12 @@ func (e *emitter) readMap(m *MapRef) {
 	e.lookup(d.name, key)
 	none := e.label("none")
 	e.add(asm.JEq.Imm(asm.R0, 0, none))
+	e.loadValue(d)
+	e.here(none)
+}
+
+// loadValue loads the number that R0 points to in a map.
+func (e *emitter) loadValue(d *mapDef) {
 	if d.value.Kind == AvgOf {
 		e.add(
 			asm.Mov.Reg(asm.R2, asm.R0),
@@ -405,5 +411,4 @@ func (e *emitter) readMap(m *MapRef) {
 	} else {
 		e.add(asm.LoadMem(asm.R0, asm.R0, 0, asm.DWord))
 	}
-	e.here(none)
 }

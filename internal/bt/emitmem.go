@@ -129,17 +129,21 @@ func (e *emitter) copyMap(m *MapRef, t *Type, dst loc) {
 	e.lookup(d.name, key)
 	none := e.label("none")
 	e.add(asm.JEq.Imm(asm.R0, 0, none))
-	n := min(d.value.store(), t.store())
+	e.copyFrom(min(d.value.store(), t.store()), dst)
+	e.here(none)
+}
+
+// copyFrom copies n bytes of a map, which R0 points to.
+func (e *emitter) copyFrom(n int, dst loc) {
 	if n > 128 {
 		e.add(asm.Mov.Reg(asm.R3, asm.R0))
 		e.readTo(dst, n, InKernel)
-	} else {
-		for i := 0; i < n; i += 8 {
-			e.add(asm.LoadMem(asm.R1, asm.R0, int16(i), asm.DWord))
-			e.store(dst.at(i), asm.R1)
-		}
+		return
 	}
-	e.here(none)
+	for i := 0; i < n; i += 8 {
+		e.add(asm.LoadMem(asm.R1, asm.R0, int16(i), asm.DWord))
+		e.store(dst.at(i), asm.R1)
+	}
 }
 
 // stringFrom reads a string of at most n bytes from a place. It need not end

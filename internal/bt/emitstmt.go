@@ -80,12 +80,14 @@ func (e *emitter) stmt(s Stmt) {
 		e.loops = e.loops[:len(e.loops)-1]
 		e.add(asm.Ja.Label(top))
 		e.here(done)
+	case *For:
+		e.forEach(s)
 	case *Block:
 		e.stmts(s.Body)
 	case *Jump:
 		switch s.Word {
 		case "return":
-			e.add(asm.Ja.Label("out"))
+			e.add(asm.Ja.Label(e.out))
 		case "break":
 			e.add(asm.Ja.Label(e.loops[len(e.loops)-1].done))
 		case "continue":

@@ -34,7 +34,13 @@ func TestErrors(t *testing.T) {
 		{"BEGIN { system(\"ls\"); }", "-e:1:9: system() is refused without --unsafe", ""},
 		{"BEGIN { @ = retval; }", "-e:1:13: BEGIN has no retval: use a ", ""},
 		{"BEGIN { $x = arg0; }", "-e:1:14: BEGIN has no arg0", ""},
-		{"BEGIN { for ($kv : @m) { } }", "-e:1:20: for loops over maps are not supported: print(@m) prints all of it", "                   ^~"},
+		{"BEGIN { for ($kv : @m) { } }", "-e:1:20: @m is read but never assigned", "                   ^~"},
+		{"BEGIN { @m = 1; for ($kv : @m) { } }", "-e:1:28: @m has no keys for a loop to go over", ""},
+		{"BEGIN { @m[1] = hist(1); for ($kv : @m) { } }", "-e:1:37: @m is a hist, which cannot be read in an expression", ""},
+		{"BEGIN { @m[1] = 1; for ($kv : @m[1]) { } }", "-e:1:33: expected ')' after the map, all of which for goes over, found '['", ""},
+		{"BEGIN { @m[1] = 1; for ($kv : @m) { $kv = (1, 2); } }", "-e:1:37: $kv is an entry of the map and cannot be assigned", ""},
+		{"BEGIN { @m[1] = 1; for ($kv : @m) { print($kv.2); } }", "-e:1:43: the tuple has elements .0 to .1", ""},
+		{"BEGIN { @m[1] = 1; for ($a : @m) { for ($b : @m) { for ($c : @m) { } } } }", "-e:1:52: loops over maps are nested more than 2 deep", ""},
 		{"BEGIN { for (i : 0..2) { } }", "-e:1:14: for declares a $variable, not 'i': write for ($i : 0..10) { }", ""},
 		{"BEGIN { for ($i : 0) { } }", "-e:1:20: expected '..' between the ends of a range, found ')'", ""},
 		{"BEGIN { break; }", "-e:1:9: break outside a loop", ""},
@@ -68,6 +74,20 @@ func TestErrors(t *testing.T) {
 		if show := strings.Split(at.Show(), "\n"); c.caret != "" && show[1] != "    "+c.caret {
 			t.Errorf("%s\ngot  %q\nwant %q", c.text, show[1], "    "+c.caret)
 		}
+	}
+}
+
+// TestNoForEach has a kernel before 5.13.
+func TestNoForEach(t *testing.T) {
+	k := newKernel()
+	k.forEach = func() error { return errors.New("none") }
+	s, err := Parse(&Source{"-e", "BEGIN { @m[1] = 1; }\nEND { for ($kv : @m) { } }"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = compile(s, k, Options{})
+	if want := "-e:2:18: for over maps needs Linux 5.13"; !KernelsFault(err) || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 

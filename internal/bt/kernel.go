@@ -36,6 +36,7 @@ type kernel struct {
 	kprobes   func() error
 	multi     func() bool // kprobe.multi
 	cookies   func() bool // attach cookies
+	forEach   func() error
 	preempt   func() bool // programs can be preempted by others of this script
 	events    func() ([]string, error)
 }
@@ -75,6 +76,12 @@ func newKernel() *kernel {
 		return features.HaveProgramHelper(ebpf.Kprobe, asm.FnGetAttachCookie) == nil
 	})
 	k.multi = sync.OnceValue(func() bool { return k.cookies() && haveMulti() })
+	k.forEach = sync.OnceValue(func() error {
+		if err := features.HaveProgramHelper(ebpf.RawTracepoint, asm.FnForEachMapElem); errors.Is(err, ebpf.ErrNotSupported) {
+			return err
+		}
+		return nil // or nobody may ask
+	})
 	k.preempt = host.TracepointsPreempt
 	k.events = sync.OnceValues(readEvents)
 	return k

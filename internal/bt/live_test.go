@@ -32,7 +32,7 @@ func live(t *testing.T, compile func(Options) (*Program, error), o Options, work
 	ready := make(chan struct{})
 	o.Ready = func() { close(ready) }
 	p, err := compile(o)
-	if errors.Is(err, probe.ErrNotSupported) && running().kprobes() != nil && running().fentry() != nil {
+	if errors.Is(err, probe.ErrNotSupported) && running().kprobes() != nil && running().fentry() != nil || noForEach(err) {
 		t.Skip(err)
 	}
 	if err != nil {
@@ -76,6 +76,11 @@ func live(t *testing.T, compile func(Options) (*Program, error), o Options, work
 		t.Fatal("did not end")
 	}
 	return out.String(), errs.String()
+}
+
+// noForEach says whether the kernel is too old for a script.
+func noForEach(err error) bool {
+	return err != nil && running().forEach() != nil && strings.Contains(err.Error(), "needs Linux 5.13")
 }
 
 // script compiles a program of the language.

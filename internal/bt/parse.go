@@ -343,7 +343,7 @@ func (p *parser) ifStmt() Stmt {
 	return s
 }
 
-// forStmt reads for ($i : from..to) { … }. It is a while over a counter that the
+// forStmt reads for ($kv : @map) { … } and for ($i : from..to) { … }, which is a while over a counter that the
 // script cannot name, so that continue and assignments to $i do no harm.
 func (p *parser) forStmt(t token) Stmt {
 	p.expect("(", "after for")
@@ -353,7 +353,11 @@ func (p *parser) forStmt(t token) Stmt {
 	}
 	p.expect(":", "after the variable")
 	if m := p.peek(); m.kind == tokMap {
-		p.fail(m.pos, m.end, "for loops over maps are not supported: print(%s) prints all of it", m.text)
+		p.next()
+		p.expect(")", "after the map, all of which for goes over")
+		loop := &For{pos: t.pos, end: t.end, Var: &Var{p.node(v.pos, v.end), v.text}, Map: &MapRef{node: p.node(m.pos, m.end), Name: m.text}}
+		loop.Body = p.block("after for (…)")
+		return loop
 	}
 	from := p.expr()
 	p.expect("..", "between the ends of a range")

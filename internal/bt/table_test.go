@@ -32,7 +32,7 @@ var loadedOnly = map[string]string{"hardware": "TestCorpus"}
 // own tables.
 func language() [][2]any {
 	statements := []string{
-		"if", "else", "while", "for", "unroll", "break", "continue", "return", "let", "=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=", "++", "--", "/…/",
+		"if", "else", "while", "for", "for ($kv : @m)", "unroll", "break", "continue", "return", "let", "=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=", "++", "--", "/…/",
 	}
 	expressions := []string{
 		"+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "~", "!", "&&", "||", "==", "!=", "<", ">", "<=", ">=", "? :", "->", ".", "[]", "*p", "(int32)x", "(struct s *)x",
@@ -52,7 +52,7 @@ var patterns = map[string]string{
 	"/…/": `(?m)\S\s*/[^/*\n][^\n]*/\s*\{`, "? :": `\?[^:]*:`, "[]": `(\w|\])\[\d`, "*p": `[(=,{!]\s*\*[$(k]`, "&": `\w & [\w$]`, "(int32)x": `\(u?int\d+\)`,
 	"(struct s *)x": `\(struct \w+ \*\)`, "(a, b)": `[=(\[] ?\(\w+, `, ".0": `\.\d\b`, "argN": `\barg\d\b`, "$1": `\$\d`, "$#": `\$#`, ".": `\w\.[a-z]\w*`,
 	"config": `config\s*=\s*\{`, "-": `\s- ?\w|\(- `, "<": ` < `, ">": ` > `, "*": `\w \* [\w$]`, "/": `\w\)? / \w`, "|": ` \| `, "^": ` \^ `, "%": `\w % \w`, "=": ` = `,
-	"!": `!\w|!\$|!@`, "+": ` \+ `, "for": `for \(`, "args": `\bargs(->|\.)`,
+	"!": `!\w|!\$|!@`, "+": ` \+ `, "for": `for \(`, "for ($kv : @m)": `for \(\$\w+ : @`, "args": `\bargs(->|\.)`,
 }
 
 func pattern(group, name string) *regexp.Regexp {

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bt
+
+import (
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+)
+
+// for ($kv : @map) { … } is a function that the kernel calls for each entry of the
+// map, by bpf_for_each_map_elem of Linux 5.13. It has a frame of its own, on the
+// same 512 bytes of stack. Variables that it shares with what is around it are in
+// scratch memory, of which the verifier assumes nothing: before 6.7 it takes the
+// function to be called once, and would drop branches that later calls need.
+
+// stackRooms is how much stack a clause has that has loops over maps, and a loop
+// in it, and one in that.
+var stackRooms = [...]int{224, 160, 96}
+
+// mention notes which function uses a variable.
+func (c *checker) mention(v *Var) {
+	if home, ok := c.homes[v.Name]; ok && home != c.fn {
+		c.homes[v.Name] = shared
+	} else {
+		c.homes[v.Name] = c.fn
+	}
+}
+
+// ofEach says whether an expression is $kv.0.
+func (c *checker) ofEach(x Expr) bool {
+	f, ok := x.(*Field)
+	if !ok {
+		return false
+	}
+	v, ok := f.X.(*Var)
+	return ok && c.each[v.Name] && f.Name == "0"
+}
+
+func (c *checker) forEach(s *For) {
+	d := c.maps[s.Map.Name]
+	if d == nil || !d.used {
+		if c.final {
+			c.failAt(s.Map, "%s is read but never assigned", s.Map.Name)
+		}
+		return // the keys are not known yet
+	}
+	if !d.keyed {
+		c.failAt(s.Map, "%s has no keys for a loop to go over", s.Map.Name)
+	}
+	if err := c.kernel.forEach(); err != nil {
+		pos, end := s.Map.span()
+		panic(&unsupportedError{c.src.errorf(pos, end, "for over maps needs Linux 5.13: print(%s) prints all of it", s.Map.Name)})
+	}
+	t := &Type{Kind: Combo, Elems: []*Type{d.keys[0], unknown}}
+	if len(d.keys) > 1 {
+		t.Elems[0] = &Type{Kind: Combo, Elems: d.keys}
+	}
+	if d.value != nil {
+		t.Elems[1] = c.readValue(s.Map, d)
+	}
+	s.Map.setType(typeVoid)
+	s.Var.setType(t)
+	name, fn, loops := s.Var.Name, c.fn, c.loops
+	old, each := c.vars[name], c.each[name]
+	c.fns++
+	s.fn = c.fns
+	c.vars[name], c.each[name], c.fn, c.loops = t, true, s.fn, 1
+	c.stmts(s.Body)
+	c.vars[name], c.each[name], c.fn, c.loops = old, each, fn, loops
+	if old == nil {
+		delete(c.vars, name)
+	}
+}
+
+// A callback is the instructions of a body.
+type callback struct {
+	ins   asm.Instructions
+	spans [][2]Pos
+}
+
+func (e *emitter) forEach(s *For) {
+	if e.depth+1 == len(stackRooms) {
+		e.c.fail(s.pos, s.end, "loops over maps are nested more than %d deep", len(stackRooms)-1)
+	}
+	d := e.c.maps[s.Map.Name]
+	name := e.label("each")
+	pass := e.onStack(16)
+	kv := e.inScratch(s.Var.typ().store())
+	e.callbacks = append(e.callbacks, e.body(s, d, name, kv))
+
+	e.mark(s.Map)
+	e.store(pass, asm.R6)
+	e.store(pass.at(8), asm.R7)
+	e.mapPtr(asm.R1, d.name)
+	e.add(asm.Instruction{OpCode: asm.LoadImmOp(asm.DWord), Dst: asm.R2, Src: asm.PseudoFunc, Constant: -1}.WithReference(name))
+	e.address(asm.R3, pass)
+	e.add(asm.Mov.Imm(asm.R4, 0), asm.FnForEachMapElem.Call())
+	e.load(asm.R0, e.left)
+	e.add(asm.JNE.Imm(asm.R0, 0, e.out))
+}
+
+// body emits the function of a loop. It gets the map, the key, the value and the
+// caller's context and scratch memory, and returns 1 to be the last.
+func (e *emitter) body(s *For, d *mapDef, name string, kv loc) callback {
+	outer := *e
+	e.ins, e.spans, e.pending, e.stack = nil, nil, name, 0
+	e.depth++
+	e.room = stackRooms[e.depth]
+	next, last := e.label("next"), e.label("last")
+	e.loops, e.out = []loop{{next, last}}, e.label("leave")
+
+	e.mark(s.Map)
+	e.add(asm.LoadMem(asm.R6, asm.R4, 0, asm.DWord), asm.LoadMem(asm.R7, asm.R4, 8, asm.DWord))
+	value := e.slot()
+	e.store(value, asm.R3)
+	e.add(asm.Mov.Reg(asm.R0, asm.R2))
+	e.copyFrom(d.keySize(), kv)
+	t, at := s.Var.typ().Elems[1], kv.at(d.keySize())
+	e.load(asm.R0, value)
+	if t.word() {
+		e.loadValue(d)
+		e.store(at, asm.R0)
+	} else {
+		e.copyFrom(t.store(), at)
+	}
+	old, had := e.vars[s.Var.Name]
+	e.vars[s.Var.Name] = kv
+	e.prepareVars(s.fn)
+	e.stmts(s.Body)
+	if delete(e.vars, s.Var.Name); had {
+		e.vars[s.Var.Name] = old
+	}
+	e.span = [2]Pos{s.pos, s.end}
+	e.here(next)
+	e.add(asm.Mov.Imm(asm.R0, 0), asm.Return())
+	e.here(e.out)
+	e.add(storeImm(e.left.reg, e.left.off, 1))
+	e.here(last)
+	e.add(asm.Mov.Imm(asm.R0, 1), asm.Return())
+	e.ins[0] = btf.WithFuncMetadata(e.ins[0], funcOf(name, btf.StaticFunc))
+
+	f := callback{e.ins, e.spans}
+	e.ins, e.spans, e.pending, e.stack, e.span = outer.ins, outer.spans, outer.pending, outer.stack, outer.span
+	e.depth, e.room, e.loops, e.out = outer.depth, outer.room, outer.loops, outer.out
+	return f
+}
+
+// funcOf is the type of a function, without which the kernel takes no address of
+// it.
+func funcOf(name string, linkage btf.FuncLinkage) *btf.Func {
+	return &btf.Func{Name: name, Linkage: linkage, Type: &btf.FuncProto{Return: &btf.Int{Name: "long", Size: 8, Encoding: btf.Signed}}}
+}
