@@ -17,6 +17,7 @@ type checker struct {
 	params []string
 	strLen int
 	unsafe bool
+	child  uint32
 
 	maps     map[string]*mapDef
 	order    []*mapDef

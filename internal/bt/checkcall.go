@@ -51,6 +51,7 @@ func init() {
 		"nsecs": value(0, 1, (*checker).clock), "strncmp": value(3, 3, (*checker).strncmp), "has_key": value(2, 2, (*checker).hasKey),
 		"bswap": value(1, 1, (*checker).bswap), "kptr": value(1, 1, spaceOf(InKernel)), "uptr": value(1, 1, spaceOf(InUser)),
 		"reg": value(1, 1, (*checker).reg), "strlen": value(1, 1, (*checker).strlen),
+		"len": value(1, 1, (*checker).length), "strcontains": value(2, 2, (*checker).contains),
 	}
 }
 
@@ -199,7 +200,11 @@ func (c *checker) formatted(e *Call) {
 				c.failAt(a, "%%r needs a buffer, not %s", t)
 			}
 			if v.conv == 's' && t.number() && !t.Bool && t != unknown {
-				c.failAt(a, "%%s needs a string, not %s: use %%d", t)
+				use := "%d"
+				if t.Kind == Pointer && t.Elem().Char {
+					use = "str(…)"
+				}
+				c.failAt(a, "%%s needs a string, not %s: use %s", t, use)
 			}
 		case !t.word() && t != unknown:
 			c.failAt(a, "%%%c needs a number, not %s: use %%s", v.conv, t)
@@ -489,9 +494,36 @@ func (c *checker) strncmp(e *Call) *Type {
 
 func (c *checker) strlen(e *Call) *Type {
 	if t := c.expr(e.Args[0]); !stringish(t) {
-		c.failAt(e, "strlen() needs a string, not %s", t)
+		c.failAt(e, "%s() needs a string, not %s", e.Name, t)
 	}
 	return typeU64
+}
+
+// length is len(@map), or strlen.
+func (c *checker) length(e *Call) *Type {
+	m, ok := e.Args[0].(*MapRef)
+	if !ok || m.Keys != nil {
+		return c.strlen(e)
+	}
+	if d := c.maps[m.Name]; c.final && (d == nil || !d.used) {
+		c.failAt(m, "%s is never assigned", m.Name)
+	} else if d != nil && d.used && !d.keyed {
+		c.failAt(m, "%s has no keys to count", m.Name)
+	}
+	c.needForEach(m, "len() of a map")
+	m.setType(typeVoid)
+	return typeU64
+}
+
+func (c *checker) contains(e *Call) *Type {
+	if t := c.expr(e.Args[0]); !stringish(t) && t != unknown {
+		c.failAt(e.Args[0], "strcontains() looks into strings, not %s", t)
+	}
+	c.expr(e.Args[1])
+	if _, ok := e.Args[1].(*Str); !ok {
+		c.failAt(e.Args[1], "strcontains() looks for a string that is known beforehand")
+	}
+	return typeBool
 }
 
 func (c *checker) bswap(e *Call) *Type {

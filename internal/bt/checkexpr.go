@@ -362,6 +362,9 @@ func (c *checker) arg(e *Field) *Type {
 			}
 			names = append(names, p.Name)
 		}
+		if len(names) > 0 && names[0] == "" {
+			c.fail(pos, end, "the arguments of %s have no names: use arg0 to arg%d", t.Probe, len(names)-1)
+		}
 		if e.Name == "retval" && t.Kind.returns() {
 			return fromBTF(proto.Return, InKernel)
 		}

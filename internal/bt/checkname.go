@@ -18,7 +18,7 @@ const stackDepth = 127
 
 // builtins are the names with a value of their own.
 var builtins = map[string]*Type{
-	"pid": typeU32, "tid": typeU32, "uid": typeU32, "gid": typeU32, "cpu": typeU32, "ncpus": typeU32, "rand": typeU32, "ppid": typeU32,
+	"pid": typeU32, "tid": typeU32, "uid": typeU32, "gid": typeU32, "cpu": typeU32, "ncpus": typeU32, "rand": typeU32, "ppid": typeU32, "cpid": typeU32,
 	"nsecs": typeU64, "elapsed": typeU64, "jiffies": typeU64, "cgroup": typeU64, "numaid": typeU32,
 	"comm":     stringOf(16),
 	"func":     {Kind: Name, Format: "func"},
@@ -50,6 +50,10 @@ func (c *checker) ident(e *Ident) *Type {
 			}
 		}
 		return pointerTo(t, InKernel)
+	case "cpid":
+		if c.child == 0 {
+			c.failAt(e, "there is no cpid without -c COMMAND")
+		}
 	case "args":
 		c.failAt(e, "args is used as args.NAME")
 	case "kstack", "ustack":

@@ -19,6 +19,7 @@ type Options struct {
 	Args     []string // $1 and on
 	Unsafe   bool     // allow system() and signal()
 	PIDs     []uint32 // only these processes
+	Child    uint32   // cpid; 0: there is none
 	Way      string   // trace functions by "kprobe" or "fentry" only; "": by what fits
 	Verbose  int
 	Output   string // "" or "table": as bpftrace prints; "json"
@@ -77,7 +78,7 @@ func Compile(src *Source, o Options) (*Program, error) {
 
 func compile(s *Script, k *kernel, o Options) (*Program, error) {
 	p := &Program{Script: s, opts: o, k: k, c: newChecker(s, k)}
-	p.c.params, p.c.unsafe = o.Args, o.Unsafe
+	p.c.params, p.c.unsafe, p.c.child = o.Args, o.Unsafe, o.Child
 	if err := p.configure(); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@
 package bt
 
 import (
+	"encoding/binary"
 	"fmt"
 	"runtime"
 	"strings"
@@ -69,6 +70,8 @@ func (e *emitter) builtin(x *Ident) {
 		e.add(asm.FnGetPrandomU32.Call(), asm.Mov.Reg32(asm.R0, asm.R0))
 	case "curtask":
 		e.add(asm.FnGetCurrentTask.Call())
+	case "cpid":
+		e.add(e.imm(int64(e.c.child)))
 	case "ppid":
 		e.parent(x)
 	case "ctx":
@@ -198,8 +201,16 @@ func (e *emitter) callValue(x *Call) {
 		}
 	case "reg":
 		e.add(asm.LoadMem(asm.R0, asm.R6, registers[x.Args[0].(*Str).V], asm.DWord))
+	case "len":
+		if m, ok := x.Args[0].(*MapRef); ok && m.Keys == nil {
+			e.count(m)
+		} else {
+			e.strlen(x)
+		}
 	case "strlen":
 		e.strlen(x)
+	case "strcontains":
+		e.contains(x.Args[0], x.Args[1].(*Str).V)
 	default:
 		e.fail(x, "%s() is no number", x.Name)
 	}
@@ -215,6 +226,46 @@ func (e *emitter) strlen(x *Call) {
 	for i := range t.store() {
 		e.add(asm.LoadMem(asm.R1, l.reg, int16(l.off+i), asm.Byte), asm.JEq.Imm(asm.R1, 0, end), asm.Mov.Imm(asm.R0, int32(i+1)))
 	}
+	e.here(end)
+}
+
+// contains leaves 1 in R0 if a string has another one in it, else 0. It compares
+// words at every place: strings are padded with zeroes.
+func (e *emitter) contains(x Expr, part string) {
+	t := kept(x.typ())
+	room := t.store()
+	l := e.inScratch(room + 8) // the stack takes no words that are not aligned
+	e.value(x, t, l)
+	e.zero(l.at(room), 8)
+	word := func(i int) (v, mask int64) {
+		b, m := make([]byte, 8), make([]byte, 8)
+		for k := range copy(b, part[i:]) {
+			m[k] = 0xff
+		}
+		return int64(binary.LittleEndian.Uint64(b)), int64(binary.LittleEndian.Uint64(m))
+	}
+	compare := func(at, i int, no string) {
+		v, mask := word(i)
+		e.add(asm.LoadImm(asm.R2, v, asm.DWord), asm.LoadImm(asm.R3, mask, asm.DWord))
+		e.load(asm.R1, l.at(at+i))
+		e.add(asm.And.Reg(asm.R1, asm.R3), asm.JNE.Reg(asm.R1, asm.R2, no))
+	}
+	yes, end := e.label("contains"), e.label("contained")
+	first, mask := word(0)
+	e.add(asm.LoadImm(asm.R4, first, asm.DWord), asm.LoadImm(asm.R5, mask, asm.DWord))
+	for at := 0; at+len(part) <= room; at++ {
+		no := e.label("elsewhere")
+		e.load(asm.R1, l.at(at))
+		e.add(asm.And.Reg(asm.R1, asm.R5), asm.JNE.Reg(asm.R1, asm.R4, no))
+		for i := 8; i < len(part); i += 8 {
+			compare(at, i, no)
+		}
+		e.add(asm.Ja.Label(yes))
+		e.here(no)
+	}
+	e.add(asm.Mov.Imm(asm.R0, 0), asm.Ja.Label(end))
+	e.here(yes)
+	e.add(asm.Mov.Imm(asm.R0, 1))
 	e.here(end)
 }
 

@@ -26,6 +26,13 @@ func (c *checker) mention(v *Var) {
 	}
 }
 
+func (c *checker) needForEach(m *MapRef, what string) {
+	if err := c.kernel.forEach(); err != nil {
+		pos, end := m.span()
+		panic(&unsupportedError{c.src.errorf(pos, end, "%s needs Linux 5.13: print(%s) prints all of it", what, m.Name)})
+	}
+}
+
 // ofEach says whether an expression is $kv.0.
 func (c *checker) ofEach(x Expr) bool {
 	f, ok := x.(*Field)
@@ -47,10 +54,7 @@ func (c *checker) forEach(s *For) {
 	if !d.keyed {
 		c.failAt(s.Map, "%s has no keys for a loop to go over", s.Map.Name)
 	}
-	if err := c.kernel.forEach(); err != nil {
-		pos, end := s.Map.span()
-		panic(&unsupportedError{c.src.errorf(pos, end, "for over maps needs Linux 5.13: print(%s) prints all of it", s.Map.Name)})
-	}
+	c.needForEach(s.Map, "for over maps")
 	t := &Type{Kind: Combo, Elems: []*Type{d.keys[0], unknown}}
 	if len(d.keys) > 1 {
 		t.Elems[0] = &Type{Kind: Combo, Elems: d.keys}
@@ -91,12 +95,30 @@ func (e *emitter) forEach(s *For) {
 	e.mark(s.Map)
 	e.store(pass, asm.R6)
 	e.store(pass.at(8), asm.R7)
-	e.mapPtr(asm.R1, d.name)
-	e.add(asm.Instruction{OpCode: asm.LoadImmOp(asm.DWord), Dst: asm.R2, Src: asm.PseudoFunc, Constant: -1}.WithReference(name))
 	e.address(asm.R3, pass)
-	e.add(asm.Mov.Imm(asm.R4, 0), asm.FnForEachMapElem.Call())
+	e.callEach(d.name, name)
 	e.load(asm.R0, e.left)
 	e.add(asm.JNE.Imm(asm.R0, 0, e.out))
+}
+
+// callEach has a function called with what R3 points to, and leaves in R0 how
+// often it was.
+func (e *emitter) callEach(mapName, name string) {
+	e.mapPtr(asm.R1, mapName)
+	e.add(
+		asm.Instruction{OpCode: asm.LoadImmOp(asm.DWord), Dst: asm.R2, Src: asm.PseudoFunc, Constant: -1}.WithReference(name),
+		asm.Mov.Imm(asm.R4, 0), asm.FnForEachMapElem.Call(),
+	)
+}
+
+// count leaves the number of a map's entries in R0: the calls of a function that
+// does nothing.
+func (e *emitter) count(m *MapRef) {
+	name := e.label("each")
+	ins := asm.Instructions{btf.WithFuncMetadata(asm.Mov.Imm(asm.R0, 0).WithSymbol(name), funcOf(name, btf.StaticFunc)), asm.Return()}
+	e.callbacks = append(e.callbacks, callback{ins, [][2]Pos{e.span, e.span}})
+	e.add(asm.Mov.Imm(asm.R3, 0))
+	e.callEach(m.Name, name)
 }
 
 // body emits the function of a loop. It gets the map, the key, the value and the

@@ -252,6 +252,10 @@ func (k *kernel) rawProto(name string) (*btf.FuncProto, error) {
 	}
 	if p, ok := def.Type.(*btf.Pointer); ok {
 		if proto, ok := p.Target.(*btf.FuncProto); ok && len(proto.Params) > 0 {
+			// The function that calls it has the names, unless it serves several.
+			if named, err := k.proto("__bpf_trace_"+name, ""); err == nil && len(named.Params) == len(proto.Params) {
+				proto = named
+			}
 			// The first is the tracepoint's own data.
 			return &btf.FuncProto{Return: proto.Return, Params: proto.Params[1:]}, nil
 		}

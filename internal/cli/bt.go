@@ -27,6 +27,7 @@ type btFlags struct {
 	pids               string
 	verbose            int
 	way                string
+	command            string
 }
 
 // multiTools are the commands that go by the names of BCC's.
@@ -104,6 +105,23 @@ func (f *btFlags) execute(ctx context.Context, name string, out, errw io.Writer,
 		stopWhenClosed(ctx, out, stop)
 		fmt.Fprintln(errw, "seine: ready")
 	}
+	if f.command != "" {
+		c, err := hold(f.command)
+		if err != nil {
+			return err
+		}
+		defer c.end()
+		o.Child = c.pid
+		ready := o.Ready
+		o.Ready = func() {
+			ready()
+			c.start()
+			go func() {
+				<-c.done
+				stop()
+			}()
+		}
+	}
 	o.Ended = func(r *bt.Run) {
 		for _, s := range r.Lost().Summary() {
 			fmt.Fprintf(errw, "seine: %s\n", s)
@@ -175,6 +193,7 @@ func runCommand(stdout, stderr io.Writer) *cobra.Command {
 	}
 	f.declare(cmd)
 	cmd.Flags().StringVarP(&program, "program", "e", "", "the program itself")
+	cmd.Flags().StringVarP(&f.command, "command", "c", "", "run this command when all is attached, and end with it; cpid is its process")
 	cmd.Flags().StringVarP(&list, "list", "l", "", "list the probes that match; with -v, their arguments too")
 	cmd.Flags().Lookup("list").NoOptDefVal = "*"
 	cmd.Flags().BoolVar(&unsafe, "unsafe", false, "allow system() and signal()")
