@@ -219,6 +219,9 @@ func exprName(e Expr) string {
 	case *MapRef:
 		return e.Name[1:]
 	case *Field:
+		if isDigit(e.Name[0]) { // of a tuple
+			return ""
+		}
 		return e.Name
 	case *Cast:
 		return exprName(e.X)

@@ -46,7 +46,7 @@ func TestElements(t *testing.T) {
 			"1 0 1 0 1\n5\n@[hello, x]: 1\n\n"},
 		{"ntop", `BEGIN { printf("%s %s %s\n", ntop(0x0100007f), ntop(AF_INET, 16777343), ntop(pton("fe80::1"))); @[ntop(0x0100007f)] = 1; exit(); }`,
 			"127.0.0.1 127.0.0.1 fe80::1\n@[127.0.0.1]: 1\n\n"},
-		{"errors", `BEGIN { printf("%s %s\n", strerror(ENOENT), strerror(111)); exit(); }`, "no such file or directory connection refused\n"},
+		{"errors", `BEGIN { printf("%s %s\n", strerror(ENOENT), strerror(111)); exit(); }`, "No such file or directory Connection refused\n"},
 		{"constants", `BEGIN { printf("%d %d %d %d %d\n", AF_INET6, EINPROGRESS, IPPROTO_TCP, TCP_SYN_SENT, SOCK_STREAM); exit(); }`, "10 115 6 2 1\n"},
 		{"literals", `BEGIN { printf("%d %d %d %d %d %d\n", 0x10, 010, 1e3, 1_000, 5ms, 'a' == 97); exit(); }`, ""},
 		{"numbers", `BEGIN { printf("%d %d %d %d %d\n", 0x10, 010, 1e3, 1_000, 5ms); exit(); }`, "16 8 1000 1000 5000000\n"},
@@ -278,6 +278,10 @@ func TestJSON(t *testing.T) {
 	out, _ := live(t, script(`BEGIN { $port = 80; @[comm, pid, $port] = count(); @h = hist(5); @s["x"] = stats(4); printf("port %d\n", $port); @v = "text"; exit(); }`), Options{Output: "json"}, nil)
 	want(t, out, `"tool":"run","port":80,"text":"port 80"}`, `"map":"@","comm":"`, `,"pid":`, `,"port":80,"count":1}`,
 		`"map":"@h","count":1,"buckets":[{"lo":4,"hi":8,"count":1}]}`, `"map":"@s","key0":"x","count":1,"avg":4,"total":4}`, `"map":"@v","value":"text"}`)
+	if running().forEach() == nil {
+		out, _ := live(t, script(`BEGIN { @m["a", 2] = 7; for ($kv : @m) { print($kv); printf("%s %d\n", $kv.0.0, $kv.1); @o[$kv.0] = 1; } exit(); }`), Options{Output: "json"}, nil)
+		want(t, out, `"kv":[["a",2],7],"text":"((a, 2), 7)"}`, `"key0":"a","key1":7,"text":"a 7"}`, `"map":"@o","key0":"a","key1":2,"value":1}`)
+	}
 	if !strings.HasPrefix(out, `{"time":"20`) {
 		t.Errorf("got %s", out)
 	}

@@ -58,7 +58,8 @@ func (r *Run) text(t *Type, b []byte) string {
 		if n < 0 {
 			n = -n
 		}
-		return unix.Errno(n).Error()
+		s := unix.Errno(n).Error() // C begins it with a capital
+		return strings.ToUpper(s[:1]) + s[1:]
 	case KSym:
 		return symText(r.kernel.Frame(word(b)), false)
 	case USym:
