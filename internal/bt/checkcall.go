@@ -505,7 +505,7 @@ func (c *checker) length(e *Call) *Type {
 	if !ok || m.Keys != nil {
 		return c.strlen(e)
 	}
-	if d := c.maps[m.Name]; c.final && (d == nil || !d.used) {
+	if d := c.maps[m.Name]; c.final && (d == nil || d.value == nil) {
 		c.failAt(m, "%s is never assigned", m.Name)
 	} else if d != nil && d.used && !d.keyed {
 		c.failAt(m, "%s has no keys to count", m.Name)

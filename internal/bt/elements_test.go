@@ -202,6 +202,8 @@ func TestEventElements(t *testing.T) {
 		{"ctx", `t:syscalls:sys_enter_getppid { @[ctx > 4096] = count(); }`, func() { unix.Getppid() }, []string{"@[1]: 1\n"}},
 		{"for in a tracepoint", `t:syscalls:sys_enter_getppid,t:syscalls:sys_enter_getpgid { @m[comm, pid] = sum(5); $n = 0; for ($kv : @m) { $n += $kv.1; if ($kv.0.1 == pid) { @in[probe, args.__syscall_nr > 0] = count(); @st[kstack(1)] = count(); } } @sum = max($n); }`,
 			func() { unix.Getppid(); unix.Getppid(); unix.Getppid() }, []string{"@in[tracepoint:syscalls:sys_enter_getppid, 1]: 3\n", "]: 3\n\n@sum: 15\n"}},
+		{"for in a raw tracepoint", `rt:sys_enter /pid == $1 && arg1 == $2/ { @m[1] = 1; @m[2] = 2; for ($kv : @m) { @[$kv.1] = count(); } }`,
+			func() { unix.Getppid(); unix.Getppid() }, []string{"@[1]: 2\n@[2]: 2\n"}},
 		{"usym", `u:/proc/self/exe:seine/internal/bt.traced { @[usym(reg("ip"))] = count(); }`, func() { sink += traced(1) }, []string{"@[seine/internal/bt.traced]: 1\n"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -35,6 +35,8 @@ func TestErrors(t *testing.T) {
 		{"BEGIN { @ = retval; }", "-e:1:13: BEGIN has no retval: use a ", ""},
 		{"BEGIN { $x = arg0; }", "-e:1:14: BEGIN has no arg0", ""},
 		{"BEGIN { for ($kv : @m) { } }", "-e:1:20: @m is read but never assigned", "                   ^~"},
+		{"BEGIN { delete(@m[1]); for ($kv : @m) { print($kv.1); } }", "-e:1:35: @m is read but never assigned", ""},
+		{"BEGIN { delete(@m[1]); @ = len(@m); }", "-e:1:32: @m is never assigned", ""},
 		{"BEGIN { @m = 1; for ($kv : @m) { } }", "-e:1:28: @m has no keys for a loop to go over", ""},
 		{"BEGIN { @m[1] = hist(1); for ($kv : @m) { } }", "-e:1:37: @m is a hist, which cannot be read in an expression", ""},
 		{"BEGIN { @m[1] = 1; for ($kv : @m[1]) { } }", "-e:1:33: expected ')' after the map, all of which for goes over, found '['", ""},

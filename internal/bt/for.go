@@ -45,10 +45,10 @@ func (c *checker) ofEach(x Expr) bool {
 
 func (c *checker) forEach(s *For) {
 	d := c.maps[s.Map.Name]
+	if c.final && (d == nil || d.value == nil) {
+		c.failAt(s.Map, "%s is read but never assigned", s.Map.Name)
+	}
 	if d == nil || !d.used {
-		if c.final {
-			c.failAt(s.Map, "%s is read but never assigned", s.Map.Name)
-		}
 		return // the keys are not known yet
 	}
 	if !d.keyed {
