@@ -36,6 +36,7 @@ func TestElements(t *testing.T) {
 		{"len", `BEGIN { @m["a", 1] = count(); @m["b", 1] = count(); @m["b", 1] = count(); @n[5] = 1; printf("%d %d %d\n", len(@m), len(@n), len("abc")); clear(@m); clear(@n); exit(); }`, "2 1 3\n"},
 		{"strcontains", `BEGIN { $s = "to find something in"; printf("%d %d %d %d %d %d\n", strcontains($s, "find"), strcontains($s, "to find something in"), strcontains($s, "something in it"), strcontains($s, "n"), strcontains($s, "find it"), strcontains($s, "")); exit(); }`,
 			"1 1 0 1 0 1\n"},
+		{"constants of headers", `BEGIN { printf("%d %d %d %d\n", TASK_UNINTERRUPTIBLE, MAP_ANONYMOUS, NSEC_PER_SEC, TCP_NODELAY); exit(); }`, "2 32 1000000000 1\n"},
 		{"printf", `BEGIN { printf("%d|%5d|%-5d|%05d|%+d|%x|%X|%#x|%o|%c|%%|%u|%lld|%hhx\n", -1, 42, 42, 42, 42, 255, 255, 255, 8, 65, 7, -9, 0x1ff); printf("%s|%8s|%-8s|%.2s|%p\n", "ab", "ab", "ab", "abc", 4096); exit(); }`,
 			"-1|   42|42   |00042|+42|ff|FF|0xff|10|A|%|7|-9|ff\nab|      ab|ab      |ab|0x1000\n"},
 		{"builtins", fmt.Sprintf(`BEGIN { printf("%%d %%d %%d\n", pid == %d, uid, gid); printf("%%d %%d %%d\n", cpu < ncpus, ncpus, tid > 0); printf("%%s\n", probe); @c = comm; exit(); }`, os.Getpid()),
