@@ -20,7 +20,7 @@ import (
 // another one that preempts it again and again: some of them inside of a program.
 // It gives how many they were.
 func preempting(t *testing.T) (n int) {
-	const wakes, each = 3001, 3
+	const wakes, each = 1009, 3
 	event := func() { _, _ = unix.Getpgid(0) }
 	done := make(chan int)
 	var stop atomic.Bool

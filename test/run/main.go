@@ -175,12 +175,9 @@ const drivers = "mac80211,virtio_net"
 // live runs rings 3 and 4: the live tests here or in a guest.
 func (s *suite) live(where string, every bool, command ...string) {
 	s.say("live: %s", where)
-	command = append(command, "-test.v", "-test.timeout=28m")
-	if every {
-		command = append(command, "-test.skip=^Test(Peers|Theirs)$")
-	} else {
-		// Scripts of functions are for kernels that still call them.
-		command = append(command, "-best", "-test.skip=^Test(Peers|Theirs|Agree)$")
+	command = append(command, "-test.v", "-test.timeout=28m", "-test.skip=^Test(Peers|Theirs)$")
+	if !every {
+		command = append(command, "-best")
 	}
 	s.tests(where, command)
 }
