@@ -4,7 +4,7 @@
 //
 //	go run ./test/vm fetch [-update] [KERNEL...]
 //	go run ./test/vm run [flags] -- BINARY [ARG...]
-//	go run ./test/vm rootfs [-packages a,b]
+//	go run ./test/vm rootfs [-peers] [-packages a,b]
 //	go run ./test/vm libs
 //	go run ./test/vm packages
 //
@@ -27,7 +27,7 @@ import (
 const usage = `usage:
   vm fetch [-update] [KERNEL...]     download kernels (%s; default all)
   vm run [flags] -- BINARY [ARG...]  run a static binary on kernels (vm run -h)
-  vm rootfs [-packages a,b]          build the Debian root for vm run -root
+  vm rootfs [-peers] [-packages a,b] build the Debian root for vm run -root, or -peers
   vm libs                            download C libraries for arm64; prints their folder
   vm packages                        print the Debian packages that this needs
 `

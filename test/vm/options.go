@@ -27,6 +27,7 @@ type options struct {
 	modules  []string
 	tracefs  bool
 	root     bool
+	peers    bool
 	nic      bool
 	out      string
 	parallel int
@@ -53,6 +54,7 @@ func parseOptions(args []string) (options, error) {
 	flags.Func("modules", "`names` of more kernel modules to load, such as mac80211_hwsim, separated by commas", split(&o.modules))
 	flags.BoolVar(&o.tracefs, "tracefs", false, "mount tracefs and debugfs")
 	flags.BoolVar(&o.root, "root", false, "run inside the Debian root (see vm rootfs); a BINARY without a slash is then one of its commands")
+	flags.BoolVar(&o.peers, "peers", false, "as -root, with BCC, bpftrace and the kernels' headers")
 	flags.BoolVar(&o.nic, "nic", false, "give the guest a network card (virtio, with its modules) that leads nowhere")
 	flags.StringVar(&o.out, "out", "", "also write KERNEL.stdout, KERNEL.stderr and KERNEL.console to `dir`")
 	flags.IntVar(&o.parallel, "parallel", 1, "`number` of kernels at once; their output is mixed by whole lines")
@@ -64,6 +66,7 @@ func parseOptions(args []string) (options, error) {
 	if flags.Parse(args) != nil {
 		return o, errUsage
 	}
+	o.root = o.root || o.peers
 	if o.command = flags.Args(); len(o.command) == 0 {
 		flags.Usage()
 		return o, errUsage

@@ -16,25 +16,41 @@ import (
 	"strings"
 
 	"seine/test/vm/debian"
+	"seine/test/vm/kernel"
 )
 
-// The Debian root for peers and for programs that are the real thing: its suite
-// and what it holds besides a minimal system.
+// The Debian roots for peers and for programs that are the real thing: their
+// suite.
 const rootSuite, rootArch = "trixie", "amd64"
 
-var rootPackages = []string{"curl", "dnsmasq-base", "hostapd", "iproute2", "iputils-ping", "iw", "libbpf-tools", "procps"}
+// A root is an image and what it holds besides a minimal system.
+type root struct {
+	name     string
+	packages []string
+	headers  bool // of all kernels that it can run on
+}
+
+var (
+	plainRoot = root{"root", []string{"curl", "dnsmasq-base", "hostapd", "iproute2", "iputils-ping", "iw", "libbpf-tools", "procps"}, false}
+	// peersRoot is four times as large: its tools bring a compiler each.
+	peersRoot = root{"peers", slices.Concat(plainRoot.packages, []string{"bpfcc-tools", "bpftrace"}), true}
+)
 
 func rootfs(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("rootfs", flag.ContinueOnError)
-	more := flags.String("packages", "", "packages to add to "+strings.Join(rootPackages, ",")+", separated by commas")
+	more := flags.String("packages", "", "packages to add to "+strings.Join(plainRoot.packages, ",")+", separated by commas")
+	peers := flags.Bool("peers", false, "build the one of vm run -peers")
 	if flags.Parse(args) != nil {
 		return errUsage
 	}
-	var extra []string
-	if *more != "" {
-		extra = strings.Split(*more, ",")
+	r := plainRoot
+	if *peers {
+		r = peersRoot
 	}
-	image, err := ensureRoot(ctx, extra)
+	if *more != "" {
+		r.packages = slices.Concat(r.packages, strings.Split(*more, ","))
+	}
+	image, err := r.ensure(ctx)
 	if err != nil {
 		return fmt.Errorf("rootfs: %w", err)
 	}
@@ -42,24 +58,33 @@ func rootfs(ctx context.Context, args []string) error {
 	return nil
 }
 
-// ensureRoot returns the root image, which it builds unless there is one that
-// has all the packages. What an earlier image had, the new one has too.
-func ensureRoot(ctx context.Context, extra []string) (string, error) {
+// ensure returns the image, which it builds unless there is one that has all the
+// packages. What an earlier image had, the new one has too, but for headers of
+// kernels that are not in the cache any more.
+func (r root) ensure(ctx context.Context) (string, error) {
 	user, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
 	}
 	dir := filepath.Join(user, "seine")
-	image, list := filepath.Join(dir, "root.ext4"), filepath.Join(dir, "root.packages")
+	image, list := filepath.Join(dir, r.name+".ext4"), filepath.Join(dir, r.name+".packages")
 	text, err := os.ReadFile(list)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
+	var kernels []kernel.Kernel
+	if r.headers {
+		for _, name := range kernel.Names(rootArch) {
+			k, err := kernel.Fetch(ctx, name, false, os.Stderr)
+			if err != nil {
+				return "", err
+			}
+			kernels = append(kernels, k)
+		}
+	}
 	have := strings.Fields(string(text))
-	want := slices.Concat(rootPackages, extra, have)
-	slices.Sort(want)
-	want = slices.Compact(want)
-	if slices.Equal(have, want) {
+	packages, all := r.wants(have, kernels)
+	if slices.Equal(have, all) {
 		return image, nil
 	}
 	if os.Geteuid() != 0 {
@@ -68,14 +93,29 @@ func ensureRoot(ctx context.Context, extra []string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	fmt.Fprintf(os.Stderr, "vm: root: building %s with %s\n", rootSuite, strings.Join(want, " "))
-	if err := buildRoot(ctx, image, want); err != nil {
+	fmt.Fprintf(os.Stderr, "vm: root: building %s with %s\n", rootSuite, strings.Join(all, " "))
+	if err := buildRoot(ctx, image, packages, kernels); err != nil {
 		return "", err
 	}
-	return image, os.WriteFile(list, []byte(strings.Join(want, "\n")+"\n"), 0o644)
+	return image, os.WriteFile(list, []byte(strings.Join(all, "\n")+"\n"), 0o644)
 }
 
-func buildRoot(ctx context.Context, image string, packages []string) error {
+// wants lists the packages to install, and all that the image is to have: those,
+// and the kernels' headers.
+func (r root) wants(have []string, kernels []kernel.Kernel) (packages, all []string) {
+	const headers = "linux-headers-"
+	packages = slices.Concat(r.packages, slices.DeleteFunc(slices.Clone(have), func(p string) bool { return strings.HasPrefix(p, headers) }))
+	slices.Sort(packages)
+	packages = slices.Compact(packages)
+	all = slices.Clone(packages)
+	for _, k := range kernels {
+		all = append(all, k.HeadersPackage())
+	}
+	slices.Sort(all)
+	return packages, all
+}
+
+func buildRoot(ctx context.Context, image string, packages []string, kernels []kernel.Kernel) error {
 	mirror, err := debian.Host(ctx)
 	if err != nil {
 		return err
@@ -98,12 +138,22 @@ func buildRoot(ctx context.Context, image string, packages []string) error {
 	if err != nil {
 		return err
 	}
+	for _, k := range kernels {
+		dir := filepath.Join(tmp, k.Name)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+		if err := k.Headers(ctx, tree, dir); err != nil {
+			return err
+		}
+	}
 	size, err := treeSize(tree)
 	if err != nil {
 		return err
 	}
-	// The guest only reads, so no journal; and 5.10 must know every feature.
-	err = command(ctx, "mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", "-O", "^has_journal,^metadata_csum",
+	// The guest only reads, so no journal; and 5.10 must know every feature. Headers
+	// are many small files.
+	err = command(ctx, "mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", "-i", "8192", "-O", "^has_journal,^metadata_csum",
 		"-d", tree, part, fmt.Sprintf("%dK", size*5/4/1024+32<<10))
 	if err != nil {
 		return err

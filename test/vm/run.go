@@ -48,7 +48,11 @@ func run(ctx context.Context, args []string) (int, error) {
 		return 0, err
 	}
 	if r.root {
-		if r.disk, err = ensureRoot(ctx, nil); err != nil {
+		from := plainRoot
+		if r.peers {
+			from = peersRoot
+		}
+		if r.disk, err = from.ensure(ctx); err != nil {
 			return 0, err
 		}
 	}

@@ -87,6 +87,19 @@ func static(t *testing.T, m elf.Machine) string {
 	return file
 }
 
+// A root keeps the packages that it was given, and has the headers of the kernels
+// that there are now.
+func TestRootWants(t *testing.T) {
+	r := root{"x", []string{"b", "a"}, true}
+	packages, all := r.wants([]string{"a", "c", "linux-headers-1"}, []kernel.Kernel{{Version: "2"}})
+	if got, want := fmt.Sprint(packages, all), "[a b c] [a b c linux-headers-2]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if _, again := r.wants(all, []kernel.Kernel{{Version: "2"}}); !slices.Equal(again, all) {
+		t.Errorf("with all that it wants it wants %s", again)
+	}
+}
+
 // A root's own command is named without a slash; everything else is a file here.
 func TestFromGuest(t *testing.T) {
 	for _, c := range []struct {
