@@ -32,6 +32,7 @@ import (
 type options struct {
 	seine    string
 	rounds   int
+	slow     int
 	sessions int
 	requests int
 	only     string
@@ -48,10 +49,11 @@ func main() {
 	var o options
 	flag.StringVar(&o.seine, "seine", "./seine", "the `binary` to measure")
 	flag.IntVar(&o.rounds, "rounds", 3, "how `often` each measure is taken")
+	flag.IntVar(&o.slow, "slow", 1, "how often those of peers that take a minute to start")
 	flag.IntVar(&o.sessions, "sessions", 0, "TCP sessions of a round (default 20000; 2000 where emulated)")
 	flag.IntVar(&o.requests, "requests", 0, "requests of a round (default 50000; 2000 where emulated)")
-	flag.StringVar(&o.only, "only", "", "one `part`: start, sessions, requests, tools, language or sinks")
-	flag.StringVar(&o.tools, "tools", "", "of the part tools, only these `names`, with commas between")
+	flag.StringVar(&o.only, "only", "", "one `part`: start, sessions, requests, tools, language, peers or sinks")
+	flag.StringVar(&o.tools, "tools", "", "of the parts tools and peers, only these `names`, with commas between")
 	flag.StringVar(&o.markdown, "o", "", "also write the tables to a `file`, as Markdown")
 	flag.StringVar(&o.vm, "vm", "", "the `program` of test/vm, to measure in a guest too")
 	flag.StringVar(&o.kernel, "kernel", "6.12", "the guest's `kernel`")
@@ -116,7 +118,7 @@ func (o *options) measure() (*machine, error) {
 	for _, p := range []struct {
 		name string
 		take func(*options) ([]figure, error)
-	}{{"start", starts}, {"sessions", sessions}, {"requests", requests}, {"tools", everyTool}, {"language", language}, {"sinks", sinks}} {
+	}{{"start", starts}, {"sessions", sessions}, {"requests", requests}, {"tools", everyTool}, {"language", language}, {"peers", peers}, {"sinks", sinks}} {
 		if o.only != "" && o.only != p.name {
 			continue
 		}
@@ -159,11 +161,9 @@ func (o *options) inGuest() (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"run", "-kernels", o.kernel, "-cpus", "1", "-timeout", "2h", "-root", "-tracefs", "-file", o.seine + ":/vm/seine",
-		"--", self, "-json", "-seine", "/vm/seine", "-rounds", fmt.Sprint(o.rounds)}
-	if o.only != "" {
-		args = append(args, "-only", o.only)
-	}
+	args := []string{"run", "-kernels", o.kernel, "-cpus", "1", "-timeout", "3h", "-peers", "-tracefs", "-file", o.seine + ":/vm/seine",
+		"--", self, "-json", "-seine", "/vm/seine",
+		"-rounds", fmt.Sprint(o.rounds), "-slow", fmt.Sprint(o.slow), "-only", o.only, "-tools", o.tools, fmt.Sprintf("-each=%v", o.each)}
 	cmd := exec.Command(o.vm, args...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
