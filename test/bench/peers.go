@@ -27,10 +27,14 @@ type suite struct {
 }
 
 var suites = []suite{
-	{name: "libbpf-tools", pkg: "libbpf-tools", event: &goal{Bound: 0.5, Ratio: true}, command: func(c *contest) []string {
-		return slices.Concat([]string{sbin + c.tool + "-libbpf"}, c.flags, c.theirs)
+	{name: peerName, pkg: "libbpf-tools", event: &goal{Bound: 0.5, Ratio: true}, command: func(c *contest) []string {
+		file := sbin + c.tool + "-libbpf" // Debian's name for it since version 13
+		if isMissing(file) {
+			file = sbin + c.tool
+		}
+		return slices.Concat([]string{file}, c.flags, c.theirs)
 	}},
-	{name: "bpftrace", pkg: "bpftrace", start: &goal{Bound: 0.2, Ratio: true}, command: func(c *contest) []string {
+	{name: otherName, pkg: "bpftrace", start: &goal{Bound: 0.2, Ratio: true}, command: func(c *contest) []string {
 		if c.script != "" {
 			return []string{"/usr/bin/bpftrace", "-e", c.script}
 		}
@@ -165,18 +169,24 @@ func isMissing(arg string) bool {
 	return filepath.IsAbs(arg) && err != nil
 }
 
+// loaded makes the load of a contest, and says how much CPU time and how many
+// events it was and how many of them in a second.
+func (o *options) loaded(c *contest) (cpu, events, rate float64, err error) {
+	cpu, err = o.cpuOf(&load{run: func(o *options, w *lab.World) (err error) {
+		began := time.Now()
+		events, err = c.load(o, w)
+		rate = events / time.Since(began).Seconds()
+		return err
+	}})
+	return cpu, events, rate, err
+}
+
 // take is one round of one rival.
 func (o *options) take(c *contest, r *rival) (t taken, err error) {
 	err = beside(r, func() error {
 		t.start = r.took.Seconds() * 1000
-		var cpu, events float64
-		var took time.Duration
-		m, err := during(r, func() (err error) {
-			began := time.Now()
-			cpu, err = o.cpuOf(&load{run: func(o *options, w *lab.World) (err error) { events, err = c.load(o, w); return err }})
-			took = time.Since(began)
-			return err
-		})
+		var cpu, events, rate float64
+		m, err := during(r, func() (err error) { cpu, events, rate, err = o.loaded(c); return err })
 		if err != nil {
 			return err
 		}
@@ -195,7 +205,7 @@ func (o *options) take(c *contest, r *rival) (t taken, err error) {
 			return err
 		}
 		t.memory /= mega
-		t.perEvent, t.share, t.rate = sum.ns/events, 100*sum.ns/cpu, events/took.Seconds()
+		t.perEvent, t.share, t.rate = sum.ns/events, 100*sum.ns/cpu, rate
 		t.events = events
 		return nil
 	})
@@ -205,16 +215,10 @@ func (o *options) take(c *contest, r *rival) (t taken, err error) {
 
 // peers measures our tools beside those of others.
 func peers(o *options) ([]figure, error) {
-	if _, err := os.Stat(sbin + "tcplife-bpfcc"); err != nil {
-		fmt.Fprintln(os.Stderr, "bench: no BCC here, so no peers")
-		return nil, nil
-	}
-	// What they all load is in memory before the first is measured.
-	for _, c := range [][]string{{"python3", "-c", "import bcc"}, {"bpftrace", "--version"}} {
-		if err := exec.Command(c[0], c[1:]...).Run(); err != nil {
-			return nil, fmt.Errorf("%s: %w", c[0], err)
-		}
-	}
+	// What they all load is in memory before the first is measured. Where one of
+	// them is not installed, this is no error either.
+	exec.Command("python3", "-c", "import bcc").Run()
+	exec.Command(otherName, "--version").Run()
 	out, err := o.sizes()
 	if err != nil {
 		return nil, err
@@ -224,29 +228,24 @@ func peers(o *options) ([]figure, error) {
 		if !o.asked(c.tool) {
 			continue
 		}
-		f, err := o.contest(c)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", c.tool, err)
-		}
-		out = append(out, f...)
+		out = append(out, o.contest(c)...)
 	}
 	return out, nil
 }
 
 // contest takes the rounds of one tool.
-func (o *options) contest(c *contest) ([]figure, error) {
+func (o *options) contest(c *contest) []figure {
 	own, theirs := o.rivals(c)
 	results := map[*rival][]taken{}
 	failed := map[*rival]error{}
 	var alone []float64
 	for round := range o.rounds {
 		if c.rows > 0 {
-			began := time.Now()
-			var events float64
-			if _, err := o.cpuOf(&load{run: func(o *options, w *lab.World) (err error) { events, err = c.load(o, w); return err }}); err != nil {
-				return nil, err
+			_, _, rate, err := o.loaded(c)
+			if err != nil {
+				return []figure{{What: c.tool, Note: "not measured: " + oneLine(err)}}
 			}
-			alone = append(alone, events/time.Since(began).Seconds())
+			alone = append(alone, rate)
 		}
 		for _, r := range append([]*rival{own}, theirs...) {
 			if failed[r] != nil || r.suite.name == slowest && round >= o.slow {
@@ -264,9 +263,9 @@ func (o *options) contest(c *contest) ([]figure, error) {
 		}
 	}
 	if err := failed[own]; err != nil {
-		return []figure{{What: c.tool, Note: "not measured: " + oneLine(err)}}, nil
+		return []figure{{What: c.tool, Note: "not measured: " + oneLine(err)}}
 	}
-	return c.figures(own, theirs, results, failed, alone), nil
+	return c.figures(own, theirs, results, failed, alone)
 }
 
 // figures lays what was taken beside each other.
@@ -315,6 +314,9 @@ func (o *options) sizes() (out []figure, err error) {
 	}
 	all := parseStatus(text)
 	for _, s := range suites {
+		if all[s.pkg] == nil {
+			continue
+		}
 		f := figure{What: "installed, with what it needs", Unit: "MB", Own: []float64{float64(st.Size()) / mega}, Beside: s.name + " " + all[s.pkg].version, Other: []float64{all.size(s.pkg) / mega}}
 		if s.name == slowest {
 			n, err := headersSize()

@@ -12,11 +12,21 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"seine/internal/lab"
 )
 
-// look is how often a rival is looked at until it is attached, and calm how long
-// nothing may be added then.
-const look, calm = 50 * time.Millisecond, 3 * time.Second
+// calm is how long nothing may have been added to a rival until it counts as
+// attached.
+const calm = 3 * time.Second
+
+// look is how often it is looked at until then, which it does not notice.
+func look() time.Duration {
+	if lab.Emulated() {
+		return 50 * time.Millisecond
+	}
+	return 3 * time.Millisecond
+}
 
 // rival is a tool of any suite as people run it, writing to a file. It tells
 // nobody when it is attached: some print a heading before, some after, some when
@@ -61,14 +71,19 @@ func (r *rival) start() error {
 
 // attached waits until nothing has been added for a while.
 func (r *rival) attached(began time.Time) error {
-	n, since := 0, began
-	for range time.Tick(look) {
-		now, err := r.hooks()
+	var n, files int
+	since := began
+	for range time.Tick(look()) {
+		fds, err := os.ReadDir(r.proc("fd"))
 		switch {
 		case err != nil || r.ended():
 			return errors.New("it ended")
-		case now != n:
-			n, since = now, time.Now()
+		case len(fds) != files: // else nothing is new, most of the time
+			files = len(fds)
+			if now := r.hooks(fds); now > n {
+				since = time.Now()
+				n = now
+			}
 		case n > 0 && time.Since(since) > calm:
 			r.took = since.Sub(began)
 			return nil
@@ -87,15 +102,13 @@ func (r *rival) ended() bool {
 }
 
 // hooks counts the descriptors by which programs are attached.
-func (r *rival) hooks() (n int, err error) {
-	dir := r.proc("fd")
-	fds, err := os.ReadDir(dir)
+func (r *rival) hooks(fds []os.DirEntry) (n int) {
 	for _, fd := range fds {
-		if to, err := os.Readlink(filepath.Join(dir, fd.Name())); err == nil && isHook(to) {
+		if to, err := os.Readlink(filepath.Join(r.proc("fd"), fd.Name())); err == nil && isHook(to) {
 			n++
 		}
 	}
-	return n, err
+	return n
 }
 
 // isHook tells by the name of an anonymous file whether it attaches programs.
