@@ -200,10 +200,14 @@ type running struct {
 
 var ready = regexp.MustCompile(`\b(PID|SKADDR|Tracing|Sampling|loadavg)\b`)
 
+// patience is for BCC, which compiles for a minute where that is emulated.
+const patience = 200 * time.Second
+
 // startPeer returns when the peer has printed its heading, which it does when
 // it has attached.
 func startPeer(command string) (*running, error) {
 	cmd := exec.Command("stdbuf", "-oL", command)
+	cmd.Env = append(os.Environ(), "PYTHONUNBUFFERED=1")             // of Python the same
 	if _, err := os.Stat("/sys/kernel/tracing/events"); err != nil { // for it alone
 		cmd = exec.Command("unshare", "-m", "sh", "-c", `mount -t tracefs none /sys/kernel/tracing; exec stdbuf -oL "$0"`, command)
 	}
@@ -223,7 +227,7 @@ func startPeer(command string) (*running, error) {
 		}
 		close(r.lines)
 	}()
-	for late := time.After(time.Minute); ; {
+	for late := time.After(patience); ; {
 		select {
 		case l, ok := <-r.lines:
 			if !ok {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -27,40 +28,50 @@ kernel cannot do it; ` + "`make test`" + ` prints each with its reason.
 
 `
 
-const theirsHead = `
-## Others
+const theirsMark = "\n## Others\n"
 
-The tools for networks of libbpf-tools (Debian 13's package; natively Debian 12's), on the same kernels. *yes*: it starts, and shows
-the test's traffic. Where it does not, what it said.
+const theirsHead = theirsMark + `
+The tools for networks of libbpf-tools and BCC (Debian 13's packages; natively libbpf-tools of Debian 12, and no BCC, for there are no headers of
+that kernel), on the same kernels, as seen on %s. BCC has the headers of each kernel to compile with. *yes*: it starts, and shows the
+test's traffic. Where it does not, what it said.
 
 `
 
-// coverage writes docs/COVERAGE.md.
+// coverage writes the part of docs/COVERAGE.md that is about our tools.
 func (r *results) coverage(w io.Writer) {
 	fmt.Fprintf(w, coverageHead, time.Now().Format(time.DateOnly), host.KernelVersion())
-	ours, theirs := newGrid(), newGrid()
-	var why []string
+	ours := newGrid()
 	for _, t := range r.leaves() {
-		switch p := strings.Split(t.name, "/"); {
-		case p[0] == "TestLive" && len(p) == 4:
+		if p := strings.Split(t.name, "/"); p[0] == "TestLive" && len(p) == 4 {
 			ours.count(p[1], t.where, p[2], t.outcome)
-		case p[0] == "TestTheirs" && len(p) == 3:
-			said := "yes"
-			if t.outcome != "PASS" {
-				reason := shortly(t.log)
-				if !slices.Contains(why, reason) {
-					why = append(why, reason)
-				}
-				said = fmt.Sprintf("no [%d]", slices.Index(why, reason)+1)
-			}
-			theirs.say(p[2]+" ("+p[1]+")", strings.TrimPrefix(t.where, "theirs "), said)
 		}
 	}
 	ours.markdown(w)
+}
+
+// theirs writes the part about the tools of others.
+func (r *results) theirs(w io.Writer) {
+	theirs := newGrid()
+	var why []string
+	for _, t := range r.leaves() {
+		p := strings.Split(t.name, "/")
+		if p[0] != "TestTheirs" || len(p) != 3 {
+			continue
+		}
+		said := "yes"
+		if t.outcome != "PASS" {
+			reason := shortly(t.log)
+			if !slices.Contains(why, reason) {
+				why = append(why, reason)
+			}
+			said = fmt.Sprintf("no [%d]", slices.Index(why, reason)+1)
+		}
+		theirs.say(p[2]+" ("+p[1]+")", strings.TrimPrefix(t.where, "theirs "), said)
+	}
 	if len(theirs.rows) == 0 {
 		return
 	}
-	fmt.Fprint(w, theirsHead)
+	fmt.Fprintf(w, theirsHead, time.Now().Format(time.DateOnly))
 	theirs.markdown(w)
 	fmt.Fprintln(w)
 	for i, reason := range why {
@@ -68,12 +79,24 @@ func (r *results) coverage(w io.Writer) {
 	}
 }
 
+// beforeTheirs is what a file made earlier says about our tools.
+func beforeTheirs(old []byte) []byte {
+	ours, _, _ := bytes.Cut(old, []byte(theirsMark))
+	return ours
+}
+
 var noise = regexp.MustCompile(`^.*skipped: (\S+: )?(libbpf: )?`)
 
-// shortly is the beginning of what a tool said.
+// shortly is the beginning of what a tool said; of a compiler's or Python's long
+// words, where the error begins.
 func shortly(said string) string {
 	said = noise.ReplaceAllString(said, "")
 	said, _, _ = strings.Cut(said, " libbpf: ")
+	for _, mark := range []string{" error: ", " Exception: "} {
+		if i := strings.Index(said, mark); i >= 0 {
+			said = said[i+1:]
+		}
+	}
 	return "`" + strings.ReplaceAll(fmt.Sprintf("%.160s", said), "`", "'") + "`"
 }
 

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 )
@@ -18,20 +19,44 @@ func TestCoverage(t *testing.T) {
 		{where: "5.10", name: "TestLive/filetype/best/kinds", outcome: "PASS"},
 		{where: "theirs native", name: "TestTheirs/libbpf-tools/tcplife", outcome: "PASS"},
 		{where: "theirs native", name: "TestTheirs/libbpf-tools/tcptop", outcome: "SKIP", log: "live_test.go:82: skipped: tcptop: libbpf: no kprobe libbpf: more"},
+		{where: "theirs new", name: "TestTheirs/BCC/tcplife", outcome: "SKIP", log: "live_test.go:82: skipped: tcplife-bpfcc: In file included from x.h:4: y.h:5:1: error: no type z Traceback: Exception: Failed to compile"},
+		{where: "theirs new", name: "TestTheirs/BCC/tcptop", outcome: "SKIP", log: "live_test.go:82: skipped: tcptop-bpfcc: Traceback: f() Exception: Failed to attach"},
 	} {
 		r.put(t)
 	}
 	var b strings.Builder
 	r.coverage(&b)
+	r.theirs(&b)
 	for _, line := range []string{
 		"| tool | native | 5.10 |\n|---|---|---|\n",
 		"| filetype | – | best 1 |\n",
 		"| tcplife | best 2, raw 1 | best 1 (1) |\n",
-		"| tcplife (libbpf-tools) | yes |\n| tcptop (libbpf-tools) | no [1] |\n",
+		"| tool | native | new |\n|---|---|---|\n| tcplife (BCC) | – | no [2] |\n| tcplife (libbpf-tools) | yes | – |\n",
 		"\n1. `no kprobe`\n",
+		"\n3. `Exception: Failed to attach`\n",
 	} {
 		if !strings.Contains(b.String(), line) {
 			t.Errorf("no %q in\n%s", line, b.String())
+		}
+	}
+}
+
+// A run of the others' tools alone keeps what was said of ours.
+func TestBeforeTheirs(t *testing.T) {
+	r := results{all: []result{
+		{where: "native", name: "TestLive/tcplife/best/ipv4", outcome: "PASS"},
+		{where: "theirs native", name: "TestTheirs/libbpf-tools/tcplife", outcome: "PASS"},
+	}}
+	var ours, all bytes.Buffer
+	r.coverage(&ours)
+	r.coverage(&all)
+	r.theirs(&all)
+	if bytes.Equal(ours.Bytes(), all.Bytes()) {
+		t.Fatal("nothing about others")
+	}
+	for _, old := range [][]byte{ours.Bytes(), all.Bytes()} {
+		if got := beforeTheirs(old); !bytes.Equal(got, ours.Bytes()) {
+			t.Errorf("got\n%s\nwant\n%s", got, ours.Bytes())
 		}
 	}
 }
