@@ -9,7 +9,7 @@ FUZZTIME ?= 30s
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
 .PHONY: build
 build: ## build ./seine
@@ -49,6 +49,10 @@ test-full: ## as test, with every way on every kernel
 .PHONY: coverage
 coverage: ## as test, and see which tools of others work on the same kernels; writes docs/COVERAGE.md
 	COVERAGE=docs/COVERAGE.md $(GO) run ./test/run
+
+.PHONY: coverage-others
+coverage-others: ## only which tools of others work; docs/COVERAGE.md keeps what it says of ours
+	COVERAGE=docs/COVERAGE.md THEIRS=1 $(GO) run ./test/run
 
 .PHONY: live
 live: ## ring 3 on the running kernel

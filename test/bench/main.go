@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command bench says how fast and how large ./seine is: beside the goals that
-// it has, beside libbpf-tools' tcplife and beside a program that does nothing.
+// it has, beside the tools of libbpf-tools, bpftrace and BCC, and beside a program
+// that does nothing.
 //
 //	bench [-seine ./seine] [-rounds 3] [-only PART] [-o FILE.md] [-vm VM]
 //

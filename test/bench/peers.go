@@ -217,6 +217,7 @@ func (o *options) take(c *contest, r *rival) (t taken, err error) {
 func peers(o *options) ([]figure, error) {
 	// What they all load is in memory before the first is measured. Where one of
 	// them is not installed, this is no error either.
+	exec.Command(o.seine, "list").Run()
 	exec.Command("python3", "-c", "import bcc").Run()
 	exec.Command(otherName, "--version").Run()
 	out, err := o.sizes()
