@@ -9,8 +9,8 @@
 // Every measure is taken once a round, and the rounds go over all subjects in
 // turn, so that what else the machine does falls on each alike. Costs are the
 // kernel's count of the programs' run time and the loads' CPU time; only
-// start-up is by the clock. With -vm it then runs itself in a guest, where
-// there is nobody else.
+// start-up and the rate of a load are by the clock. With -vm it then runs itself in
+// a guest, where there is nobody else and the clock goes by instructions.
 package main
 
 import (
@@ -42,6 +42,7 @@ type options struct {
 	vm       string
 	kernel   string
 	json     bool
+	steady   bool
 	each     bool
 }
 
@@ -60,6 +61,7 @@ func main() {
 	flag.StringVar(&o.kernel, "kernel", "6.12", "the guest's `kernel`")
 	flag.BoolVar(&o.each, "each", false, "say what each program costs a session")
 	flag.BoolVar(&o.json, "json", false, "write the figures as JSON (for the run in a guest)")
+	flag.BoolVar(&o.steady, "steady", false, "say that the clock goes by instructions (for the run in a guest)")
 	flag.Parse()
 	if err := run(&o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -115,7 +117,7 @@ func (o *options) measure() (*machine, error) {
 		return nil, fmt.Errorf("counting what programs cost: %w", err)
 	}
 	defer stats.Close()
-	m := &machine{Title: title(emulated)}
+	m := &machine{Title: title(emulated, o.steady)}
 	for _, p := range []struct {
 		name string
 		take func(*options) ([]figure, error)
@@ -143,7 +145,7 @@ func setDefault(v *int, emulated bool, native, slow int) {
 	}
 }
 
-func title(emulated bool) string {
+func title(emulated, steady bool) string {
 	var u unix.Utsname
 	unix.Uname(&u)
 	t := "Linux " + unix.ByteSliceToString(u.Release[:])
@@ -152,6 +154,9 @@ func title(emulated bool) string {
 	}
 	if emulated {
 		t += ", emulated"
+	}
+	if steady {
+		t += ", a nanosecond for each instruction"
 	}
 	return t
 }
@@ -162,8 +167,8 @@ func (o *options) inGuest() (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"run", "-kernels", o.kernel, "-cpus", "1", "-timeout", "3h", "-peers", "-tracefs", "-file", o.seine + ":/vm/seine",
-		"--", self, "-json", "-seine", "/vm/seine",
+	args := []string{"run", "-kernels", o.kernel, "-cpus", "1", "-steady", "-timeout", "4h", "-peers", "-tracefs", "-file", o.seine + ":/vm/seine",
+		"--", self, "-json", "-steady", "-seine", "/vm/seine",
 		"-rounds", fmt.Sprint(o.rounds), "-slow", fmt.Sprint(o.slow), "-only", o.only, "-tools", o.tools, fmt.Sprintf("-each=%v", o.each)}
 	cmd := exec.Command(o.vm, args...)
 	cmd.Stderr = os.Stderr

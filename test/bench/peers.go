@@ -229,7 +229,11 @@ func peers(o *options) ([]figure, error) {
 		if !o.asked(c.tool) {
 			continue
 		}
-		out = append(out, o.contest(c)...)
+		figures := o.contest(c)
+		for _, f := range figures { // it takes long: what is known is said
+			fmt.Fprintf(os.Stderr, "| %s |\n", strings.Join(f.cells(), " | "))
+		}
+		out = append(out, figures...)
 	}
 	return out, nil
 }

@@ -23,7 +23,7 @@ const calm = 3 * time.Second
 // look is how often it is looked at until then, which it does not notice.
 func look() time.Duration {
 	if lab.Emulated() {
-		return 50 * time.Millisecond
+		return 10 * time.Millisecond
 	}
 	return 3 * time.Millisecond
 }

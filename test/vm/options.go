@@ -29,6 +29,7 @@ type options struct {
 	root     bool
 	peers    bool
 	nic      bool
+	steady   bool
 	out      string
 	parallel int
 	append   string
@@ -56,6 +57,7 @@ func parseOptions(args []string) (options, error) {
 	flags.BoolVar(&o.root, "root", false, "run inside the Debian root (see vm rootfs); a BINARY without a slash is then one of its commands")
 	flags.BoolVar(&o.peers, "peers", false, "as -root, with BCC, bpftrace and the kernels' headers")
 	flags.BoolVar(&o.nic, "nic", false, "give the guest a network card (virtio, with its modules) that leads nowhere")
+	flags.BoolVar(&o.steady, "steady", false, "let a nanosecond pass with each instruction, so that times do not depend on what else the host does")
 	flags.StringVar(&o.out, "out", "", "also write KERNEL.stdout, KERNEL.stderr and KERNEL.console to `dir`")
 	flags.IntVar(&o.parallel, "parallel", 1, "`number` of kernels at once; their output is mixed by whole lines")
 	flags.StringVar(&o.append, "append", "", "more `words` for the kernel's command line")
@@ -86,6 +88,9 @@ func (o *options) check() error {
 	}
 	if o.root && o.arch != rootArch {
 		return fmt.Errorf("%s is for %s; there is a Debian root for %s alone", o.command[0], o.arch, rootArch)
+	}
+	if o.steady && o.cpus != 1 {
+		return errors.New("-steady is for one processor: -cpus 1")
 	}
 	if len(o.kernels) == 0 {
 		o.kernels = kernel.Names(o.arch)

@@ -28,6 +28,7 @@ type boot struct {
 	NIC            bool   // a card that leads nowhere
 	Memory         string
 	CPUs           int
+	Steady         bool // time goes by instructions: see options
 	Append         string
 	Console        string // a file for the kernel's messages
 	Stdout, Stderr io.Writer
@@ -87,11 +88,16 @@ func (b boot) run(ctx context.Context) (code int, ok bool, err error) {
 }
 
 func (b boot) args() []string {
+	accel := []string{"-accel", "tcg,thread=multi"}
+	if b.Steady {
+		accel = []string{"-accel", "tcg,thread=single", "-icount", "shift=0"}
+	}
 	args := []string{
-		"-machine", b.board, "-m", b.Memory, "-smp", strconv.Itoa(b.CPUs), "-cpu", b.cpu, "-accel", "tcg,thread=multi",
+		"-machine", b.board, "-m", b.Memory, "-smp", strconv.Itoa(b.CPUs), "-cpu", b.cpu,
 		"-kernel", b.Kernel, "-initrd", b.Initrd, "-append", strings.TrimSpace(cmdline + " " + b.words + " " + b.Append),
 		"-nodefaults", "-display", "none", "-no-reboot",
 	}
+	args = append(args, accel...)
 	if b.NIC {
 		// A network of qemu's own that takes every packet and lets none out. (A hub
 		// without other ports takes none: the card would never finish one.)

@@ -101,6 +101,7 @@ func (r *runner) on(ctx context.Context, k kernel.Kernel) (int, error) {
 		NIC:     r.nic,
 		Memory:  r.mem,
 		CPUs:    r.cpus,
+		Steady:  r.steady,
 		Append:  r.append,
 		Console: filepath.Join(r.out, k.Name+".console"),
 		Started: func(after time.Duration) {

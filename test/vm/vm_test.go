@@ -55,6 +55,8 @@ func TestArch(t *testing.T) {
 		"-kernels 6.12-arm64 " + amd64:        "is for amd64, kernel 6.12-arm64 for arm64",
 		"-root " + arm64:                      "a Debian root for amd64 alone",
 		"-kernels 4.9 " + amd64:               "no kernel is called",
+		"-steady " + amd64:                    "-steady is for one processor",
+		"-steady -cpus 1 " + amd64:            "amd64 [5.10 6.1 6.12 new]",
 		static(t, elf.EM_RISCV):               "is for EM_RISCV",
 		filepath.Join(t.TempDir(), "nothing"): "no such file",
 	} {
@@ -97,6 +99,16 @@ func TestRootWants(t *testing.T) {
 	}
 	if _, again := r.wants(all, []kernel.Kernel{{Version: "2"}}); !slices.Equal(again, all) {
 		t.Errorf("with all that it wants it wants %s", again)
+	}
+}
+
+// A steady guest has its clock from its instructions.
+func TestSteady(t *testing.T) {
+	for steady, want := range map[bool]string{true: "tcg,thread=single -icount shift=0", false: "tcg,thread=multi"} {
+		b := boot{machine: machines["amd64"], CPUs: 1, Steady: steady}
+		if got := strings.Join(b.args(), " "); !strings.Contains(got, want) || strings.Contains(got, "icount") != steady {
+			t.Errorf("steady %v: got %s, want %s", steady, got, want)
+		}
 	}
 }
 
