@@ -76,6 +76,7 @@ type machine struct {
 }
 
 func run(o *options) error {
+	given := *o // before this machine's defaults
 	m, err := o.measure()
 	if err != nil {
 		return err
@@ -86,7 +87,7 @@ func run(o *options) error {
 	m.print(os.Stdout)
 	machines := []*machine{m}
 	if o.vm != "" {
-		g, err := o.inGuest()
+		g, err := given.inGuest()
 		if err != nil {
 			return err
 		}
@@ -169,7 +170,8 @@ func (o *options) inGuest() (*machine, error) {
 	}
 	args := []string{"run", "-kernels", o.kernel, "-cpus", "1", "-steady", "-timeout", "4h", "-peers", "-tracefs", "-file", o.seine + ":/vm/seine",
 		"--", self, "-json", "-steady", "-seine", "/vm/seine",
-		"-rounds", fmt.Sprint(o.rounds), "-slow", fmt.Sprint(o.slow), "-only", o.only, "-tools", o.tools, fmt.Sprintf("-each=%v", o.each)}
+		"-rounds", fmt.Sprint(o.rounds), "-slow", fmt.Sprint(o.slow), "-sessions", fmt.Sprint(o.sessions), "-requests", fmt.Sprint(o.requests),
+		"-only", o.only, "-tools", o.tools, fmt.Sprintf("-each=%v", o.each)}
 	cmd := exec.Command(o.vm, args...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
