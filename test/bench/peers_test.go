@@ -28,7 +28,7 @@ func TestIsHook(t *testing.T) {
 }
 
 func TestRowsOf(t *testing.T) {
-	text := "PID   COMM       LADDR\n\nTracing... Hit Ctrl-C to end.\n1 a 127.0.0.1\n22 b ::1\n"
+	text := "Attaching 3 probes...\nPID   COMM       LADDR\n\nTracing... Hit Ctrl-C to end.\n1 a 127.0.0.1\n22 b ::1\n"
 	if got := rowsOf([]byte(text)); got != 2 {
 		t.Errorf("got %d rows, want 2", got)
 	}

@@ -129,10 +129,11 @@ func (r *rival) stop() error {
 	return err
 }
 
-// rowsOf counts the lines of a file that have a digit: those of headings have none.
+// rowsOf counts the lines of a file that have a digit. Those of headings have none,
+// but for bpftrace's first.
 func rowsOf(text []byte) (n int) {
 	for line := range bytes.Lines(text) {
-		if bytes.ContainsAny(line, "0123456789") {
+		if bytes.ContainsAny(line, "0123456789") && !bytes.HasPrefix(line, []byte("Attaching ")) {
 			n++
 		}
 	}
