@@ -68,7 +68,7 @@ var contests = []contest{
 	{tool: "tcplife", event: "session", load: theSessions, rows: 2},
 	{tool: "tcpconnect", event: "session", load: theSessions, rows: 1},
 	{tool: "tcpaccept", event: "session", load: theSessions, rows: 1},
-	{tool: "tcpstates", event: "session", load: theSessions},
+	{tool: "tcpstates", event: "session", load: theSessions, rows: 10},
 	{tool: "tcptop", theirs: []string{"-C"}, event: "request", load: theRequests},
 	{tool: "tcpretrans", event: "segment sent again", load: theLosses},
 	{tool: "tcpdrop", event: "refused connect", load: theRefusals},
