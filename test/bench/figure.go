@@ -43,7 +43,9 @@ func (f figure) cells() []string {
 	c[2] = number(slices.Min(f.Own)) + " – " + number(slices.Max(f.Own))
 	if len(f.Other) > 0 {
 		c[4] = number(median(f.Other)) + " " + f.Unit
-		c[5] = number(f.ratio())
+		if slices.Max(f.Other) > 0 {
+			c[5] = number(f.ratio())
+		}
 	}
 	if f.Goal != nil {
 		c[6], c[7] = f.goal()
@@ -58,7 +60,9 @@ func (f figure) cells() []string {
 func (f figure) ratio() float64 {
 	var r []float64
 	for i := range min(len(f.Own), len(f.Other)) {
-		r = append(r, f.Own[i]/f.Other[i])
+		if f.Other[i] > 0 {
+			r = append(r, f.Own[i]/f.Other[i])
+		}
 	}
 	return median(r)
 }

@@ -28,6 +28,8 @@ func TestFigure(t *testing.T) {
 			[]string{"", "20.0 ms", "10.0 – 30.0", "y", "60.0 ms", "0.30", "≤ 0.20×, best", "yes"}},
 		{"at least", figure{Unit: "rows/s", Own: []float64{1234567}, Goal: &goal{Bound: 500000, Least: true}},
 			[]string{"", "1,234,567 rows/s", "1,234,567 – 1,234,567", "", "", "", "≥ 500,000 rows/s", "yes"}},
+		{"no ratio to nothing", figure{Unit: "ns", Own: own, Beside: "y", Other: []float64{0, 0, 0}},
+			[]string{"", "20.0 ns", "10.0 – 30.0", "y", "0.00 ns", "", "", ""}},
 		{"not measured", figure{What: "x", Note: "why"},
 			[]string{"x", "-", "", "", "", "", "", "why"}},
 	} {
