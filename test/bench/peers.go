@@ -284,7 +284,11 @@ func (c *contest) figures(own *rival, theirs []*rival, results map[*rival][]take
 		}
 		return v
 	}
+	single := !slices.ContainsFunc(theirs, func(r *rival) bool { return failed[r] == nil })
 	measure := func(what, unit string, f func(taken) float64, goalOf func(suite) *goal) {
+		if single { // then ours alone
+			out = append(out, figure{What: c.tool + ": " + what, Unit: unit, Own: column(own, f)})
+		}
 		for _, r := range theirs {
 			if failed[r] != nil {
 				continue

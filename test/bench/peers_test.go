@@ -85,3 +85,13 @@ func TestContestFigures(t *testing.T) {
 		t.Errorf("got %d figures, want 9", n)
 	}
 }
+
+// Where none of theirs works, ours is there all the same.
+func TestContestAlone(t *testing.T) {
+	c := &contest{tool: "tcpx", event: "drop"}
+	own, their := &rival{}, &rival{suite: suites[2]}
+	got := c.figures(own, []*rival{their}, map[*rival][]taken{own: {{start: 10, perEvent: 40}}}, map[*rival]error{their: errors.New("it shows nothing")}, nil)
+	if len(got) != 4+1 || got[2].What != "tcpx: BPF per drop" || median(got[2].Own) != 40 || got[2].Beside != "" {
+		t.Errorf("got %+v, want four figures of ours and one with the reason", got)
+	}
+}
