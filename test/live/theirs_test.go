@@ -100,8 +100,7 @@ func readDisk(*lab.World) error {
 }
 
 // lossy makes sessions while links lose packets in both directions. Theirs look only
-// at packets of a socket: until 5.17 those that came twice, since then those that
-// were lost on their way out.
+// at packets that belong to a socket, which those lost on their way out do.
 func lossy(w *lab.World) error {
 	for _, host := range []string{"client", "server"} {
 		if err := w.Lose(host, "eth0", 0.1); err != nil {
