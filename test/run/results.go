@@ -65,12 +65,11 @@ func (r *results) failedAt(where string) (n int) {
 	return n
 }
 
-// failedIn is the tests that failed, by their package. Those whose package is not
-// known are not among them: it did not build, or did not run to its end.
+// failedIn is the tests that failed, by their package as far as that is known.
 func (r *results) failedIn() map[string][]string {
 	out := map[string][]string{}
 	for _, t := range r.all {
-		if t.outcome == "FAIL" && t.pkg != "" && !strings.Contains(t.name, "/") {
+		if t.outcome == "FAIL" && strings.HasPrefix(t.name, "Test") && !strings.Contains(t.name, "/") {
 			out[t.pkg] = append(out[t.pkg], t.name)
 		}
 	}

@@ -110,7 +110,7 @@ FAIL	seine/c	0.1s
 ok	seine/d	0.1s
 `, failed)
 	again := first.failedIn()
-	if len(again) != 2 || len(again["seine/a"]) != 1 || len(again["seine/b"]) != 1 {
+	if len(again) != 3 || len(again["seine/a"]) != 1 || len(again["seine/b"]) != 1 || len(again[""]) != 1 {
 		t.Fatalf("to be tried again: %v", again)
 	}
 	second := run("--- PASS: TestA (0.00s)\n    --- PASS: TestA/x (0.00s)\n    --- PASS: TestA/y (0.00s)\nok\tseine/a\t0.1s\n"+
