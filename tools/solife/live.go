@@ -38,6 +38,7 @@ var live = []tool.Case{
 	{Name: "tcp6", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777, Network: lab.TCP6, Close: lab.ByServer})},
 	{Name: "think", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 3, Send: 10, Recv: 10, Think: linger})},
 	{Name: "parallel", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 211, Send: 1000, Recv: 777, Parallel: 7})},
+	{Name: "unix-parallel", Run: sessions(lab.Sessions{Count: 5003, Send: 10, Recv: 7, Parallel: 7, Network: lab.Unix}), Slow: true},
 	{Name: "reset", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 13, Send: 500, Recv: 300, Close: lab.ByReset})},
 	{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
 	{Name: "uring", Run: uring},

@@ -26,7 +26,6 @@ struct life {
 	struct tuple tuple;
 	__u64 seen;
 	__u64 tx, rx;
-	__u64 dentry; /* of the socket's file */
 	__u32 netns;
 	__u16 type;
 	__u16 flags;
@@ -34,10 +33,16 @@ struct life {
 };
 #define LIFE_BORN 1 /* seen is its beginning; else it is older */
 #define LIFE_IDLE 2 /* older, unconnected, and not used since: perhaps no session */
+
+/* The memory of a UNIX socket may be another one's before its file is gone. */
+struct life_key {
+	__u64 sk;
+	__u64 dentry; /* of the file of a UNIX socket */
+};
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1 << 15);
-	__type(key, __u64);
+	__type(key, struct life_key);
 	__type(value, struct life);
 } lives SEC(".maps");
 
@@ -50,13 +55,6 @@ struct {
 	__type(key, __u64);
 	__type(value, __u64);
 } files SEC(".maps");
-
-static __always_inline struct life *life_of(const struct sock *sk)
-{
-	__u64 key = (__u64)sk;
-
-	return bpf_map_lookup_elem(&lives, &key);
-}
 
 static __always_inline struct sock *unix_peer(const struct sock *sk)
 {
@@ -73,6 +71,22 @@ static __always_inline __u64 life_dentry(const struct sock *sk)
 	if (family != AF_UNIX && !is_inet(family))
 		return 0;
 	return (__u64)BPF_CORE_READ(sk, sk_socket, file, f_path.dentry);
+}
+
+static __always_inline struct life_key life_key_of(const struct sock *sk)
+{
+	struct life_key k = { .sk = (__u64)sk };
+
+	if (sock_family(sk) == AF_UNIX)
+		k.dentry = life_dentry(sk);
+	return k;
+}
+
+static __always_inline struct life *life_of(const struct sock *sk)
+{
+	struct life_key k = life_key_of(sk);
+
+	return bpf_map_lookup_elem(&lives, &k);
 }
 
 static __noinline int life_names(const struct sock *sk, struct life *l)
@@ -92,11 +106,11 @@ static __noinline int life_names(const struct sock *sk, struct life *l)
  */
 static __noinline int life_put(const struct sock *sk, const struct who *who, __u32 flags, __u64 how)
 {
-	__u64 key = (__u64)sk, dentry = life_dentry(sk);
+	struct life_key key = life_key_of(sk);
 	struct life *l;
 	int err; /* 5.10 leaves the upper half of the register alone */
 
-	if (!dentry || !who || !sock_wanted(sk))
+	if (!who || !life_dentry(sk) || !sock_wanted(sk))
 		return 0;
 	err = bpf_map_update_elem(&lives, &key, &life_zero, how);
 	if (err) {
@@ -104,7 +118,7 @@ static __noinline int life_put(const struct sock *sk, const struct who *who, __u
 			lose(LOSS_SPAN);
 		return 0;
 	}
-	l = life_of(sk);
+	l = bpf_map_lookup_elem(&lives, &key);
 	if (!l)
 		return 0;
 	l->who = *who;
@@ -114,8 +128,7 @@ static __noinline int life_put(const struct sock *sk, const struct who *who, __u
 	l->type = BPF_CORE_READ(sk, sk_type);
 	tuple_fill(&l->tuple, sk);
 	if (l->tuple.family == AF_UNIX) {
-		l->dentry = dentry;
-		if (bpf_map_update_elem(&files, &dentry, &key, BPF_ANY))
+		if (bpf_map_update_elem(&files, &key.dentry, &key.sk, BPF_ANY))
 			lose(LOSS_SPAN);
 		life_names(sk, l);
 	}
@@ -143,7 +156,7 @@ static __always_inline int begin(const struct sock *sk, __u32 flags, __u64 how)
 /* TCP's connects, by whichever call. One that comes to nothing is no session. */
 KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 {
-	__u64 key = (__u64)sk;
+	struct life_key key = { .sk = (__u64)sk };
 
 	if (new == TCP_SYN_SENT)
 		begin(sk, LIFE_BORN, BPF_NOEXIST);
@@ -204,16 +217,16 @@ static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir,
 }
 
 /* The socket is gone, or going. Of UNIX sockets nothing is read any more. */
-static __noinline int closed(const struct sock *sk)
+static __noinline int closed(const struct sock *sk, __u64 dentry)
 {
-	__u64 key = (__u64)sk, now = bpf_ktime_get_ns(), dentry;
-	struct life *l = life_of(sk);
+	struct life_key key = { .sk = (__u64)sk, .dentry = dentry };
+	struct life *l = bpf_map_lookup_elem(&lives, &key);
+	__u64 now = bpf_ktime_get_ns();
 	struct life_event *e;
 	__u8 state = TCP_CLOSE;
 
 	if (!l)
 		return 0;
-	dentry = l->dentry;
 	if (is_inet(l->tuple.family)) {
 		tuple_fill(&l->tuple, sk);
 		state = sock_state(sk);
@@ -245,18 +258,20 @@ out:
 
 SEC("cgroup/sock_release") int release__cgroup(struct cgroup_sk *ctx)
 {
-	closed(cgroup_sock(ctx));
+	closed(cgroup_sock(ctx), 0);
 	return CGROUP_ALLOW;
 }
 
 KFUNC(release, inet_release, struct socket *socket)
 {
-	return closed(BPF_CORE_READ(socket, sk));
+	return closed(BPF_CORE_READ(socket, sk), 0);
 }
 
 KFUNC(unixend, unix_release, struct socket *socket)
 {
-	return closed(BPF_CORE_READ(socket, sk));
+	struct sock *sk = BPF_CORE_READ(socket, sk);
+
+	return closed(sk, life_dentry(sk));
 }
 
 /* Without kernel functions, the end of a UNIX socket's file: a dentry as those
@@ -292,7 +307,7 @@ SEC("raw_tp/kmem_cache_free") int unixend__slab(unsigned long long *ctx)
 		}
 	}
 	sk = bpf_map_lookup_elem(&files, &object);
-	return sk ? closed((void *)*sk) : 0;
+	return sk ? closed((void *)*sk, object) : 0;
 }
 
 /* Sessions that were there before. Runs once, after the others are attached. */
