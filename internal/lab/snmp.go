@@ -23,3 +23,16 @@ func (w *World) Counters(host string) (c Counters, err error) {
 	}
 	return c, nil
 }
+
+// Counted is what moved in a host while fn ran.
+func (w *World) Counted(host string, fn func() error) (Counters, error) {
+	before, err := w.Counters(host)
+	if err != nil {
+		return nil, err
+	}
+	if err := fn(); err != nil {
+		return nil, err
+	}
+	after, err := w.Counters(host)
+	return after.Since(before), err
+}

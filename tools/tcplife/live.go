@@ -120,21 +120,16 @@ func lossy(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	before, err := x.World.Counters("client")
-	if err != nil {
-		return err
-	}
+	var rows []*row.Row
 	began := time.Now()
-	rows, err := x.Rows(func() error { return t.RunLossy(lab.Loss{To: t.Port, Data: 1, Count: 1}) })
+	counted, err := x.World.Counted("client", func() (err error) {
+		rows, err = x.Rows(func() error { return t.RunLossy(lab.Loss{To: t.Port, Data: 1, Count: 1}) })
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	most := time.Since(began)
-	after, err := x.World.Counters("client")
-	if err != nil {
-		return err
-	}
-	again := after.Since(before)["TcpRetransSegs"]
+	most, again := time.Since(began), counted["TcpRetransSegs"]
 	if again == 0 {
 		return errors.New("nothing was lost")
 	}

@@ -336,25 +336,21 @@ func lossy(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	before, err := x.World.Counters("client")
-	if err != nil {
-		return err
-	}
+	var rows []*row.Row
 	began := time.Now()
-	rows, err := x.Rows(func() error { return t.RunLossy(lab.Loss{To: t.Port, Data: 1, Count: 1}) }, oneOutput)
+	counted, err := x.World.Counted("client", func() (err error) {
+		rows, err = x.Rows(func() error { return t.RunLossy(lab.Loss{To: t.Port, Data: 1, Count: 1}) }, oneOutput)
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	most := time.Since(began)
-	after, err := x.World.Counters("client")
-	if err != nil {
-		return err
-	}
+	most, again := time.Since(began), counted["TcpRetransSegs"]
 	if len(rows) != 2 {
 		return fmt.Errorf("%d rows, want 2", len(rows))
 	}
 	for _, r := range rows {
-		want := map[bool][3]int64{true: {after.Since(before)["TcpRetransSegs"], 33333, 1}, false: {0, 1, 33333}}[r.Get("pid").N == uint64(t.Client.PID)]
+		want := map[bool][3]int64{true: {again, 33333, 1}, false: {0, 1, 33333}}[r.Get("pid").N == uint64(t.Client.PID)]
 		x.Want(r, "retrans", want[0])
 		x.Want(r, "tx_bytes", want[1])
 		x.Want(r, "rx_bytes", want[2])
@@ -366,7 +362,7 @@ func lossy(x *tool.Trial) error {
 			x.Errorf("%d and %d bytes a second, want %d or more one way", tx, rx, least)
 		}
 	}
-	if n := after.Since(before)["TcpRetransSegs"]; n == 0 {
+	if again == 0 {
 		x.Errorf("nothing was lost")
 	}
 	return nil
