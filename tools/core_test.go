@@ -3,7 +3,6 @@
 package tools
 
 import (
-	"bytes"
 	"compress/gzip"
 	"io"
 	"os"
@@ -14,12 +13,13 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
+	"seine/internal/kbtf"
 	"seine/internal/object"
 	"seine/internal/probe"
 )
 
 // stored reads the kept part of a kernel's BTF: see internal/gen/btf.
-func stored(t *testing.T, file string) *btf.Spec {
+func stored(t *testing.T, file string) *kbtf.Types {
 	t.Helper()
 	f, err := os.Open(file)
 	if err != nil {
@@ -34,11 +34,11 @@ func stored(t *testing.T, file string) *btf.Spec {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, err := btf.LoadSpecFromReader(bytes.NewReader(raw))
+	types, err := kbtf.Read(raw, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return spec
+	return types
 }
 
 // cannot lists the kernels of the matrix that a tool does not run on, and why.
@@ -71,6 +71,10 @@ func TestKernels(t *testing.T) {
 					}
 					continue
 				}
+				types, err := k.Part(spec)
+				if err != nil {
+					t.Fatal(err)
+				}
 				relocated := 0
 				for _, p := range points {
 					if p.Needed != nil && !p.Needed(k) {
@@ -83,7 +87,7 @@ func TestKernels(t *testing.T) {
 						}
 						fits++
 						for _, prog := range w.Programs {
-							relocated += relocate(t, k, spec.Programs[prog])
+							relocated += relocate(t, types, spec.Programs[prog])
 						}
 					}
 					if fits == 0 && !p.Optional {
@@ -101,28 +105,76 @@ func TestKernels(t *testing.T) {
 // relocations is how many a tool has: none if it reads nothing but arguments.
 func relocations(spec *ebpf.CollectionSpec) (n int) {
 	for _, ps := range spec.Programs {
-		for i := range ps.Instructions {
-			if btf.CORERelocationMetadata(&ps.Instructions[i]) != nil {
-				n++
-			}
-		}
+		n += len(relocationsOf(ps))
 	}
 	return n
 }
 
-// relocate resolves the relocations of a program against k and says how many.
-func relocate(t *testing.T, k *probe.Kernel, ps *ebpf.ProgramSpec) int {
-	t.Helper()
-	var relos []*btf.CORERelocation
+// TestPart: against the part of the running kernel's types that is cut out for a
+// tool, each of its relocations becomes what it becomes against all of them.
+func TestPart(t *testing.T) {
+	k, err := probe.Running()
+	if err != nil {
+		t.Skip(err)
+	}
+	whole, err := btf.LoadKernelSpec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, tl := range All {
+		spec, err := object.Spec(tl.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		part, err := k.Part(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ps := range spec.Programs {
+			relos := relocationsOf(ps)
+			if len(relos) == 0 {
+				continue
+			}
+			want, werr := fixups(relos, whole, ps)
+			got, err := fixups(relos, part, ps)
+			if err != nil || werr != nil {
+				t.Fatalf("%s: %v, %v", ps.Name, err, werr)
+			}
+			for i := range relos {
+				if got[i].String() != want[i].String() {
+					t.Errorf("%s: %v: %v, want %v", ps.Name, relos[i], got[i], want[i])
+				}
+			}
+			n += len(relos)
+		}
+	}
+	if n < 1000 {
+		t.Errorf("%d relocations were compared", n)
+	}
+}
+
+func relocationsOf(ps *ebpf.ProgramSpec) (relos []*btf.CORERelocation) {
 	for i := range ps.Instructions {
 		if r := btf.CORERelocationMetadata(&ps.Instructions[i]); r != nil {
 			relos = append(relos, r)
 		}
 	}
+	return relos
+}
+
+func fixups(relos []*btf.CORERelocation, types *btf.Spec, ps *ebpf.ProgramSpec) ([]btf.COREFixup, error) {
+	return btf.CORERelocate(relos, []*btf.Spec{types}, ps.ByteOrder, func(btf.Type) (btf.TypeID, error) { return 0, nil })
+}
+
+// relocate resolves the relocations of a program against types and says how many.
+func relocate(t *testing.T, types *btf.Spec, ps *ebpf.ProgramSpec) int {
+	t.Helper()
+	relos := relocationsOf(ps)
 	if len(relos) == 0 {
 		return 0
 	}
-	fixups, err := btf.CORERelocate(relos, []*btf.Spec{k.Types}, ps.ByteOrder, func(btf.Type) (btf.TypeID, error) { return 0, nil })
+	fixups, err := fixups(relos, types, ps)
 	if err != nil {
 		t.Errorf("%s: %v", ps.Name, err)
 		return 0

@@ -48,8 +48,12 @@ const echo = 200 * time.Millisecond
 // execute runs the command that args name: by the first of them if that is the
 // name of a tool, as where seine is linked to as tcplife or funccount.
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	root := New(stdout, stderr)
 	name, rest := filepath.Base(args[0]), args[1:]
+	only := name
+	if t, _ := find(name); t == nil && len(rest) > 0 {
+		only = rest[0]
+	}
+	root := commands(stdout, stderr, only)
 	bccName := name
 	t, _ := find(name)
 	if t != nil {
@@ -75,7 +79,11 @@ func oneLine(err error) string {
 }
 
 // New returns the command tree.
-func New(stdout, stderr io.Writer) *cobra.Command {
+func New(stdout, stderr io.Writer) *cobra.Command { return commands(stdout, stderr, "") }
+
+// commands is New, with one tool alone where only names one: to make the flags of
+// all the others takes as long as to load a program.
+func commands(stdout, stderr io.Writer, only string) *cobra.Command {
 	var asked bool
 	root := &cobra.Command{
 		Use:           "seine",
@@ -101,7 +109,11 @@ func New(stdout, stderr io.Writer) *cobra.Command {
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(flagError)
 	root.Flags().BoolVar(&asked, "version", false, "the same as seine version")
-	for _, t := range tools.All {
+	all := tools.All
+	if t, _ := find(only); t != nil {
+		all = []*tool.Tool{t}
+	}
+	for _, t := range all {
 		root.AddCommand(toolCommand(t, nil, stdout, stderr))
 		for i := range t.Aliases {
 			root.AddCommand(toolCommand(t, &t.Aliases[i], stdout, stderr))

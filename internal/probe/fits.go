@@ -5,8 +5,6 @@ package probe
 import (
 	"fmt"
 	"os"
-
-	"github.com/cilium/ebpf/btf"
 )
 
 // HasTracepoint fits kernels with a tracepoint of at least n arguments.
@@ -26,7 +24,7 @@ func HasTracepoint(name string, n int) func(*Kernel) error {
 // HasUprobes fits kernels with uprobes; instead says what serves without them.
 func HasUprobes(instead string) func(*Kernel) error {
 	return func(k *Kernel) error {
-		if k.cache == nil {
+		if k.stored {
 			return nil // BTF does not tell
 		}
 		if _, err := os.Stat("/sys/bus/event_source/devices/uprobe/type"); err != nil {
@@ -52,11 +50,11 @@ func HasFunctions(names ...string) func(*Kernel) error {
 func HasArgs(n int, names ...string) func(*Kernel) error {
 	return func(k *Kernel) error {
 		for _, name := range names {
-			var fn *btf.Func
-			if k.find(name, &fn) != nil {
+			params, ok := k.function(name)
+			if !ok {
 				return fmt.Errorf("%w: no function %s (inlined or gone)", ErrNotSupported, name)
 			}
-			if p, ok := fn.Type.(*btf.FuncProto); !ok || len(p.Params) != n {
+			if len(params) != n {
 				return fmt.Errorf("%w: %s has not %d arguments", ErrNotSupported, name, n)
 			}
 		}
@@ -83,9 +81,9 @@ func UringLayout(want string) func(*Kernel) error {
 		args := k.Args("io_uring_complete")
 		got := "none"
 		switch {
-		case len(args) == 3 && pointsTo(args[1], "io_kiocb"), len(args) == 3 && pointsTo(args[2], "io_uring_cqe"):
+		case len(args) == 3 && (args[1].To == "io_kiocb" || args[2].To == "io_uring_cqe"):
 			got = "cqe"
-		case len(args) >= 4 && isPointer(args[1]):
+		case len(args) >= 4 && args[1].Pointer:
 			got = "res"
 		case len(args) >= 3 && oldSubmit(k):
 			got = "old"
@@ -100,18 +98,5 @@ func UringLayout(want string) func(*Kernel) error {
 // oldSubmit says whether io_uring_submit_sqe is (ctx, req, opcode, user_data, …).
 func oldSubmit(k *Kernel) bool {
 	args := k.Args("io_uring_submit_sqe")
-	return len(args) >= 4 && isPointer(args[1]) && !isPointer(args[2])
-}
-
-func isPointer(t btf.Type) bool {
-	_, ok := btf.UnderlyingType(t).(*btf.Pointer)
-	return ok
-}
-
-func pointsTo(t btf.Type, name string) bool {
-	p, ok := btf.UnderlyingType(t).(*btf.Pointer)
-	if !ok {
-		return false
-	}
-	return btf.UnderlyingType(p.Target).TypeName() == name
+	return len(args) >= 4 && args[1].Pointer && !args[2].Pointer
 }

@@ -10,72 +10,91 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/btf"
 
 	"seine/internal/host"
+	"seine/internal/kbtf"
 )
 
 // ErrNotSupported is what a kernel cannot do, however much one is allowed.
 var ErrNotSupported = errors.New("not supported by this kernel")
 
-// A Kernel answers questions about the running kernel, mostly from its BTF, and
-// keeps the decoded types for the programs that are loaded.
+// A Kernel answers questions about the running kernel, mostly from its BTF.
 type Kernel struct {
-	Types *btf.Spec
-	cache *btf.Cache
+	Types   *kbtf.Types
+	modules func() []*kbtf.Types // of those that are loaded
 
+	stored bool // only the BTF is at hand
 	fentry func() error
+
+	spec  *ebpf.CollectionSpec // the last one, and what it needs
+	wants needs
 }
 
 // Running reads the BTF of the running kernel. Without it there is no CO-RE.
 var Running = sync.OnceValues(func() (*Kernel, error) {
-	k := &Kernel{cache: btf.NewCache()}
-	types, err := k.cache.Kernel()
-	if err != nil {
-		return nil, fmt.Errorf("%w: no BTF (CONFIG_DEBUG_INFO_BTF) at /sys/kernel/btf/vmlinux", ErrNotSupported)
+	types, err := kbtf.Running()
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, fmt.Errorf("%w: no BTF (CONFIG_DEBUG_INFO_BTF) at %svmlinux", ErrNotSupported, kbtf.Dir)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %svmlinux: %w", ErrNotSupported, kbtf.Dir, err)
 	}
-	k.Types = types
+	k := &Kernel{Types: types}
+	k.modules = sync.OnceValue(k.readModules)
 	k.fentry = sync.OnceValue(k.tryFentry)
 	return k, nil
 })
 
 // Offline is a kernel of which only the BTF is at hand.
-func Offline(types *btf.Spec) *Kernel { return &Kernel{Types: types} }
+func Offline(types *kbtf.Types) *Kernel {
+	return &Kernel{Types: types, modules: func() []*kbtf.Types { return nil }, stored: true}
+}
 
-// Args returns the types of a tracepoint's arguments as tp_btf and raw_tp
-// programs see them, nil if the kernel has no such tracepoint.
-func (k *Kernel) Args(tracepoint string) []btf.Type {
-	var def *btf.Typedef
-	if k.find("btf_trace_"+tracepoint, &def) != nil {
-		return nil
+// Args returns the arguments of a tracepoint as tp_btf and raw_tp programs see
+// them, nil if the kernel has no such tracepoint.
+func (k *Kernel) Args(tracepoint string) []kbtf.Param {
+	if args, ok := k.Types.Tracepoint(tracepoint); ok {
+		return args
 	}
-	ptr, ok := def.Type.(*btf.Pointer)
-	if !ok {
-		return nil
+	for _, m := range k.modules() {
+		if args, ok := m.Tracepoint(tracepoint); ok {
+			return args
+		}
 	}
-	proto, ok := ptr.Target.(*btf.FuncProto)
-	if !ok || len(proto.Params) == 0 {
-		return nil
+	return nil
+}
+
+// function returns the parameters of a function, false if there is none.
+func (k *Kernel) function(name string) ([]kbtf.Param, bool) {
+	if params, ok := k.Types.Function(name); ok {
+		return params, true
 	}
-	var args []btf.Type
-	for _, p := range proto.Params[1:] { // the first is the tracepoint's own data
-		args = append(args, p.Type)
+	for _, m := range k.modules() {
+		if params, ok := m.Function(name); ok {
+			return params, true
+		}
 	}
-	return args
+	return nil, false
 }
 
 // HasFunc says whether the kernel has a function that can be traced by name.
 func (k *Kernel) HasFunc(name string) bool {
-	var fn *btf.Func
-	return k.find(name, &fn) == nil
+	_, ok := k.function(name)
+	return ok
 }
 
 // tryFentry loads a program that does nothing on a function made for tests.
 func (k *Kernel) tryFentry() error {
-	prog, err := ebpf.NewProgramWithOptions(&ebpf.ProgramSpec{
+	spec := &ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{"p": {
 		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceFEntry, AttachTo: "bpf_fentry_test1", License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
-	}, ebpf.ProgramOptions{LogDisabled: true})
+	}}}
+	opts, err := k.Load(spec)
+	if err != nil {
+		return err
+	}
+	opts.Programs.LogDisabled = true
+	coll, err := ebpf.NewCollectionWithOptions(spec, opts)
 	if err != nil {
 		if missing := host.NeedTrace.Missing(); len(missing) > 0 {
 			return fmt.Errorf("%w: nobody can tell without %v", ErrNotSupported, missing[0])
@@ -85,7 +104,8 @@ func (k *Kernel) tryFentry() error {
 		}
 		return fmt.Errorf("%w: fentry: %w", ErrNotSupported, err)
 	}
-	return prog.Close()
+	coll.Close()
+	return nil
 }
 
 // can says why programs of a section cannot work here whatever they attach to.

@@ -3,32 +3,25 @@
 package probe
 
 import (
-	"errors"
 	"fmt"
-
-	"github.com/cilium/ebpf/btf"
+	"os"
 
 	"seine/internal/host"
+	"seine/internal/kbtf"
 )
 
-// find looks for a type in the kernel, then in the modules that are loaded, as
-// cilium/ebpf does for what programs attach to.
-func (k *Kernel) find(name string, typ any) error {
-	err := k.Types.TypeByName(name, typ)
-	if k.cache == nil || !errors.Is(err, btf.ErrNotFound) {
-		return err
-	}
-	modules, merr := k.cache.Modules()
-	if merr != nil {
-		return err
-	}
-	for _, m := range modules {
-		types, merr := k.cache.Module(m)
-		if merr == nil && types.TypeByName(name, typ) == nil {
-			return nil
+// readModules reads the types of the modules that are loaded.
+func (k *Kernel) readModules() (out []*kbtf.Types) {
+	files, _ := os.ReadDir(kbtf.Dir)
+	for _, f := range files {
+		if f.Name() == "vmlinux" {
+			continue
+		}
+		if m, err := kbtf.Module(f.Name(), k.Types); err == nil { // else it was unloaded just now
+			out = append(out, m)
 		}
 	}
-	return err
+	return out
 }
 
 // HasModule fits kernels with the BTF of a module, or with the module built in;
@@ -36,7 +29,7 @@ func (k *Kernel) find(name string, typ any) error {
 // nothing: there the tracepoints decide.
 func HasModule(name string) func(*Kernel) error {
 	return func(k *Kernel) error {
-		if k.cache == nil {
+		if k.stored {
 			return nil
 		}
 		switch host.Module(name) {

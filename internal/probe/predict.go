@@ -60,7 +60,7 @@ func (k *Kernel) target(ps *ebpf.ProgramSpec) error {
 		if target != "" && !k.HasFunc(target) {
 			return fmt.Errorf("%w: no function %s", ErrNotSupported, target)
 		}
-		if k.cache != nil {
+		if !k.stored {
 			return k.can(kind)
 		}
 	case "iter":
@@ -68,7 +68,7 @@ func (k *Kernel) target(ps *ebpf.ProgramSpec) error {
 			return fmt.Errorf("%w: no iterator over %s", ErrNotSupported, target)
 		}
 	case "tracepoint":
-		if k.cache == nil {
+		if k.stored {
 			return nil
 		}
 		group, name, _ := strings.Cut(target, "/")

@@ -40,6 +40,7 @@ type Set struct {
 	Iters    map[string]*link.Iter // by point, for the way iter: run it to see what is there
 
 	coll   *ebpf.Collection
+	opts   ebpf.CollectionOptions // for its programs
 	links  []io.Closer
 	loaded map[string]*ebpf.Program // classic tracepoints, by their code
 	twice  *Twice
@@ -100,12 +101,18 @@ func Attach(k *Kernel, spec *ebpf.CollectionSpec, points []Point, f Force, log e
 	fill func(map[string]*ebpf.Map) error,
 ) (_ *Set, err error) {
 	bare := &ebpf.CollectionSpec{Maps: spec.Maps, Types: spec.Types, ByteOrder: spec.ByteOrder, Variables: spec.Variables}
-	coll, err := ebpf.NewCollectionWithOptions(bare, ebpf.CollectionOptions{Cache: k.cache})
+	opts, err := k.Load(spec)
+	if err != nil {
+		return nil, err
+	}
+	opts.Programs.LogLevel = log
+	coll, err := ebpf.NewCollectionWithOptions(bare, opts)
 	if err != nil {
 		return nil, fmt.Errorf("making maps: %w", err)
 	}
+	opts.MapReplacements = coll.Maps
 	s := &Set{
-		Maps: coll.Maps, Vars: coll.Variables, coll: coll,
+		Maps: coll.Maps, Vars: coll.Variables, coll: coll, opts: opts,
 		Programs: map[string]*ebpf.Program{}, Iters: map[string]*link.Iter{}, loaded: map[string]*ebpf.Program{},
 	}
 	defer func() {
@@ -120,7 +127,7 @@ func Attach(k *Kernel, spec *ebpf.CollectionSpec, points []Point, f Force, log e
 		return nil, err
 	}
 	for _, p := range points {
-		c, err := s.point(k, spec, p, f, log)
+		c, err := s.point(k, spec, p, f)
 		s.Choices = append(s.Choices, c)
 		if err != nil {
 			return nil, err
@@ -129,7 +136,7 @@ func Attach(k *Kernel, spec *ebpf.CollectionSpec, points []Point, f Force, log e
 	return s, nil
 }
 
-func (s *Set) point(k *Kernel, spec *ebpf.CollectionSpec, p Point, f Force, log ebpf.LogLevel) (Choice, error) {
+func (s *Set) point(k *Kernel, spec *ebpf.CollectionSpec, p Point, f Force) (Choice, error) {
 	c := Choice{Point: p.Name, Misses: p.Misses}
 	ways := p.resolve(spec)
 	forced, err := f.of(p.Name, ways)
@@ -137,7 +144,7 @@ func (s *Set) point(k *Kernel, spec *ebpf.CollectionSpec, p Point, f Force, log 
 		return c, err
 	}
 	for _, w := range only(ways, forced) {
-		err := s.way(k, spec, p, w, log)
+		err := s.way(k, spec, p, w)
 		if err == nil {
 			c.Way, c.Programs, c.Misses, c.Nested = w.Name, w.Programs, w.Misses, w.Nested
 			return c, nil
@@ -184,7 +191,7 @@ func (e *PointError) Unwrap() []error {
 	return errs
 }
 
-func (s *Set) way(k *Kernel, spec *ebpf.CollectionSpec, p Point, w Way, log ebpf.LogLevel) (err error) {
+func (s *Set) way(k *Kernel, spec *ebpf.CollectionSpec, p Point, w Way) (err error) {
 	if w.Fits != nil {
 		if err := w.Fits(k); err != nil {
 			return err
@@ -203,24 +210,29 @@ func (s *Set) way(k *Kernel, spec *ebpf.CollectionSpec, p Point, w Way, log ebpf
 		}
 	}()
 	for _, name := range w.Programs {
-		if err := s.program(k, spec, p, w, name, log); err != nil {
+		if err := s.program(k, spec, p, w, name); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-func (s *Set) program(k *Kernel, spec *ebpf.CollectionSpec, p Point, w Way, name string, log ebpf.LogLevel) error {
+func (s *Set) program(k *Kernel, spec *ebpf.CollectionSpec, p Point, w Way, name string) error {
 	ps := spec.Programs[name]
 	if err := k.can(kindOf(ps)); err != nil {
 		return err
+	}
+	if ps.Type == ebpf.Tracing { // cilium/ebpf would look for it in every module
+		if err := k.target(ps); err != nil {
+			return err
+		}
 	}
 	copies := []Copy{{ps, false}}
 	if !w.Nested && p.Attach == nil {
 		copies = s.twice.Copies(ps)
 	}
 	for _, c := range copies {
-		if err := s.attach(k, spec, p, c, name, log); err != nil {
+		if err := s.attach(spec, p, c, name); err != nil {
 			return err
 		}
 	}
@@ -228,11 +240,11 @@ func (s *Set) program(k *Kernel, spec *ebpf.CollectionSpec, p Point, w Way, name
 }
 
 // attach loads a program and brings it into place.
-func (s *Set) attach(k *Kernel, spec *ebpf.CollectionSpec, p Point, c Copy, name string, log ebpf.LogLevel) error {
+func (s *Set) attach(spec *ebpf.CollectionSpec, p Point, c Copy, name string) error {
 	if c.Again {
 		name += again
 	}
-	prog, err := s.load(k, spec, c.ProgramSpec, name, log)
+	prog, err := s.load(spec, c.ProgramSpec, name)
 	if err != nil {
 		return err
 	}
@@ -254,7 +266,7 @@ func (s *Set) attach(k *Kernel, spec *ebpf.CollectionSpec, p Point, c Copy, name
 // load brings a program into the kernel. Programs on classic tracepoints do not
 // know where they are attached, so those of the same code are loaded once: the
 // exits of a dozen system calls are one program.
-func (s *Set) load(k *Kernel, spec *ebpf.CollectionSpec, ps *ebpf.ProgramSpec, name string, log ebpf.LogLevel) (*ebpf.Program, error) {
+func (s *Set) load(spec *ebpf.CollectionSpec, ps *ebpf.ProgramSpec, name string) (*ebpf.Program, error) {
 	code := ""
 	if ps.Type == ebpf.TracePoint {
 		code = codeOf(ps)
@@ -266,10 +278,7 @@ func (s *Set) load(k *Kernel, spec *ebpf.CollectionSpec, ps *ebpf.ProgramSpec, n
 		Maps: spec.Maps, Types: spec.Types, ByteOrder: spec.ByteOrder, Variables: spec.Variables,
 		Programs: map[string]*ebpf.ProgramSpec{name: ps},
 	}
-	coll, err := ebpf.NewCollectionWithOptions(one, ebpf.CollectionOptions{
-		MapReplacements: s.coll.Maps, Cache: k.cache,
-		Programs: ebpf.ProgramOptions{LogLevel: log},
-	})
+	coll, err := ebpf.NewCollectionWithOptions(one, s.opts)
 	if err != nil {
 		return nil, err
 	}

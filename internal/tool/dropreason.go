@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/cilium/ebpf/btf"
-
 	"seine/internal/probe"
 	"seine/internal/row"
 )
@@ -31,11 +29,7 @@ var dropNames = sync.OnceValue(func() map[DropReason]string {
 	}
 	names := map[DropReason]string{}
 	add := func(enum, prefix string, shift uint) {
-		var e *btf.Enum
-		if k.Types.TypeByName(enum, &e) != nil {
-			return
-		}
-		for _, v := range e.Values {
+		for _, v := range k.Types.Enum(enum) {
 			name, _ := strings.CutPrefix(v.Name, prefix)
 			if _, ok := names[DropReason(v.Value<<shift)]; !ok {
 				names[DropReason(v.Value<<shift)] = name

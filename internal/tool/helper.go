@@ -22,6 +22,13 @@ var helpers = []struct {
 	{constant: "typed_any", function: "bpf_rdonly_cast", fits: compiles},
 }
 
+func helperFunctions() (names []string) {
+	for _, h := range helpers {
+		names = append(names, h.function)
+	}
+	return names
+}
+
 func setHelpers(spec *ebpf.CollectionSpec, k *probe.Kernel) error {
 	for _, h := range helpers {
 		if _, ok := spec.Variables[h.constant]; !ok || !k.HasFunc(h.function) || h.fits != nil && !h.fits() {

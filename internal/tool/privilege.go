@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
 
 	"seine/internal/host"
 	"seine/internal/probe"
@@ -66,8 +65,7 @@ func (p *Prepared) takes(k *probe.Kernel, programs []string) (out []Privilege) {
 	for _, name := range programs {
 		switch kind, target, _ := strings.Cut(p.spec.Programs[name].SectionName, "/"); kind {
 		case "tp_btf":
-			var def *btf.Typedef
-			if k.Types.TypeByName("btf_trace_"+target, &def) != nil {
+			if _, ok := k.Types.Tracepoint(target); !ok {
 				out = append(out, Privilege{host.CapSysAdmin, "tracepoints of modules by their BTF"})
 			}
 		case "raw_tp":

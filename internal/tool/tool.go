@@ -153,6 +153,9 @@ func (t *Tool) NewConfig() any {
 // each once: owners first, since other programs rely on them.
 func (t *Tool) AllPoints(spec *ebpf.CollectionSpec, cfg any) []probe.Point {
 	k, err := probe.Running()
+	if err == nil {
+		k.Expect(spec, helperFunctions()...)
+	}
 	return t.points(spec, cfg, func(p probe.Point) bool { return err != nil || p.Needed == nil || p.Needed(k) })
 }
 

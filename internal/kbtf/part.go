@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kbtf
+
+import "encoding/binary"
+
+// How much of a type is in a part.
+const (
+	none  = iota
+	shell // its name, without its members
+	whole
+)
+
+// A part is what is being cut out of a kernel's types.
+type part struct {
+	*Types
+	kept []uint8 // of each type, how much
+	todo []ID
+}
+
+// Part returns BTF in which the types of these names are, with what they are made
+// of, under the numbers that they have in the kernel. The other types are without
+// name and content, and pointers lead to them no longer: what programs read
+// through a pointer, they read as a type that they name.
+func (t *Types) Part(names []string) []byte {
+	p := &part{Types: t, kept: make([]uint8, len(t.offsets)+1)}
+	for _, ids := range t.Look(names...) {
+		for _, id := range ids {
+			p.keep(id, whole)
+		}
+	}
+	for len(p.todo) > 0 {
+		id := p.todo[len(p.todo)-1]
+		p.todo = p.todo[:len(p.todo)-1]
+		p.follow(t.ByID(id))
+	}
+	return p.write()
+}
+
+func (p *part) keep(id ID, much uint8) {
+	if id != 0 && int(id) < len(p.kept) && p.kept[id] < much {
+		p.kept[id] = much
+		if much == whole {
+			p.todo = append(p.todo, id)
+		}
+	}
+}
+
+func (p *part) has(id ID) bool { return int(id) < len(p.kept) && p.kept[id] != none }
+
+// follow keeps what a type is made of.
+func (p *part) follow(t Type) {
+	switch t.Kind() {
+	case Struct, Union:
+		for i := range t.length() {
+			p.keep(t.word(typeSize+i*memberSize+4), whole)
+		}
+	case Array:
+		p.keep(t.word(typeSize), whole)
+		p.keep(t.word(typeSize+4), whole)
+	case Typedef, Volatile, Const, Restrict, TypeTag, Func, Var:
+		p.keep(t.target(), whole)
+	case Pointer:
+		if p.ByID(t.target()).Kind() == FuncProto { // as with tracepoints
+			p.keep(t.target(), whole)
+		}
+	case FuncProto:
+		p.keep(t.target(), whole)
+		for i := range t.length() {
+			p.param(t.word(typeSize + i*paramSize + 4))
+		}
+	}
+}
+
+// param keeps the type of a parameter, and the name of what it points to.
+func (p *part) param(id ID) {
+	p.keep(id, whole)
+	t := p.ByID(id)
+	if t.Kind() != Pointer {
+		return
+	}
+	id = t.target()
+	for range deepest {
+		switch t = p.ByID(id); t.Kind() {
+		case Volatile, Const, Restrict, TypeTag:
+			p.keep(id, whole)
+			id = t.target()
+			continue
+		case Struct, Union:
+			p.keep(id, shell)
+		}
+		return
+	}
+}
+
+// write makes BTF of what is kept, to the last type that is.
+func (p *part) write() []byte {
+	w := &writer{of: p, strings: []byte{0}, placed: map[uint32]uint32{0: 0}}
+	last := len(p.kept) - 1
+	for last > 0 && p.kept[last] == none {
+		last--
+	}
+	w.types = make([]byte, 0, last*typeSize+1<<16)
+	for id := 1; id <= last; id++ {
+		if p.kept[id] == none {
+			w.word(0)
+			w.word(uint32(Forward) << 24)
+			w.word(0)
+			continue
+		}
+		w.add(p.ByID(ID(id)), p.kept[id])
+	}
+	out := make([]byte, 0, headerSize+len(w.types)+len(w.strings))
+	for _, n := range []uint32{1<<16 | magic, headerSize, 0, uint32(len(w.types)), uint32(len(w.types)), uint32(len(w.strings))} {
+		out = binary.NativeEndian.AppendUint32(out, n)
+	}
+	return append(append(out, w.types...), w.strings...)
+}
+
+// A writer makes the sections of a part.
+type writer struct {
+	of      *part
+	types   []byte
+	strings []byte
+	placed  map[uint32]uint32 // strings: where they were, and where they are now
+}
+
+func (w *writer) word(n uint32) { w.types = binary.NativeEndian.AppendUint32(w.types, n) }
+
+func (w *writer) text(off uint32) {
+	now, ok := w.placed[off]
+	if !ok {
+		now = uint32(len(w.strings))
+		w.strings = append(append(w.strings, w.of.text(off)...), 0)
+		w.placed[off] = now
+	}
+	w.word(now)
+}
+
+// add writes a type, or the shell of one.
+func (w *writer) add(t Type, much uint8) {
+	w.text(t.word(0))
+	if much == shell {
+		w.word(t.word(4) &^ 0xffff)
+		w.word(t.word(8))
+		return
+	}
+	w.word(t.word(4))
+	if t.Kind() == Pointer && !w.of.has(t.target()) {
+		w.word(0)
+		return
+	}
+	w.word(t.word(8))
+	switch t.Kind() {
+	case Struct, Union, Enum64:
+		w.named(t, memberSize)
+	case Enum:
+		w.named(t, valueSize)
+	case FuncProto:
+		w.named(t, paramSize)
+	default:
+		w.types = append(w.types, t.data[typeSize:]...)
+	}
+}
+
+// named writes members, values or parameters, each of which begins with its name.
+func (w *writer) named(t Type, size int) {
+	for at := typeSize; at < len(t.data); at += size {
+		w.text(t.word(at))
+		w.types = append(w.types, t.data[at+4:at+size]...)
+	}
+}

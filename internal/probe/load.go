@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+
+	"seine/internal/kbtf"
+)
+
+// Load gives the options to load programs of spec with: the types of this kernel
+// that they need. cilium/ebpf would decode all of them, and those of every module.
+func (k *Kernel) Load(spec *ebpf.CollectionSpec) (ebpf.CollectionOptions, error) {
+	n := k.needs(spec)
+	n.poison(k)
+	cache := btf.NewCache()
+	if k.inModules(n.names()) {
+		return ebpf.CollectionOptions{Cache: cache}, nil
+	}
+	types, err := k.part(n)
+	if err != nil {
+		return ebpf.CollectionOptions{}, err
+	}
+	setKernel(cache, types)
+	return ebpf.CollectionOptions{Cache: cache, Programs: ebpf.ProgramOptions{KernelTypes: types}}, nil
+}
+
+// Expect reads in one go what will be asked about the programs of spec, and about
+// functions.
+func (k *Kernel) Expect(spec *ebpf.CollectionSpec, functions ...string) {
+	k.Types.Look(append(k.needs(spec).names(), functions...)...)
+}
+
+// Part decodes the types of this kernel that the programs of spec need.
+func (k *Kernel) Part(spec *ebpf.CollectionSpec) (*btf.Spec, error) { return k.part(k.needs(spec)) }
+
+// needs is needsOf, which takes a while and is asked for the same spec again.
+func (k *Kernel) needs(spec *ebpf.CollectionSpec) needs {
+	if k.spec != spec {
+		k.spec, k.wants = spec, needsOf(spec)
+	}
+	return k.wants
+}
+
+func (k *Kernel) part(n needs) (*btf.Spec, error) {
+	types, err := btf.LoadSpecFromReader(bytes.NewReader(k.Types.Part(n.names())))
+	if err != nil {
+		return nil, fmt.Errorf("a part of the kernel's BTF: %w", err)
+	}
+	return types, nil
+}
+
+// inModules says whether some of these names are not the kernel's but a module's.
+func (k *Kernel) inModules(names []string) bool {
+	var missing []string
+	for i, ids := range k.Types.Look(names...) {
+		if !slices.ContainsFunc(ids, func(id kbtf.ID) bool { return k.Types.ByID(id).Kind() != kbtf.Forward }) {
+			missing = append(missing, names[i])
+		}
+	}
+	if len(missing) == 0 {
+		return false
+	}
+	for _, m := range k.modules() {
+		for _, ids := range m.Look(missing...) {
+			if len(ids) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// setKernel gives a cache the kernel's types, so that it does not read them
+// itself. It has no function for that; if it were made otherwise one day, it
+// would read them, which takes longer and is right too. TestPart sees it.
+func setKernel(c *btf.Cache, types *btf.Spec) {
+	f := reflect.ValueOf(c).Elem().FieldByName("kernelTypes")
+	if f.IsValid() && f.Type() == reflect.TypeFor[*btf.Spec]() {
+		*(**btf.Spec)(f.Addr().UnsafePointer()) = types
+	}
+}
+
+// needs are the names of what programs need to know of a kernel.
+type needs struct {
+	types  map[string]bool               // that are read, or attached to
+	kfuncs map[string][]*asm.Instruction // functions that are called, and where
+}
+
+func needsOf(spec *ebpf.CollectionSpec) needs {
+	n := needs{map[string]bool{}, map[string][]*asm.Instruction{}}
+	for _, ps := range spec.Programs {
+		kind, target, _ := strings.Cut(ps.SectionName, "/")
+		switch kind {
+		case "tp_btf", "raw_tp":
+			n.types["btf_trace_"+target] = true
+		case "iter":
+			n.types["bpf_iter_"+target] = true
+		case "fentry", "fexit", "kprobe", "kretprobe":
+			n.types[target] = true
+		}
+		for i := range ps.Instructions {
+			ins := &ps.Instructions[i]
+			if r := btf.CORERelocationMetadata(ins); r != nil {
+				n.types[typeOf(r)] = true
+			}
+			if ins.IsKfuncCall() {
+				n.kfuncs[ins.Reference()] = append(n.kfuncs[ins.Reference()], ins)
+			}
+		}
+	}
+	return n
+}
+
+// typeOf is the name of the type that is relocated, without the ___flavour that
+// sets versions of it apart. A relocation tells it nobody, but writes it.
+func typeOf(r *btf.CORERelocation) string {
+	_, name, _ := strings.Cut(r.String(), `"`)
+	name, _, _ = strings.Cut(name, `"`)
+	name, _, _ = strings.Cut(name, "___")
+	return name
+}
+
+func (n needs) names() []string {
+	return slices.AppendSeq(slices.Collect(maps.Keys(n.types)), maps.Keys(n.kfuncs))
+}
+
+// poison makes calls of functions that this kernel does not have into ones that
+// the verifier refuses where it gets to them. cilium/ebpf does the same once it
+// has looked for them in every module.
+func (n needs) poison(k *Kernel) {
+	for name, calls := range n.kfuncs {
+		if k.HasFunc(name) {
+			continue
+		}
+		for _, ins := range calls {
+			*ins = asm.BuiltinFunc(poisoned).Call().WithSymbol(ins.Symbol())
+		}
+	}
+}
+
+// poisoned is not the number of any helper.
+const poisoned = 0x5e1e
