@@ -228,7 +228,11 @@ func (s *Set) program(k *Kernel, spec *ebpf.CollectionSpec, p Point, w Way, name
 		}
 	}
 	copies := []Copy{{ps, false}}
-	if !w.Nested && p.Attach == nil {
+	switch {
+	case p.Attach != nil:
+	case w.Nested:
+		copies = s.twice.Uncounted(ps)
+	default:
 		copies = s.twice.Copies(ps)
 	}
 	for _, c := range copies {

@@ -3,7 +3,6 @@
 package probe
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -32,9 +31,8 @@ const (
 
 // Twice makes second copies of programs. One that is nil makes none.
 type Twice struct {
-	// marks holds the contexts' addresses and, behind them, how often a second
-	// copy did the work of the first.
-	marks *ebpf.Map
+	marks *ebpf.Map // the contexts' addresses
+	took  *ebpf.Map // how often a second copy did the work of the first
 	pairs int32
 }
 
@@ -47,11 +45,16 @@ func NewTwice() (*Twice, error) {
 }
 
 func newTwice() (*Twice, error) {
-	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: "marks", Type: ebpf.Array, KeySize: 4, ValueSize: markBytes + 8, MaxEntries: 1})
+	marks, err := ebpf.NewMap(&ebpf.MapSpec{Name: "marks", Type: ebpf.Array, KeySize: 4, ValueSize: markBytes, MaxEntries: 1})
 	if err != nil {
 		return nil, fmt.Errorf("making marks: %w", err)
 	}
-	return &Twice{marks: m}, nil
+	took, err := ebpf.NewMap(&ebpf.MapSpec{Name: "took", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
+	if err != nil {
+		marks.Close()
+		return nil, fmt.Errorf("making a count: %w", err)
+	}
+	return &Twice{marks: marks, took: took}, nil
 }
 
 // A Copy is one of the programs that see the same events.
@@ -62,13 +65,18 @@ type Copy struct {
 
 // Copies is the two copies of a program, in the order to attach them in; one where
 // the kernel does not skip programs of this kind so.
-func (w *Twice) Copies(ps *ebpf.ProgramSpec) []Copy {
+func (w *Twice) Copies(ps *ebpf.ProgramSpec) []Copy { return w.copies(ps, true) }
+
+// Uncounted is Copies of a program that Missed is not asked about.
+func (w *Twice) Uncounted(ps *ebpf.ProgramSpec) []Copy { return w.copies(ps, false) }
+
+func (w *Twice) copies(ps *ebpf.ProgramSpec, counted bool) []Copy {
 	function := ps.AttachType == ebpf.AttachTraceFEntry || ps.AttachType == ebpf.AttachTraceFExit
 	if w == nil || !function && ps.AttachType != ebpf.AttachTraceRawTp && ps.Type != ebpf.RawTracepoint {
 		return []Copy{{ps, false}}
 	}
 	w.pairs++
-	copies := []Copy{{w.first(ps), false}, {w.second(ps), true}}
+	copies := []Copy{{w.first(ps), false}, {w.second(ps, counted), true}}
 	if function { // of functions, who comes last runs first
 		slices.Reverse(copies)
 	}
@@ -90,18 +98,18 @@ func (w *Twice) Missed(progs []*ebpf.Program) (n uint64) {
 }
 
 // taken is how often a second copy did the work.
-func (w *Twice) taken() uint64 {
-	b := make([]byte, markBytes+8)
-	if w.marks.Lookup(uint32(0), b) != nil {
+func (w *Twice) taken() (n uint64) {
+	if w.took.Lookup(uint32(0), &n) != nil {
 		return 0
 	}
-	return binary.NativeEndian.Uint64(b[markBytes:])
+	return n
 }
 
 // Close frees the marks.
 func (w *Twice) Close() {
 	if w != nil {
 		w.marks.Close()
+		w.took.Close()
 	}
 }
 
@@ -111,18 +119,22 @@ func (w *Twice) first(ps *ebpf.ProgramSpec) *ebpf.ProgramSpec {
 }
 
 // second is a program that works only where there is no mark.
-func (w *Twice) second(ps *ebpf.ProgramSpec) *ebpf.ProgramSpec {
+func (w *Twice) second(ps *ebpf.ProgramSpec, counted bool) *ebpf.ProgramSpec {
 	const alone = "alone"
-	return begin(ps, append(w.mark(),
+	code := append(w.mark(),
 		asm.LoadMem(asm.R4, asm.R3, 0, asm.DWord),
 		asm.JNE.Reg(asm.R4, asm.R1, alone),
 		asm.Mov.Imm(asm.R0, 0),
 		asm.StoreMem(asm.R3, 0, asm.R0, asm.DWord),
 		asm.Return(),
-		w.value(asm.R3, markBytes).WithSymbol(alone),
-		asm.Mov.Imm(asm.R4, 1),
-		asm.AddAtomic.Mem(asm.R3, asm.R4, asm.DWord, 0),
-	))
+		asm.Mov.Imm(asm.R4, 1).WithSymbol(alone),
+	)
+	if counted {
+		code = append(code,
+			asm.LoadMapValue(asm.R3, w.took.FD(), 0),
+			asm.AddAtomic.Mem(asm.R3, asm.R4, asm.DWord, 0))
+	}
+	return begin(ps, code)
 }
 
 // mark leaves the place of this event's mark in R3, and R1 as it was.
@@ -133,13 +145,9 @@ func (w *Twice) mark() asm.Instructions {
 		asm.Add.Imm(asm.R2, w.pairs*markApart),
 		asm.And.Imm(asm.R2, 1<<markBits-1),
 		asm.LSh.Imm(asm.R2, 3),
-		w.value(asm.R3, 0),
+		asm.LoadMapValue(asm.R3, w.marks.FD(), 0),
 		asm.Add.Reg(asm.R3, asm.R2),
 	}
-}
-
-func (w *Twice) value(dst asm.Register, offset uint32) asm.Instruction {
-	return asm.LoadMapValue(dst, w.marks.FD(), offset)
 }
 
 // begin puts code in front of a program.

@@ -44,12 +44,14 @@ func TestTwice(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name        string
+		copies      func(*Twice, *ebpf.ProgramSpec) []Copy
 		attach      func([]Copy) []Copy
 		count, took uint64
 	}{
-		{"both", func(n []Copy) []Copy { return n }, 1000, 0},
-		{"first skipped", func(n []Copy) []Copy { return n[1:] }, 1000, 1000},
-		{"second skipped", func(n []Copy) []Copy { return n[:1] }, 1000, 0},
+		{"both", (*Twice).Copies, func(n []Copy) []Copy { return n }, 1000, 0},
+		{"first skipped", (*Twice).Copies, func(n []Copy) []Copy { return n[1:] }, 1000, 1000},
+		{"second skipped", (*Twice).Copies, func(n []Copy) []Copy { return n[:1] }, 1000, 0},
+		{"first skipped, uncounted", (*Twice).Uncounted, func(n []Copy) []Copy { return n[1:] }, 1000, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			runtime.LockOSThread()
@@ -60,7 +62,7 @@ func TestTwice(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer w.Close()
-			for _, n := range c.attach(w.Copies(ps)) {
+			for _, n := range c.attach(c.copies(w, ps)) {
 				prog, err := ebpf.NewProgram(n.ProgramSpec)
 				if err != nil {
 					t.Fatalf("again %v: %+v", n.Again, err)
