@@ -3,8 +3,11 @@
 package solife
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"runtime"
+	"sync"
 	"syscall"
 	"time"
 	"unsafe"
@@ -45,7 +48,10 @@ const (
 	linger   = 30 * time.Millisecond
 )
 
-func init() { lab.Register(bodyHold, hold) }
+func init() {
+	lab.Register(bodyHold, hold)
+	lab.Register(bodySend, send)
+}
 
 func hold(c *lab.Child) error {
 	var h holding
@@ -205,4 +211,102 @@ func forkAndWrite(fd, other, r, w uintptr) (uintptr, syscall.Errno) {
 	for {
 		syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
 	}
+}
+
+// sending is what threads send to receivers of their own by UNIX datagram sockets
+// that are neither bound nor connected: the first that is known of one is a send.
+type sending struct {
+	Threads int
+	Sockets int  // one after the other, of each thread
+	Shared  bool // each socket is that of all threads, which send at once
+}
+
+const (
+	bodySend = "solife-send"
+	receiver = "@solife-receiver"
+)
+
+func send(c *lab.Child) error {
+	var s sending
+	if err := c.Arg(&s); err != nil {
+		return err
+	}
+	socket := func() (int, error) { return unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0) }
+	to := make([]unix.Sockaddr, s.Threads)
+	in := make([]int, s.Threads)
+	for i := range in {
+		var err error
+		if in[i], err = socket(); err != nil {
+			return err
+		}
+		to[i] = &unix.SockaddrUnix{Name: fmt.Sprint(receiver, i)}
+		if err := unix.Bind(in[i], to[i]); err != nil {
+			return err
+		}
+	}
+	deliver := func(thread, fd int) error {
+		b := make([]byte, message)
+		if err := unix.Sendto(fd, b, 0, to[thread]); err != nil {
+			return err
+		}
+		_, err := unix.Read(in[thread], b)
+		return err
+	}
+	rounds := 1
+	if s.Shared {
+		rounds = s.Sockets
+	}
+	for range rounds {
+		shared, err := socket()
+		if err != nil {
+			return err
+		}
+		if err := together(s.Threads, func(thread int) error {
+			if s.Shared {
+				return deliver(thread, shared)
+			}
+			for range s.Sockets {
+				fd, err := socket()
+				if err != nil {
+					return err
+				}
+				if err := deliver(thread, fd); err != nil {
+					return err
+				}
+				if err := unix.Close(fd); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		if err := unix.Close(shared); err != nil {
+			return err
+		}
+	}
+	for _, fd := range in {
+		if err := unix.Close(fd); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// together has n threads begin at once.
+func together(n int, do func(thread int) error) error {
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	errs := make([]error, n)
+	for i := range n {
+		wg.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			<-start
+			errs[i] = do(i)
+		})
+	}
+	close(start)
+	wg.Wait()
+	return errors.Join(errs...)
 }

@@ -39,6 +39,9 @@ var live = []tool.Case{
 	{Name: "think", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 3, Send: 10, Recv: 10, Think: linger})},
 	{Name: "parallel", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 211, Send: 1000, Recv: 777, Parallel: 7})},
 	{Name: "unix-parallel", Run: sessions(lab.Sessions{Count: 5003, Send: 10, Recv: 7, Parallel: 7, Network: lab.Unix}), Slow: true},
+	{Name: "unixgram-parallel", Run: sent(sending{Threads: 7, Sockets: 101})},
+	{Name: "unixgram-shared", Run: sent(sending{Threads: 7, Sockets: 101, Shared: true})},
+	{Name: "unixgram-many", Run: sent(sending{Threads: 7, Sockets: 5003}), Slow: true},
 	{Name: "reset", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 13, Send: 500, Recv: 300, Close: lab.ByReset})},
 	{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
 	{Name: "uring", Run: uring},
@@ -56,6 +59,7 @@ var live = []tool.Case{
 	{Name: "older-unix", Run: older(lab.Unix, 1000, 777)},
 	{Name: "older-idle", Run: older(lab.TCP6, 0, 0)},
 	{Name: "older-idle-unix", Run: older(lab.Unix, 0, 0)},
+	{Name: "names", Run: tooManyNames},
 	{Name: "failed", Run: failed},
 	{Name: "family", Run: onlyUnix},
 }
@@ -207,6 +211,103 @@ func moved(l lab.Load) func(*tool.Trial) error {
 		}
 		return nil
 	}
+}
+
+// sent makes a case of UNIX datagram sockets that are known by their sends alone,
+// and of those that receive.
+func sent(s sending) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		if err := x.Attach("--buffer=16M"); err != nil { // they come faster than a busy machine reads
+			return err
+		}
+		p, err := x.World.Start("", "sender", bodySend, s)
+		if err != nil {
+			return err
+		}
+		if err := p.Wait(); err != nil {
+			return err
+		}
+		sockets, each := s.Threads*s.Sockets, message
+		if s.Shared {
+			sockets, each = s.Sockets, s.Threads*message
+		}
+		x.Await(sockets + s.Threads)
+		rows, err := x.Detach()
+		if err != nil {
+			return err
+		}
+		received := map[string]int{}
+		for _, r := range rows {
+			x.Want(r, "pid", p.PID)
+			x.Want(r, "comm", "sender")
+			x.Want(r, "type", "dgram")
+			x.Want(r, "raddr", "-")
+			if d := r.Get("duration_ms"); d.Kind == row.Null || d.N == 0 {
+				x.Errorf("no duration: %s", tool.Dump(r))
+			}
+			if name := tool.Value(r.Get("laddr")); name != "-" {
+				received[name]++
+				x.Want(r, "tx_bytes", 0)
+				x.Want(r, "rx_bytes", s.Sockets*message)
+				continue
+			}
+			x.Want(r, "tx_bytes", each)
+			x.Want(r, "rx_bytes", 0)
+			sockets--
+		}
+		if sockets != 0 {
+			x.Errorf("%d rows too few of sockets that sent", sockets)
+		}
+		for i := range s.Threads {
+			if name := fmt.Sprint(receiver, i); received[name] != 1 {
+				x.Errorf("%d rows of %s, want 1", received[name], name)
+			}
+		}
+		if lost := x.Report.Lost(); lost != 0 {
+			x.Errorf("%d lost, want none: %+v", lost, x.Report.Losses)
+		}
+		return nil
+	}
+}
+
+// tooManyNames: names that do not fit are counted, and their sessions seen.
+func tooManyNames(x *tool.Trial) error {
+	const names = 32 // that fit into 32 KiB, and four times as many sessions
+	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 47, Send: 100, Recv: 77, Hold: true, Network: lab.Unix})
+	if err != nil {
+		return err
+	}
+	if err := t.Open(); err != nil {
+		return err
+	}
+	if err := x.Attach("--memory=32K"); err != nil {
+		return err
+	}
+	if _, err := t.Run(); err != nil {
+		return err
+	}
+	ends := 2 * t.Sessions.Count // each with one name
+	x.Await(ends)
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	named := 0
+	for _, r := range rows {
+		for _, id := range []string{"laddr", "raddr"} {
+			if r.Get(id).Kind != row.Null {
+				named++
+				x.Want(r, id, t.Sessions.Path)
+			}
+		}
+	}
+	if len(rows) != ends || named != names {
+		x.Errorf("%d rows with %d names, want %d with %d", len(rows), named, ends, names)
+	}
+	if got := x.Report.Losses[tool.LossSpan]; got != uint64(ends-names) {
+		x.Errorf("%d names lost, want %d", got, ends-names)
+	}
+	return nil
 }
 
 // outlived makes a case of sessions that end with their last descriptor, of

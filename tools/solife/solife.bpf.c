@@ -20,41 +20,51 @@ struct life_event {
 };
 EVENT(struct life_event);
 
-/* A session that goes on, by the address of its socket. */
+/* A session that goes on. Of each there is no more than its end needs: where a
+ * machine has sockets it has many.
+ */
 struct life {
 	struct who who; /* that began it, or used it last */
-	struct tuple tuple;
 	__u64 seen;
 	__u64 tx, rx;
+	__u64 sock; /* cookie of a UNIX socket; others still have theirs at the end */
 	__u32 netns;
 	__u16 type;
-	__u16 flags;
-	char path[108], peer[108];
+	__u16 family;
+	__u8 flags;
+	__u8 named; /* bits of enum end */
+	__u8 pad[6];
 };
 #define LIFE_BORN 1 /* seen is its beginning; else it is older */
 #define LIFE_IDLE 2 /* older, unconnected, and not used since: perhaps no session */
 
-/* The memory of a UNIX socket may be another one's before its file is gone. */
-struct life_key {
-	__u64 sk;
-	__u64 dentry; /* of the file of a UNIX socket */
+/* By the address of the socket; of a UNIX socket, whose memory may be another
+ * one's before its file is gone, by that of its file's dentry.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1 << 17);
+	__type(key, __u64);
+	__type(value, struct life);
+} lives SEC(".maps");
+
+/* Names of UNIX sockets: of most that have a session one end has one. */
+enum end { END_LOCAL = 1, END_PEER = 2 };
+struct name_key {
+	__u64 life;
+	__u64 end;
+};
+struct name {
+	char path[108];
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1 << 15);
-	__type(key, struct life_key);
-	__type(value, struct life);
-} lives SEC(".maps");
+	__type(key, struct name_key);
+	__type(value, struct name);
+} names SEC(".maps");
 
-static const struct life life_zero = {};
-
-/* UNIX sockets by the dentries of their files. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1 << 15);
-	__type(key, __u64);
-	__type(value, __u64);
-} files SEC(".maps");
+static const struct name name_zero = {};
 
 static __always_inline struct sock *unix_peer(const struct sock *sk)
 {
@@ -73,31 +83,46 @@ static __always_inline __u64 life_dentry(const struct sock *sk)
 	return (__u64)BPF_CORE_READ(sk, sk_socket, file, f_path.dentry);
 }
 
-static __always_inline struct life_key life_key_of(const struct sock *sk)
+static __always_inline __u64 life_key(const struct sock *sk)
 {
-	struct life_key k = { .sk = (__u64)sk };
-
-	if (sock_family(sk) == AF_UNIX)
-		k.dentry = life_dentry(sk);
-	return k;
+	return sock_family(sk) == AF_UNIX ? life_dentry(sk) : (__u64)sk;
 }
 
 static __always_inline struct life *life_of(const struct sock *sk)
 {
-	struct life_key k = life_key_of(sk);
+	__u64 key = life_key(sk);
 
-	return bpf_map_lookup_elem(&lives, &k);
+	return bpf_map_lookup_elem(&lives, &key);
 }
 
-static __noinline int life_names(const struct sock *sk, struct life *l)
+/* Keep the name that sk is bound to, if any, as that of an end of the session. */
+static __noinline int name_put(const struct sock *sk, struct life *l, __u64 key, enum end end)
 {
+	struct name_key k = { .life = key, .end = end };
+	struct name *n;
+
+	if (!l || !BPF_CORE_READ((struct unix_sock *)sk, addr))
+		return 0;
+	if (bpf_map_update_elem(&names, &k, &name_zero, BPF_ANY)) {
+		lose(LOSS_SPAN);
+		return 0;
+	}
+	n = bpf_map_lookup_elem(&names, &k);
+	if (n)
+		unix_path(n->path, sk);
+	l->named |= end;
+	return 0;
+}
+
+static __noinline int names_put(const struct sock *sk)
+{
+	__u64 key = life_dentry(sk);
+	struct life *l = bpf_map_lookup_elem(&lives, &key);
 	struct sock *peer = unix_peer(sk);
 
-	if (!l)
-		return 0;
-	unix_path(l->path, sk);
+	name_put(sk, l, key, END_LOCAL);
 	if (peer)
-		unix_path(l->peer, peer);
+		name_put(peer, l, key, END_PEER);
 	return 0;
 }
 
@@ -106,32 +131,26 @@ static __noinline int life_names(const struct sock *sk, struct life *l)
  */
 static __noinline int life_put(const struct sock *sk, const struct who *who, __u32 flags, __u64 how)
 {
-	struct life_key key = life_key_of(sk);
-	struct life *l;
+	struct life l = { .flags = flags };
+	__u64 key = life_key(sk);
 	int err; /* 5.10 leaves the upper half of the register alone */
 
 	if (!who || !life_dentry(sk) || !sock_wanted(sk))
 		return 0;
-	err = bpf_map_update_elem(&lives, &key, &life_zero, how);
+	l.who = *who;
+	l.seen = bpf_ktime_get_ns();
+	l.sock = sock_cookie(sk);
+	l.netns = sock_netns(sk);
+	l.type = BPF_CORE_READ(sk, sk_type);
+	l.family = sock_family(sk);
+	err = bpf_map_update_elem(&lives, &key, &l, how);
 	if (err) {
 		if (err != -17 /* EEXIST */)
 			lose(LOSS_SPAN);
 		return 0;
 	}
-	l = bpf_map_lookup_elem(&lives, &key);
-	if (!l)
-		return 0;
-	l->who = *who;
-	l->seen = bpf_ktime_get_ns();
-	l->flags = flags;
-	l->netns = sock_netns(sk);
-	l->type = BPF_CORE_READ(sk, sk_type);
-	tuple_fill(&l->tuple, sk);
-	if (l->tuple.family == AF_UNIX) {
-		if (bpf_map_update_elem(&files, &key.dentry, &key.sk, BPF_ANY))
-			lose(LOSS_SPAN);
-		life_names(sk, l);
-	}
+	if (l.family == AF_UNIX)
+		names_put(sk);
 	return 0;
 }
 
@@ -156,7 +175,7 @@ static __always_inline int begin(const struct sock *sk, __u32 flags, __u64 how)
 /* TCP's connects, by whichever call. One that comes to nothing is no session. */
 KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 {
-	struct life_key key = { .sk = (__u64)sk };
+	__u64 key = (__u64)sk;
 
 	if (new == TCP_SYN_SENT)
 		begin(sk, LIFE_BORN, BPF_NOEXIST);
@@ -180,10 +199,9 @@ static __always_inline int sock_call(void *ctx, const struct sock_call *c, long 
 	/* A connect to AF_UNSPEC lets go of the peer. */
 	if (sock_family(sk) == AF_UNIX ? !unix_peer(sk) : sock_state(sk) == TCP_CLOSE)
 		return 0;
-	begin(sk, LIFE_BORN, BPF_NOEXIST);
-	if (sock_family(sk) == AF_UNIX)
-		life_names(sk, life_of(sk));
-	return 0;
+	if (sock_family(sk) == AF_UNIX && life_of(sk))
+		return names_put(sk); /* a new peer */
+	return begin(sk, LIFE_BORN, BPF_NOEXIST);
 }
 
 SOCK_CALL(connect, CALL_CONNECT)
@@ -205,7 +223,8 @@ static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir,
 		if (!l)
 			return 0;
 	}
-	l->flags &= ~LIFE_IDLE;
+	if (l->flags & LIFE_IDLE)
+		l->flags &= ~LIFE_IDLE;
 	if (l->who.pid != bpf_get_current_pid_tgid() >> 32) {
 		struct who w = {};
 
@@ -216,62 +235,90 @@ static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir,
 	return 0;
 }
 
-/* The socket is gone, or going. Of UNIX sockets nothing is read any more. */
-static __noinline int closed(const struct sock *sk, __u64 dentry)
+static __always_inline void name_show(char path[108], const struct life *l, __u64 key, enum end end)
 {
-	struct life_key key = { .sk = (__u64)sk, .dentry = dentry };
-	struct life *l = bpf_map_lookup_elem(&lives, &key);
-	__u64 now = bpf_ktime_get_ns();
-	struct life_event *e;
-	__u8 state = TCP_CLOSE;
+	struct name_key k = { .life = key, .end = end };
+	struct name *n = l->named & end ? bpf_map_lookup_elem(&names, &k) : NULL;
 
-	if (!l)
-		return 0;
-	if (is_inet(l->tuple.family)) {
-		tuple_fill(&l->tuple, sk);
+	if (n)
+		__builtin_memcpy(path, n->path, sizeof(n->path));
+}
+
+static __always_inline void name_forget(const struct life *l, __u64 key, enum end end)
+{
+	struct name_key k = { .life = key, .end = end };
+
+	if (l->named & end)
+		bpf_map_delete_elem(&names, &k);
+}
+
+/* Of UNIX sockets nothing is read any more: sk is NULL. */
+static __always_inline void life_show(const struct sock *sk, const struct life *l, __u64 key)
+{
+	struct tuple t = { .family = AF_UNIX, .proto = PROTO_FAMILY | AF_UNIX, .sock = l->sock };
+	__u64 now = bpf_ktime_get_ns();
+	__u8 state = TCP_CLOSE;
+	struct life_event *e;
+
+	if (sk) {
+		tuple_fill(&t, sk);
 		state = sock_state(sk);
+	} else {
+		__builtin_memset(t.laddr, 0xff, sizeof(t.laddr)); /* no address: kern.Addr */
+		__builtin_memset(t.raddr, 0xff, sizeof(t.raddr));
 	}
-	if (state == TCP_SYN_SENT || l->flags & LIFE_IDLE || !tuple_wanted(&l->tuple) || !who_wanted(&l->who))
-		goto out;
+	if (state == TCP_SYN_SENT || l->flags & LIFE_IDLE || !tuple_wanted(&t) || !who_wanted(&l->who))
+		return;
 	e = EVENT_NEW(struct life_event);
 	if (!e)
-		goto out;
+		return;
 	e->head.ts = now;
 	e->head.netns = l->netns;
 	e->head.who = l->who;
-	e->tuple = l->tuple;
+	e->tuple = t;
 	e->tx = l->tx;
 	e->rx = l->rx;
 	e->seen = now - l->seen;
 	e->duration = l->flags & LIFE_BORN ? e->seen : NONE;
 	e->type = l->type;
 	e->peerless = l->type != SOCK_STREAM && state == TCP_CLOSE;
-	__builtin_memcpy(e->path, l->path, sizeof(e->path));
-	__builtin_memcpy(e->peer, l->peer, sizeof(e->peer));
+	name_show(e->path, l, key, END_LOCAL);
+	name_show(e->peer, l, key, END_PEER);
 	event_send(e);
-out:
+}
+
+/* The socket is gone, or going. */
+static __noinline int closed(const struct sock *sk, __u64 key)
+{
+	struct life *l = bpf_map_lookup_elem(&lives, &key);
+
+	if (!l || (l->family == AF_UNIX) != !sk)
+		return 0;
+	life_show(sk, l, key);
+	name_forget(l, key, END_LOCAL);
+	name_forget(l, key, END_PEER);
 	bpf_map_delete_elem(&lives, &key);
-	if (dentry)
-		bpf_map_delete_elem(&files, &dentry);
 	return 0;
 }
 
 SEC("cgroup/sock_release") int release__cgroup(struct cgroup_sk *ctx)
 {
-	closed(cgroup_sock(ctx), 0);
+	const struct sock *sk = cgroup_sock(ctx);
+
+	closed(sk, (__u64)sk);
 	return CGROUP_ALLOW;
 }
 
 KFUNC(release, inet_release, struct socket *socket)
 {
-	return closed(BPF_CORE_READ(socket, sk), 0);
+	struct sock *sk = BPF_CORE_READ(socket, sk);
+
+	return closed(sk, (__u64)sk);
 }
 
 KFUNC(unixend, unix_release, struct socket *socket)
 {
-	struct sock *sk = BPF_CORE_READ(socket, sk);
-
-	return closed(sk, life_dentry(sk));
+	return closed(NULL, life_dentry(BPF_CORE_READ(socket, sk)));
 }
 
 /* Without kernel functions, the end of a UNIX socket's file: a dentry as those
@@ -296,7 +343,7 @@ static __noinline bool is_dentry_cache(__u64 cache)
 
 SEC("raw_tp/kmem_cache_free") int unixend__slab(unsigned long long *ctx)
 {
-	__u64 object = ctx[1], cache, *sk;
+	__u64 cache;
 
 	if (args_kmem_cache_free > 2) {
 		cache = ctx[2];
@@ -306,8 +353,7 @@ SEC("raw_tp/kmem_cache_free") int unixend__slab(unsigned long long *ctx)
 			dentry_cache = cache;
 		}
 	}
-	sk = bpf_map_lookup_elem(&files, &object);
-	return sk ? closed((void *)*sk, object) : 0;
+	return closed(NULL, ctx[1]);
 }
 
 /* Sessions that were there before. Runs once, after the others are attached. */
