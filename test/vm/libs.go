@@ -51,18 +51,9 @@ func fetchLibs(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := suite.Download(ctx, tmp, libsPackages...); err != nil {
-		return err
-	}
-	debs, err := filepath.Glob(filepath.Join(tmp, "*.deb"))
-	if err != nil {
-		return err
-	}
 	out := filepath.Join(tmp, "out")
-	for _, deb := range debs {
-		if err := command(ctx, "dpkg-deb", "-x", deb, out); err != nil {
-			return err
-		}
+	if err := suite.Unpack(ctx, out, libsPackages...); err != nil {
+		return err
 	}
 	if err := os.Rename(out, dir); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err // ErrExist: someone else has fetched them meanwhile

@@ -3,6 +3,9 @@
 package debian
 
 import (
+	"os"
+	"os/exec"
+	"path/filepath"
 	"reflect"
 	"testing"
 )
@@ -55,5 +58,45 @@ Description: a kernel
 	}
 	if got := parseDepends("Package: x\nVersion: 1\n"); got != nil {
 		t.Errorf("a package without dependencies gave %q", got)
+	}
+}
+
+// TestUnpack: the files of all packages in a folder come into one tree.
+func TestUnpack(t *testing.T) {
+	if _, err := exec.LookPath("dpkg-deb"); err != nil {
+		t.Skip(err)
+	}
+	debs, dir := t.TempDir(), filepath.Join(t.TempDir(), "new")
+	for _, name := range []string{"one", "two"} {
+		pkg := t.TempDir()
+		for file, text := range map[string]string{
+			"DEBIAN/control": "Package: " + name + "\nVersion: 1\nArchitecture: all\nMaintainer: nobody <nobody@example.org>\nDescription: nothing\n",
+			"usr/" + name:    name,
+		} {
+			file = filepath.Join(pkg, file)
+			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if out, err := exec.Command("dpkg-deb", "-b", pkg, filepath.Join(debs, name+".deb")).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	if err := unpack(t.Context(), dir, debs); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"one", "two"} {
+		if got, err := os.ReadFile(filepath.Join(dir, "usr", name)); err != nil || string(got) != name {
+			t.Errorf("usr/%s: %q, %v, want %[1]q", name, got, err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(debs, "three.deb"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := unpack(t.Context(), dir, debs); err == nil {
+		t.Error("an empty file passed for a package")
 	}
 }

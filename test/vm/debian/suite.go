@@ -71,10 +71,30 @@ func (s *Suite) Depends(ctx context.Context, pkg string) ([]string, error) {
 	return parseDepends(show), nil
 }
 
-// Download puts packages into dir. apt has compared their checksums with the lists.
-func (s *Suite) Download(ctx context.Context, dir string, pkgs ...string) error {
-	if _, err := s.apt(ctx, dir, "apt-get", append([]string{"download"}, pkgs...)...); err != nil {
+// Unpack puts the files of packages into dir. apt has compared the packages'
+// checksums with the lists.
+func (s *Suite) Unpack(ctx context.Context, dir string, pkgs ...string) error {
+	debs, err := os.MkdirTemp(filepath.Dir(s.config), "debs-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(debs)
+	if _, err := s.apt(ctx, debs, "apt-get", append([]string{"download"}, pkgs...)...); err != nil {
 		return fmt.Errorf("suite %s: %w", s.Name, err)
+	}
+	return unpack(ctx, dir, debs)
+}
+
+// unpack puts the files of all packages in the folder debs into dir.
+func unpack(ctx context.Context, dir, debs string) error {
+	all, err := filepath.Glob(filepath.Join(debs, "*.deb"))
+	if err != nil {
+		return err
+	}
+	for _, deb := range all {
+		if _, err := command(ctx, "dpkg-deb", "-x", deb, dir); err != nil {
+			return err
+		}
 	}
 	return nil
 }

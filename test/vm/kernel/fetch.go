@@ -50,7 +50,7 @@ func fetch(ctx context.Context, name string, log io.Writer) (Kernel, error) {
 		return Kernel{}, err
 	}
 	defer os.RemoveAll(tmp)
-	for _, d := range []string{"apt", "deb", "root", "out"} {
+	for _, d := range []string{"apt", "root", "out"} {
 		if err := os.Mkdir(filepath.Join(tmp, d), 0o755); err != nil {
 			return Kernel{}, err
 		}
@@ -72,19 +72,9 @@ func fetch(ctx context.Context, name string, log io.Writer) (Kernel, error) {
 	}
 
 	fmt.Fprintf(log, "vm: %s: downloading %s\n", name, strings.Join(pkgs, " "))
-	deb := filepath.Join(tmp, "deb")
-	if err := suite.Download(ctx, deb, pkgs...); err != nil {
-		return k, err
-	}
-	debs, err := filepath.Glob(filepath.Join(deb, "*.deb"))
-	if err != nil {
-		return k, err
-	}
 	root := filepath.Join(tmp, "root")
-	for _, d := range debs {
-		if err := run(ctx, "dpkg-deb", "-x", d, root); err != nil {
-			return k, err
-		}
+	if err := suite.Unpack(ctx, root, pkgs...); err != nil {
+		return k, err
 	}
 
 	fmt.Fprintf(log, "vm: %s: unpacking %s\n", name, version)

@@ -33,18 +33,9 @@ func (k Kernel) Headers(ctx context.Context, tree, tmp string) error {
 	if err != nil {
 		return fmt.Errorf("kernel %s: %w: if the archive has a newer one by now, vm fetch -update", k.Name, err)
 	}
-	if err := suite.Download(ctx, tmp, headerPackages(k.HeadersPackage(), needs)...); err != nil {
-		return err
-	}
-	debs, err := filepath.Glob(filepath.Join(tmp, "*.deb"))
-	if err != nil {
-		return err
-	}
 	out := filepath.Join(tmp, "out")
-	for _, d := range debs {
-		if err := run(ctx, "dpkg-deb", "-x", d, out); err != nil {
-			return err
-		}
+	if err := suite.Unpack(ctx, out, headerPackages(k.HeadersPackage(), needs)...); err != nil {
+		return err
 	}
 	// In a root /lib is a link, which a package from before trixie would replace.
 	for _, from := range []string{"usr/src", "lib/modules", "usr/lib/modules"} {
