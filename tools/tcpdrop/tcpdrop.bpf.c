@@ -5,7 +5,7 @@
 #define OWNER_LISTENERS
 #include "drop.h"
 #include "owner.h"
-#include "packet.h"
+#include "segment.h"
 #include "stack.h"
 
 const volatile bool with_stack = true;
@@ -13,7 +13,7 @@ const volatile bool with_stack = true;
 struct drop_event {
 	struct head head;
 	struct tuple tuple;
-	struct packet packet;
+	struct segment segment;
 	__u64 location; /* that dropped it */
 	__u32 reason;	/* drop_reason() */
 	__s32 stack;
@@ -42,7 +42,7 @@ static __always_inline bool full_sock(__u8 state)
 	return state != TCP_TIME_WAIT && state != TCP_NEW_SYN_RECV;
 }
 
-static __always_inline int dropped(void *ctx, struct packet *p, const struct sock *sk, bool out, __u32 netns,
+static __always_inline int dropped(void *ctx, struct segment *p, const struct sock *sk, bool out, __u32 netns,
 				   __u32 reason, __u64 location)
 {
 	struct tuple tuple = {};
@@ -50,7 +50,7 @@ static __always_inline int dropped(void *ctx, struct packet *p, const struct soc
 	struct who who = {};
 	__u8 state = 0;
 
-	packet_tuple(&tuple, p, out);
+	segment_tuple(&tuple, p, out);
 	if (sk) {
 		state = sock_state(sk);
 		netns = sock_netns(sk);
@@ -69,7 +69,7 @@ static __always_inline int dropped(void *ctx, struct packet *p, const struct soc
 	e->head.netns = netns;
 	e->head.who = who;
 	e->tuple = tuple;
-	e->packet = *p;
+	e->segment = *p;
 	e->location = location;
 	e->reason = reason;
 	e->state = state;
@@ -81,14 +81,14 @@ KTRACE(drop, kfree_skb, struct sk_buff *skb, void *location)
 {
 	__be16 proto = LOAD(skb, protocol);
 	struct receiving *r;
-	struct packet p = {};
+	struct segment p = {};
 	bool out = false, owned;
 	struct sock *sk;
 	__u32 netns;
 
 	if (proto != bpf_htons(0x0800) && proto != bpf_htons(0x86dd))
 		return 0;
-	if (LOAD(skb, network_header) == PACKET_NO_HEADER || !packet_read(&p, skb, packet_ip(skb)))
+	if (LOAD(skb, network_header) == PACKET_NO_HEADER || !segment_read(&p, skb, segment_ip(skb)))
 		return 0;
 	sk = drop_sock(ctx, skb, &owned);
 	if (owned) {
@@ -130,7 +130,7 @@ static __always_inline int receive(struct sock *sk, struct sk_buff *skb)
 static __always_inline int received(void *ctx, struct sk_buff *skb)
 {
 	struct receiving *found = bpf_map_lookup_elem(&inside, &skb), r;
-	struct packet p = {};
+	struct segment p = {};
 	struct tuple t = {};
 
 	if (!found)

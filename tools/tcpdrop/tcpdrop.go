@@ -21,8 +21,8 @@ type config struct {
 	NoStack bool `flag:"no-stack" help:"leave out the kernel stack"`
 }
 
-// packet is struct packet of packet.h.
-type packet struct {
+// segment is struct segment of segment.h.
+type segment struct {
 	Saddr  kern.Addr     `col:"saddr,width=15,key" help:"address that it came from"`
 	Daddr  kern.Addr     `col:"daddr,before=> ,width=15,key" help:"address that it was for"`
 	Sport  uint16        `col:"sport,width=5,key" help:"port that it came from"`
@@ -40,7 +40,7 @@ type packet struct {
 type event struct {
 	kern.Head
 	kern.Tuple
-	Packet   packet          `col:",inline"`
+	Segment  segment         `col:",inline"`
 	Location uint64          `col:"location,as=ksym,width=20" help:"where in the kernel it was dropped"`
 	Reason   tool.DropReason `col:"reason,width=16,key" help:"why, by the running kernel's own name; absent before 5.17"`
 	Stack    kern.StackID    `col:"kstack,as=kstack" help:"kernel stack, innermost function first"`

@@ -9,7 +9,7 @@
  */
 #include "count.h"
 #include "hist.h"
-#include "packet.h"
+#include "segment.h"
 #include "span.h"
 #include "tcp.h"
 #include "who.h"
@@ -163,14 +163,14 @@ KTRACE(out, net_dev_queue, struct sk_buff *skb)
 {
 	struct sock *sk = LOAD(skb, sk);
 	struct held_value *zero, *v;
-	struct packet p = {};
+	struct segment p = {};
 	__u32 first = 0;
 	struct hold *h;
 
 	if (!sk)
 		return 0;
 	h = bpf_map_lookup_elem(&holds, &sk);
-	if (!h || !packet_read(&p, skb, packet_ip(skb)) || (__s32)(p.seq + p.len - h->seq) <= 0)
+	if (!h || !segment_read(&p, skb, segment_ip(skb)) || (__s32)(p.seq + p.len - h->seq) <= 0)
 		return 0;
 	zero = bpf_map_lookup_elem(&empty, &first);
 	v = zero ? count_at(&helds, &h->key, zero) : NULL;

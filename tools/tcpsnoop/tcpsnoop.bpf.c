@@ -5,7 +5,7 @@
 #define OWNER_LISTENERS
 #define OWNER_STATE_IN_TOOL
 #define OWNER_ON_FOUND flow_found
-#include "packet.h"
+#include "segment.h"
 #include "filter.h"
 
 /* What is known of a connection, by its tuple: packets come in before anybody
@@ -94,15 +94,15 @@ static __always_inline int snoop(const struct sk_buff *skb, const void *ip, stru
 {
 	struct skb_shared_info *info;
 	struct tuple tuple = {};
-	struct packet p = {};
+	struct segment p = {};
 	struct snoop_event *e;
 	struct who who = {};
 	bool out = dir == SNOOP_OUT;
 	struct flow *f;
 
-	if (!netns_wanted(netns) || !packet_read(&p, skb, ip))
+	if (!netns_wanted(netns) || !segment_read(&p, skb, ip))
 		return 0;
-	packet_tuple(&tuple, &p, out);
+	segment_tuple(&tuple, &p, out);
 	if (!family_wanted(tuple.family) || !tuple_wanted(&tuple))
 		return 0;
 	f = flow_at(&tuple, netns, sk || p.flags & FLAG_SYN);
@@ -162,7 +162,7 @@ KTRACE(out, net_dev_queue, struct sk_buff *skb)
 	 */
 	if (state == TCP_TIME_WAIT || state == TCP_NEW_SYN_RECV || load_proto(sk) != IPPROTO_TCP)
 		sk = NULL;
-	return snoop(skb, packet_ip(skb), sk, netns, SNOOP_OUT);
+	return snoop(skb, segment_ip(skb), sk, netns, SNOOP_OUT);
 }
 
 /* The network header is not set yet, but that is where the data begin. */

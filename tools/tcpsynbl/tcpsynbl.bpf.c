@@ -12,7 +12,7 @@
 #include "count.h"
 #include "hist.h"
 #include "owner.h"
-#include "packet.h"
+#include "segment.h"
 
 enum queue { QUEUE_SYN, QUEUE_ACCEPT };
 enum moment { AT_SYN, AT_ACK };
@@ -63,7 +63,7 @@ static __always_inline void length_put(struct synbl_key *k, enum queue queue, __
 		hist_put(&v->used, used);
 }
 
-static __noinline int checked(struct sock *sk, const struct packet *p, __u32 at)
+static __noinline int checked(struct sock *sk, const struct segment *p, __u32 at)
 {
 	__u32 used, waiting, limit;
 	struct synbl_event *e;
@@ -74,7 +74,7 @@ static __noinline int checked(struct sock *sk, const struct packet *p, __u32 at)
 
 	if (!sock_wanted(sk))
 		return 0;
-	packet_tuple(&t, p, false);
+	segment_tuple(&t, p, false);
 	if (!tuple_wanted(&t))
 		return 0;
 	owner_get(&who, sk);
@@ -120,7 +120,7 @@ static __noinline int checked(struct sock *sk, const struct packet *p, __u32 at)
 	e->head.view = 1;
 	e->head.netns = sock_netns(sk);
 	e->head.who = who;
-	packet_tuple(&e->tuple, p, false);
+	segment_tuple(&e->tuple, p, false);
 	e->tuple.sock = sock_cookie(sk);
 	e->at = at;
 	e->queue = full_syn ? QUEUE_SYN : QUEUE_ACCEPT;
@@ -131,9 +131,9 @@ static __noinline int checked(struct sock *sk, const struct packet *p, __u32 at)
 
 static __always_inline int came(struct sock *sk, struct sk_buff *skb, __u32 at)
 {
-	struct packet p = {};
+	struct segment p = {};
 
-	return packet_read(&p, skb, packet_ip(skb)) ? checked(sk, &p, at) : 0;
+	return segment_read(&p, skb, segment_ip(skb)) ? checked(sk, &p, at) : 0;
 }
 
 /* Each SYN that a listener gets. */
@@ -146,12 +146,12 @@ KFUNC(asked, tcp_conn_request, void *rsk_ops, void *af_ops, struct sock *sk, str
 KTRACE(packet, netif_receive_skb, struct sk_buff *skb)
 {
 	const void *ip = LOAD(skb, data);
-	struct packet p = {};
+	struct segment p = {};
 	struct sock *sk;
 
-	if (!packet_asks(ip, LOAD(skb, protocol)))
+	if (!segment_asks(ip, LOAD(skb, protocol)))
 		return 0;
-	if (!packet_read(&p, skb, ip) || (p.flags & (FLAG_SYN | FLAG_ACK)) != FLAG_SYN)
+	if (!segment_read(&p, skb, ip) || (p.flags & (FLAG_SYN | FLAG_ACK)) != FLAG_SYN)
 		return 0;
 	sk = listener_at(p.daddr, p.dport, skb_netns(skb));
 	return sk ? checked(sk, &p, AT_SYN) : 0;

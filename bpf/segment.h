@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* packet.h - the headers of a TCP packet. */
+/* segment.h - the headers of a TCP segment. */
 #pragma once
 #include "sock.h"
 
-struct packet {
+struct segment {
 	__u8 saddr[16], daddr[16];
 	__u16 sport, dport;
 	__u16 family;
@@ -22,7 +22,7 @@ struct packet {
 /* Read the TCP packet whose IP header is at ip; false if it is none, or not the
  * first of its fragments, or if IPv6 has more headers in between.
  */
-static __always_inline bool packet_read(struct packet *p, const struct sk_buff *skb, const void *ip)
+static __always_inline bool segment_read(struct segment *p, const struct sk_buff *skb, const void *ip)
 {
 	__u8 h[40] = {}, t[20] = {};
 	__u32 tcp, total;
@@ -68,7 +68,7 @@ static __always_inline bool packet_read(struct packet *p, const struct sk_buff *
 /* Could the packet be a SYN that asks for a connection? One look, before all of
  * it is read; proto is the skb's.
  */
-static __always_inline bool packet_asks(const void *ip, __be16 proto)
+static __always_inline bool segment_asks(const void *ip, __be16 proto)
 {
 	__u8 h[54]; /* up to TCP's flags */
 
@@ -84,13 +84,13 @@ static __always_inline bool packet_asks(const void *ip, __be16 proto)
 }
 
 /* Where the IP header of a packet is that the stack has looked at. */
-static __always_inline const void *packet_ip(const struct sk_buff *skb)
+static __always_inline const void *segment_ip(const struct sk_buff *skb)
 {
 	return LOAD(skb, head) + LOAD(skb, network_header);
 }
 
 /* The packet's tuple, seen from this host. */
-static __always_inline void packet_tuple(struct tuple *t, const struct packet *p, bool out)
+static __always_inline void segment_tuple(struct tuple *t, const struct segment *p, bool out)
 {
 	t->family = p->family;
 	t->proto = IPPROTO_TCP;
