@@ -23,6 +23,7 @@ var demo = tool.Workload{
 
 var live = []tool.Case{
 	{Name: "hot", Run: hot},
+	{Name: "stacks", Run: stacksAlone},
 	{Name: "net", Hosts: lab.TwoHosts, Run: net},
 	{Name: "fair", Run: fair},
 	{Name: "idle", Run: idle},
@@ -121,6 +122,23 @@ func hot(x *tool.Trial) error {
 		x.Errorf("the samples stand for %d ns, want %d", ns, want)
 	}
 	return nil
+}
+
+// stacksAlone: stacks that are not told apart by process have their names too.
+func stacksAlone(x *tool.Trial) error {
+	p, err := x.World.Start("", "burner", bodyBurn, second)
+	if err != nil {
+		return err
+	}
+	var used time.Duration
+	rows, err := x.Rows(func() error { return p.Call("go", &used) }, fmt.Sprint("-F", rate(499)), "--by=ustack", fmt.Sprint("--pid=", p.PID))
+	if err != nil {
+		return err
+	}
+	if n, all := with(rows, "ustack", through("burnHere")); !most(n, all) {
+		x.Errorf("%d of %d samples are in the function that all the time is spent in", n, all)
+	}
+	return p.Wait()
 }
 
 // kernel: a program that is in the kernel all the time, by either stack.

@@ -31,6 +31,7 @@ var live = []tool.Case{
 	{Name: "waits", Run: waits},
 	{Name: "dist", Run: dist},
 	{Name: "intervals", Run: intervals},
+	{Name: "net", Run: network},
 }
 
 // softirqs reads the kernel's own account.
@@ -180,6 +181,24 @@ func waits(x *tool.Trial) error {
 	}
 	if avg := time.Duration(wait.Get("avg_us").N); avg > each/2 {
 		x.Errorf("net_rx waited %v on average, and ran at once", avg)
+	}
+	return nil
+}
+
+// network: with --net there is nothing of what is not the network's, whatever is
+// asked of it.
+func network(x *tool.Trial) error {
+	for _, flag := range []string{"--counts", "--raise", "--dist"} {
+		cpu, _, _, rows, err := busy(x, 101, "--by=softirq,cpu", "--net", flag)
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			if name := r.Get("softirq").S; name != "net_rx" && name != "net_tx" {
+				x.Errorf("a row of %s with --net %s", name, flag)
+			}
+		}
+		find(x, rows, "net_rx", "", cpu)
 	}
 	return nil
 }

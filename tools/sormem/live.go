@@ -92,6 +92,9 @@ func udp(n lab.Network) func(*tool.Trial) error {
 			x.Want(r, "reason", "buffer full")
 			x.Want(r, "kind", "receive")
 			x.Want(r, "limit_bytes", res.RcvBuf)
+			if used := r.Get("used_bytes").N; used == 0 || used > 2*uint64(res.RcvBuf) {
+				x.Errorf("%d bytes in the buffer, want some of %d", used, res.RcvBuf)
+			}
 		}
 		return nil
 	}
@@ -454,7 +457,10 @@ func prune(x *tool.Trial) error {
 	return nil
 }
 
-const tcpMem = "/proc/sys/net/ipv4/tcp_mem"
+const (
+	tcpMem     = "/proc/sys/net/ipv4/tcp_mem"
+	sendBuffer = 16 << 20
+)
 
 // sends: with --send, a sender that TCP has no memory for. That limit is the whole
 // machine's, so it is lowered only where the machine is there for the tests.
@@ -469,7 +475,7 @@ func sends(x *tool.Trial) error {
 	for _, flag := range []string{"--send", "--send=false"} {
 		// The kernel makes a buffer smaller whose size nobody has set, and says
 		// nothing; and it notices only what is more than its reserve of 1 MB.
-		p, err := x.World.Start("", "stalled", bodyStalled, 16<<20)
+		p, err := x.World.Start("", "stalled", bodyStalled, sendBuffer)
 		if err != nil {
 			return err
 		}
@@ -502,6 +508,10 @@ func sends(x *tool.Trial) error {
 				x.Want(r, "pid", p.PID)
 				x.Want(r, "reason", "protocol memory")
 				x.Want(r, "rport", port)
+				x.Want(r, "limit_bytes", 2*sendBuffer) // as the kernel doubles it
+				if used := r.Get("used_bytes").N; used == 0 || used > 2*sendBuffer {
+					x.Errorf("%d bytes in the buffer, want some of %d", used, 2*sendBuffer)
+				}
 			}
 		}
 		if (n > 0) != (flag == "--send") {

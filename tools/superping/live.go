@@ -42,6 +42,7 @@ var live = []tool.Case{
 	{Name: "router", Hosts: []string{"client", "router", "server"}, Run: routed},
 	{Name: "neighbour", Hosts: lab.TwoHosts, Run: unresolved},
 	{Name: "two-at-once", Hosts: []string{"client", "near", "far"}, Run: twoAtOnce},
+	{Name: "comm", Hosts: lab.TwoHosts, Run: ofOne},
 	{Name: "lost", Hosts: lab.TwoHosts, Run: losses},
 	{Name: "beside-ping", Hosts: lab.TwoHosts, Run: besidePing},
 }
@@ -100,6 +101,35 @@ func unresolved(x *tool.Trial) error {
 		return err
 	}
 	return seen(x, lab.Echo{Network: lab.Raw4, Addr: x.World.Addr4("server"), Count: 3, Ident: 4711})
+}
+
+// ofOne: another process's echoes are left out.
+func ofOne(x *tool.Trial) error {
+	const n = 23
+	if err := x.Attach("--comm=pinger"); err != nil {
+		return err
+	}
+	for _, comm := range []string{"other", "pinger"} {
+		p, err := lab.StartEcho(x.World, "client", comm, lab.Echo{Network: lab.Raw4, Addr: x.World.Addr4("server"), Count: n, Ident: 4711})
+		if err != nil {
+			return err
+		}
+		if _, err := p.Run(); err != nil {
+			return err
+		}
+	}
+	x.Await(n)
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	if len(rows) != n {
+		x.Errorf("%d rows, want %d", len(rows), n)
+	}
+	for _, r := range rows {
+		x.Want(r, "comm", "pinger")
+	}
+	return nil
 }
 
 // twoAtOnce: the same identifier and the same numbers, to different hosts.

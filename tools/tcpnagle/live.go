@@ -38,6 +38,7 @@ var live = []tool.Case{
 	{Name: "nagle", Run: nagle},
 	{Name: "window", Run: window},
 	{Name: "xmit", Run: xmit},
+	{Name: "comm", Run: ofOne},
 }
 
 // parts sorts the rows of both views: sends by state, histograms by state and
@@ -97,6 +98,42 @@ func states(network lab.Network) func(*tool.Trial) error {
 		}
 		return nil
 	}
+}
+
+// ofOne: another process's writes are left out, whether they are told apart or not.
+func ofOne(x *tool.Trial) error {
+	for _, by := range []string{"--by=state", "--by=state,comm"} {
+		if err := x.Attach("--comm=writer", by); err != nil {
+			return err
+		}
+		for _, comm := range []string{"other", "writer"} {
+			p, err := lab.StartWriter(x.World, comm, lab.TCP4, mix...)
+			if err != nil {
+				return err
+			}
+			if _, err := p.Run(); err != nil {
+				return err
+			}
+		}
+		rows, err := x.Detach()
+		if err != nil {
+			return err
+		}
+		sends, held := parts(rows)
+		for i, state := range []string{"ON", "OFF", "CORK", "OFF|CORK"} {
+			if r := sends[state]; r == nil {
+				x.Errorf("%s: no sends in state %s", by, state)
+			} else {
+				x.Want(r, "count", mix[i].Count)
+			}
+		}
+		for name, h := range held {
+			if h.Count != 1 {
+				x.Errorf("%s: %d held by %s, want 1", by, h.Count, name)
+			}
+		}
+	}
+	return nil
 }
 
 // nagle: the acknowledgement of a write is lost, so that the next one, a small
