@@ -201,6 +201,17 @@ func (x *Trial) Await(n int) {
 	}
 }
 
+// Exactly waits for n rows, ends the tool and returns its rows, of which there must
+// be no others.
+func (x *Trial) Exactly(n int) ([]*row.Row, error) {
+	x.Await(n)
+	rows, err := x.Detach()
+	if err == nil && len(rows) != n {
+		err = fmt.Errorf("%d rows, want %d", len(rows), n)
+	}
+	return rows, err
+}
+
 // patience is how long rows may be in coming, under emulation too.
 const patience = 20 * time.Second
 

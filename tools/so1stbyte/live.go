@@ -181,14 +181,9 @@ func reads(x *tool.Trial) error {
 			want = append(want, o)
 		}
 	}
-	x.Await(len(want))
-	rows, err := x.Detach()
+	rows, err := x.Exactly(len(want))
 	if err != nil {
 		return err
-	}
-	if len(rows) != len(want) {
-		x.Errorf("%d rows, want %d", len(rows), len(want))
-		return nil
 	}
 	for i, o := range want {
 		x.Want(rows[i], "pid", f.PID)

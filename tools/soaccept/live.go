@@ -132,14 +132,9 @@ func outcomes(flag string, shown func(lab.Accepted) bool) func(*tool.Trial) erro
 				want = append(want, o)
 			}
 		}
-		x.Await(len(want))
-		rows, err := x.Detach()
+		rows, err := x.Exactly(len(want))
 		if err != nil {
 			return err
-		}
-		if len(rows) != len(want) {
-			x.Errorf("%d rows, want %d", len(rows), len(want))
-			return nil
 		}
 		for i, o := range want {
 			x.Want(rows[i], "pid", a.PID)

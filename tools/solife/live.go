@@ -181,13 +181,9 @@ func moved(l lab.Load) func(*tool.Trial) error {
 		if _, err := o.Run(); err != nil {
 			return err
 		}
-		x.Await(2)
-		rows, err := x.Detach()
+		rows, err := x.Exactly(2)
 		if err != nil {
 			return err
-		}
-		if len(rows) != 2 {
-			return fmt.Errorf("%d rows, want 2", len(rows))
 		}
 		var sent, read int
 		for _, r := range rows {

@@ -54,14 +54,9 @@ func listens(x *tool.Trial) error {
 	if err := t.End(); err != nil {
 		return err
 	}
-	x.Await(len(targets))
-	rows, err := x.Detach()
+	rows, err := x.Exactly(len(targets))
 	if err != nil {
 		return err
-	}
-	if len(rows) != len(targets) {
-		x.Errorf("%d rows, want %d", len(rows), len(targets))
-		return nil
 	}
 	for i, r := range rows {
 		n := targets[i].Network
@@ -162,14 +157,9 @@ func failures(x *tool.Trial) error {
 		return err
 	}
 	want := []struct{ errno, family, proto string }{{"EOPNOTSUPP", "inet", "udp"}, {"EBADF", "-", "-"}, {"ENOTSOCK", "-", "-"}}
-	x.Await(len(want))
-	rows, err := x.Detach()
+	rows, err := x.Exactly(len(want))
 	if err != nil {
 		return err
-	}
-	if len(rows) != len(want) {
-		x.Errorf("%d rows, want %d", len(rows), len(want))
-		return nil
 	}
 	for i, w := range want {
 		x.Want(rows[i], "errno", w.errno)
@@ -202,14 +192,9 @@ func uring(x *tool.Trial) error {
 	if err := p.Wait(); err != nil {
 		return err
 	}
-	x.Await(1)
-	rows, err := x.Detach()
+	rows, err := x.Exactly(1)
 	if err != nil {
 		return err
-	}
-	if len(rows) != 1 {
-		x.Errorf("%d rows, want 1", len(rows))
-		return nil
 	}
 	x.Want(rows[0], "pid", p.PID)
 	x.Want(rows[0], "lport", port)

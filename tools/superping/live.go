@@ -118,13 +118,9 @@ func ofOne(x *tool.Trial) error {
 			return err
 		}
 	}
-	x.Await(n)
-	rows, err := x.Detach()
+	rows, err := x.Exactly(n)
 	if err != nil {
 		return err
-	}
-	if len(rows) != n {
-		x.Errorf("%d rows, want %d", len(rows), n)
 	}
 	for _, r := range rows {
 		x.Want(r, "comm", "pinger")

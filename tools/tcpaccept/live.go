@@ -147,13 +147,9 @@ func late(l lab.Late) func(*tool.Trial) error {
 		if err != nil {
 			return err
 		}
-		x.Await(7)
-		rows, err := x.Detach()
+		rows, err := x.Exactly(7)
 		if err != nil {
 			return err
-		}
-		if len(rows) != 7 {
-			return fmt.Errorf("%d rows, want 7", len(rows))
 		}
 		for i, r := range rows {
 			x.Want(r, "pid", s.PID)

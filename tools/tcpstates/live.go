@@ -226,13 +226,9 @@ func listener(x *tool.Trial) error {
 	if _, err := t.Run(); err != nil {
 		return err
 	}
-	x.Await(7)
-	rows, err := x.Detach()
+	rows, err := x.Exactly(7)
 	if err != nil {
 		return err
-	}
-	if len(rows) != 7 {
-		return fmt.Errorf("%d rows, want 7", len(rows))
 	}
 	ends := 0
 	for _, r := range rows {

@@ -66,13 +66,9 @@ func moved(l lab.Load, older bool) func(*tool.Trial) error {
 		if _, err := o.Run(); err != nil {
 			return err
 		}
-		x.Await(2)
-		rows, err := x.Detach()
+		rows, err := x.Exactly(2)
 		if err != nil {
 			return err
-		}
-		if len(rows) != 2 {
-			return fmt.Errorf("%d rows, want 2", len(rows))
 		}
 		for _, r := range rows {
 			tx, rx := l.Count, 0
@@ -136,13 +132,9 @@ func unconnected(leave bool) func(*tool.Trial) error {
 		if err != nil {
 			return err
 		}
-		x.Await(1)
-		rows, err := x.Detach()
+		rows, err := x.Exactly(1)
 		if err != nil {
 			return err
-		}
-		if len(rows) != 1 {
-			return fmt.Errorf("%d rows, want 1", len(rows))
 		}
 		r := rows[0]
 		x.Want(r, "pid", l.PID)
