@@ -32,6 +32,7 @@ var live = []tool.Case{
 	{Name: "unread", Hosts: lab.TwoHosts, Run: unread},
 	{Name: "tcp", Hosts: lab.TwoHosts, Run: tcp},
 	{Name: "read", Hosts: lab.TwoHosts, Run: read},
+	{Name: "crowded", Hosts: lab.TwoHosts, Run: crowding},
 	{Name: "napi", Run: napi},
 	{Name: "merged", Hosts: lab.TwoHosts, Run: merged},
 	{Name: "all", Hosts: lab.TwoHosts, Run: all},
@@ -109,6 +110,41 @@ func unread(x *tool.Trial) error {
 	}
 	if a := got["alloc"]; a != (account{births: n, freed: n, lives: n}) {
 		x.Errorf("%+v, want %d births, all freed", a, n)
+	}
+	return nil
+}
+
+// crowding: more buffers at once than the map has room for. When they have ended
+// there is room again, though the next ones are elsewhere.
+func crowding(x *tool.Trial) error {
+	const room, many, few = 256, 499, 101 // of 131,072 in 32 MiB
+	got, err := traced(x, func() error {
+		for _, n := range []int{many, few} {
+			t, err := lab.StartTargets(x.World, "server", "holder", lab.Target{Network: lab.UDP4})
+			if err != nil {
+				return err
+			}
+			s, err := lab.StartLetters(x.World, "client", "sender", lab.Letters{Network: lab.UDP4, To: t.Addrs, Rounds: n, Size: 100})
+			if err != nil {
+				return err
+			}
+			if _, err := s.Run(); err != nil {
+				return err
+			}
+			if err := errors.Join(t.End(), x.World.Grace()); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, "--comm=sender", "--memory=64K")
+	if err != nil {
+		return err
+	}
+	if a := got["alloc"]; a != (account{births: room + few, freed: room + few, lives: room + few}) {
+		x.Errorf("%+v, want %d births, all freed", a, room+few)
+	}
+	if lost := x.Report.Losses[tool.LossSpan]; lost != many-room {
+		x.Errorf("%d births lost, want %d", lost, many-room)
 	}
 	return nil
 }

@@ -151,6 +151,14 @@ static __always_inline int born(__u64 skb, __u16 kind, __u64 when, bool seen)
 /* How a death went. */
 enum { DEATH_UNKNOWN, DEATH_AGAIN, DEATH_NEW };
 
+/* It has come to this state; when all is over, it leaves a map that was full. */
+static __always_inline void life_end(struct life *l, __u64 skb, __u8 state)
+{
+	l->state = state;
+	if (crowded && state == GONE)
+		bpf_map_delete_elem(&lives, &skb);
+}
+
 static __noinline int death(__u64 skb, bool merged, __u8 state)
 {
 	struct life *l = bpf_map_lookup_elem(&lives, &skb);
@@ -161,15 +169,13 @@ static __noinline int death(__u64 skb, bool merged, __u8 state)
 	if (!l || l->state == GONE)
 		return DEATH_UNKNOWN;
 	if (l->state == TOLD) {
-		l->state = state;
+		life_end(l, skb, state);
 		return DEATH_AGAIN;
 	}
 	kind = l->kind;
 	born = l->born;
 	merged |= l->merged;
-	l->state = state;
-	if (crowded && state == GONE)
-		bpf_map_delete_elem(&lives, &skb);
+	life_end(l, skb, state);
 	if (merged) {
 		v = kind_at(kind);
 		if (v)
