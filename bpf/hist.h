@@ -40,10 +40,9 @@ static __always_inline __u32 hist_slot(__u64 v)
 	return slot < HIST_SLOTS ? slot : HIST_SLOTS - 1;
 }
 
-static __always_inline void hist_put(struct hist *h, __u64 v)
+/* Before v is counted. */
+static __always_inline void hist_bounds(struct hist *h, __u64 v)
 {
-	__u32 slot = hist_slot(v);
-
 	if (h->epoch != hist_epoch || !h->count) {
 		h->epoch = hist_epoch;
 		h->min = v;
@@ -53,6 +52,13 @@ static __always_inline void hist_put(struct hist *h, __u64 v)
 		h->min = v;
 	if (v > h->max)
 		h->max = v;
+}
+
+static __always_inline void hist_put(struct hist *h, __u64 v)
+{
+	__u32 slot = hist_slot(v);
+
+	hist_bounds(h, v);
 	__sync_fetch_and_add(&h->count, 1);
 	__sync_fetch_and_add(&h->sum, v);
 	/* The compiler knows that the slot is in range; the verifier must see it. */

@@ -204,7 +204,7 @@ func (p *Prepared) size() error {
 		each := uint64(m.KeySize+m.ValueSize) + 64 // the kernel's own part of an entry
 		room := uint32(max(1, min(p.opts.Memory/2/each, 1<<24)))
 		switch {
-		case counted[name] && m.Type == ebpf.Array: // as many as it has keys
+		case counted[name] && (m.Type == ebpf.Array || m.Type == ebpf.PerCPUArray): // as many as it has keys
 		case counted[name]:
 			m.MaxEntries = room
 		case name == "owners":

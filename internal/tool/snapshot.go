@@ -26,6 +26,9 @@ import (
 // --by: the engine sets the bits of the C enum key_bits in key_mask.
 type Snapshot[K comparable, V any] struct {
 	Map string
+	// Keyed maps have values that begin with V and its K, whatever they are found by.
+	// Those that are not Shown have no K yet. Each processor may have its own.
+	Keyed bool
 	// Interval makes it an output at each tick, where others print one at the end.
 	Interval bool
 	// Shown drops entries that are not worth a row, such as those that did not
@@ -75,23 +78,53 @@ func (s Snapshot[K, V]) Check(spec *ebpf.CollectionSpec) error {
 	if !ok {
 		return fmt.Errorf("map %s: not in the object", s.Map)
 	}
-	for _, side := range []struct {
-		t reflect.Type
-		b btf.Type
-	}{{reflect.TypeFor[K](), m.Key}, {reflect.TypeFor[V](), m.Value}} {
-		st, ok := btf.UnderlyingType(side.b).(*btf.Struct)
-		if !ok {
-			return fmt.Errorf("map %s: %s is no struct in C", s.Map, side.t)
-		}
-		if err := sameLayout(side.t, st); err != nil {
+	if s.Keyed {
+		if err := s.checkKeyed(m); err != nil {
 			return fmt.Errorf("map %s: %w", s.Map, err)
 		}
+	} else if err := errors.Join(isStruct(reflect.TypeFor[K](), m.Key), isStruct(reflect.TypeFor[V](), m.Value)); err != nil {
+		return fmt.Errorf("map %s: %w", s.Map, err)
 	}
 	if _, ok := any(new(V)).(merger[V]); s.Fold && !ok {
 		return fmt.Errorf("map %s: %s has no method Merge", s.Map, reflect.TypeFor[V]())
 	}
 	_, err := keyBits(spec, reflect.TypeFor[K]())
 	return err
+}
+
+// isStruct compares a Go type with a C type, which has to be a struct.
+func isStruct(t reflect.Type, b btf.Type) error {
+	st, ok := btf.UnderlyingType(b).(*btf.Struct)
+	if !ok {
+		return fmt.Errorf("%s is no struct in C", t)
+	}
+	return sameLayout(t, st)
+}
+
+// keyedValue is how the values of a Keyed map begin. They are copied while the
+// kernel side may write, from front to back: who finds a V finds the K that was
+// written before it.
+type keyedValue[K comparable, V any] struct {
+	val V
+	key K
+}
+
+func (s Snapshot[K, V]) checkKeyed(m *ebpf.MapSpec) error {
+	st, ok := btf.UnderlyingType(m.Value).(*btf.Struct)
+	if !ok || len(st.Members) < 2 {
+		return errors.New("its values hold no value and key in C")
+	}
+	t := reflect.TypeFor[keyedValue[K, V]]()
+	for i := range t.NumField() {
+		f, member := t.Field(i), st.Members[i]
+		if f.Offset != uintptr(member.Offset.Bytes()) {
+			return fmt.Errorf("%s is at %d, struct %s.%s at %d", f.Type, f.Offset, st.Name, member.Name, member.Offset.Bytes())
+		}
+		if err := isStruct(f.Type, member.Type); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // keyBits returns the bit of key_mask for each column that can be grouped by.
@@ -151,7 +184,7 @@ func (s Snapshot[K, V]) open(ses *Session, v *View, i int) (reader, error) {
 	schema := ses.schemas[i]
 	r := &snapshotReader[K, V]{
 		ses: ses, m: ses.Maps[s.Map], row: schema.New(), shown: shown,
-		old: map[K]V{}, keep: ses.ticks, each: s.Each, wanted: s.Keep,
+		old: map[K]V{}, keep: ses.ticks, each: s.Each, wanted: s.Keep, keyed: s.Keyed,
 	}
 	for i, c := range schema.Columns {
 		// Fields that were not asked for hold no value; but a stack is of use
@@ -187,6 +220,7 @@ type snapshotReader[K comparable, V any] struct {
 	shown  func(*V) bool
 	wanted func(*K) bool
 	each   func(*K, *V, *row.Row)
+	keyed  bool
 	blank  []int
 	old    map[K]V
 	keep   bool // more outputs may follow: what is counted now is to be taken off then
@@ -197,8 +231,7 @@ type snapshotReader[K comparable, V any] struct {
 
 func (r *snapshotReader[K, V]) output(bool) error {
 	e := entry[K, V]{Time: wall(time.Now().UnixNano())}
-	it := r.m.Iterate()
-	for it.Next(&e.Key, &e.Val) {
+	walked := r.walk(&e, func() error {
 		if r.keep {
 			now := e.Val
 			if old, ok := r.old[e.Key]; ok {
@@ -207,15 +240,19 @@ func (r *snapshotReader[K, V]) output(bool) error {
 			r.old[e.Key] = now
 		}
 		if !r.shown(&e.Val) || r.wanted != nil && !r.wanted(&e.Key) {
-			continue
+			return nil
 		}
 		if r.sums != nil {
 			r.add(e.Key, e.Val)
-			continue
+			return nil
 		}
-		if err := r.show(&e); err != nil {
-			return err
-		}
+		return r.show(&e)
+	})
+	if errors.Is(walked, ebpf.ErrIterationAborted) {
+		// Keys came while we read: what was missed comes with the next output.
+		r.ses.report.Aborted++
+	} else if walked != nil {
+		return walked
 	}
 	for k, v := range r.sums {
 		e.Key, e.Val = k, *v
@@ -224,13 +261,52 @@ func (r *snapshotReader[K, V]) output(bool) error {
 		}
 	}
 	clear(r.sums)
-	if err := it.Err(); errors.Is(err, ebpf.ErrIterationAborted) {
-		// Keys came while we read: what was missed comes with the next output.
-		r.ses.report.Aborted++
-	} else if err != nil {
+	return nil
+}
+
+// walk calls f with each entry of the map in e.
+func (r *snapshotReader[K, V]) walk(e *entry[K, V], f func() error) error {
+	if r.keyed {
+		return r.walkValues(e, f)
+	}
+	it := r.m.Iterate()
+	for it.Next(&e.Key, &e.Val) {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	if err := it.Err(); err != nil {
 		return fmt.Errorf("map %s: %w", r.m, err)
 	}
 	return nil
+}
+
+// walkValues is walk for a Keyed map.
+func (r *snapshotReader[K, V]) walkValues(e *entry[K, V], f func() error) error {
+	step := (r.m.ValueSize() + 7) &^ 7 // from one processor's to the next one's
+	var key any
+	for {
+		next, err := r.m.NextKeyBytes(key)
+		if err != nil {
+			return fmt.Errorf("map %s: %w", r.m, err)
+		}
+		if next == nil {
+			return nil
+		}
+		values, err := r.m.LookupBytes(next)
+		if err != nil {
+			return fmt.Errorf("map %s: %w", r.m, err)
+		}
+		for key = next; len(values) > 0; values = values[step:] {
+			v := (*keyedValue[K, V])(unsafe.Pointer(&values[0]))
+			if e.Key, e.Val = v.key, v.val; !r.shown(&e.Val) {
+				continue
+			}
+			if err := f(); err != nil {
+				return err
+			}
+		}
+	}
 }
 
 func (r *snapshotReader[K, V]) show(e *entry[K, V]) error {

@@ -10,7 +10,7 @@ import (
 
 // TimesConfig is embedded in the config of tools whose kernel side is irq.h.
 type TimesConfig struct {
-	Dist  bool `flag:"dist" help:"distributions of the times, as histograms"`
+	Dist  bool `flag:"dist" bpf:"dist" help:"distributions of the times, as histograms"`
 	Count bool `flag:"counts" short:"C" bpf:"counting" help:"only how often, which costs less"`
 	Net   bool `flag:"net" help:"only what belongs to networking"`
 }
@@ -31,7 +31,7 @@ type totals struct {
 func (t *totals) Merge(o *totals) { t.Hist.Hist().Merge(o.Hist.Hist()) }
 func (t *totals) Sub(old *totals) { t.Hist.Hist().Sub(old.Hist.Hist()) }
 
-// Times is the view of a tool that measures how long interrupts take: K of its
+// Times is the view of a tool that measures how long interrupts take: K in its
 // map times, shown by the columns keys. Name may change the cells of a key; keep
 // says which keys are shown. Either may be nil.
 func Times[K comparable](c *TimesConfig, keys string, by []string, name func(*K, *row.Row), keep func(*K) bool) View {
@@ -43,7 +43,7 @@ func Times[K comparable](c *TimesConfig, keys string, by []string, name func(*K,
 	if c.Dist && !c.Count {
 		v.Show, v.Sort = keys+" time_ns", "time_ns"
 		v.Output = Snapshot[K, times]{
-			Map: "times", Fold: true, Keep: keep,
+			Map: "times", Keyed: true, Fold: true, Keep: keep,
 			Shown: func(t *times) bool { return t.Hist.Count > 0 },
 			Each: func(k *K, _ *times, r *row.Row) {
 				if name != nil {
@@ -58,7 +58,7 @@ func Times[K comparable](c *TimesConfig, keys string, by []string, name func(*K,
 		v.Points = v.Points[:1]
 	}
 	v.Output = Snapshot[K, totals]{
-		Map: "times", Fold: true, Keep: keep,
+		Map: "times", Keyed: true, Fold: true, Keep: keep,
 		Shown: func(t *totals) bool { return t.Hist.Count > 0 },
 		Each: func(k *K, t *totals, r *row.Row) {
 			if name != nil {

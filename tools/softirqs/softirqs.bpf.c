@@ -19,49 +19,69 @@ struct softirq_key {
 };
 enum key_bits { KEY_softirq, KEY_cpu, KEY_metric };
 KEEP_ENUM(enum key_bits);
-COUNT_MAP(times, struct softirq_key, struct irq_value);
 
-IRQ_BEGAN(began, VECTORS);
-IRQ_BEGAN(raised, VECTORS);
+/* What ran or waits on this processor, and how long that took so far. */
+struct softirq_times {
+	struct irq_value value;
+	struct softirq_key key;
+	__u64 began;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2 * VECTORS); /* by metric and vector */
+	__type(key, __u32);
+	__type(value, struct softirq_times);
+} times SEC(".maps");
 
-static __always_inline bool wanted(__u32 vec)
+/* NULL: not wanted. */
+static __always_inline struct softirq_times *times_of(__u32 vec, __u32 metric)
 {
-	return vec < VECTORS && vectors >> vec & 1;
+	__u32 i = metric * VECTORS + vec;
+
+	return vec < VECTORS && vectors >> vec & 1 ? bpf_map_lookup_elem(&times, &i) : NULL;
 }
 
-static __always_inline int took(__u32 vec, __u32 metric, __u64 ns)
+static __always_inline int took(struct softirq_times *t, __u32 vec, __u32 metric, __u64 ns)
 {
-	struct softirq_key k = { .softirq = vec, .cpu = bpf_get_smp_processor_id(), .metric = metric };
-
-	return irq_took(&times, &k, ns);
+	if (ns == NONE)
+		return 0;
+	if (!t->value.hist.count) {
+		t->key.softirq = vec;
+		t->key.cpu = bpf_get_smp_processor_id();
+		t->key.metric = metric;
+		barrier();
+	}
+	return irq_put(&t->value, ns);
 }
 
 /* Raised again before it runs, it is still the first time that it waits from. */
 KTRACE(raise, softirq_raise, unsigned int vec)
 {
-	__u64 *t;
+	struct softirq_times *t = times_of(vec, METRIC_WAIT);
 
-	if (!wanted(vec))
-		return 0;
-	t = bpf_map_lookup_elem(&raised, &vec);
-	if (t && !*t)
-		*t = bpf_ktime_get_ns();
+	if (t && !t->began)
+		t->began = bpf_ktime_get_ns();
 	return 0;
 }
 
 KTRACE(entry, softirq_entry, unsigned int vec)
 {
-	if (!wanted(vec))
+	struct softirq_times *t;
+
+	if (waits && (t = times_of(vec, METRIC_WAIT)))
+		took(t, vec, METRIC_WAIT, irq_end(&t->began));
+	t = times_of(vec, METRIC_RUN);
+	if (!t)
 		return 0;
-	if (waits)
-		took(vec, METRIC_WAIT, irq_end(&raised, vec));
 	if (counting)
-		return took(vec, METRIC_RUN, 0);
-	irq_begin(&began, vec);
+		return took(t, vec, METRIC_RUN, 0);
+	t->began = bpf_ktime_get_ns();
 	return 0;
 }
 
 KTRACE(exit, softirq_exit, unsigned int vec)
 {
-	return wanted(vec) ? took(vec, METRIC_RUN, irq_end(&began, vec)) : 0;
+	struct softirq_times *t = times_of(vec, METRIC_RUN);
+
+	return t ? took(t, vec, METRIC_RUN, irq_end(&t->began)) : 0;
 }
