@@ -16,6 +16,9 @@
  * OWNER_ENDS_AT_CLOSE: that saves it a program that runs for each socket. With a
  * body of its own there it calls owner_end() last.
  *
+ * Sockets get their cookies when their state changes, unless OWNER_COOKIES_IN_TOOL
+ * says that the tool's rows show none, or make them.
+ *
  * When sockets were born and established is kept where OWNER_TIMES is defined, and
  * OWNER_FIELDS are a tool's own, kept with the entry as long as the socket lives.
  * One that asks for nobody but listeners defines OWNER_LISTENERS_ONLY, and only
@@ -210,8 +213,11 @@ static __always_inline bool owner_get(struct who *w, const struct sock *sk)
 }
 
 #ifndef OWNER_STATE_IN_TOOL
-KTRACE_SK(owner_state, inet_sock_set_state, const struct sock *sk, int old, int new)
+KTRACE(owner_state, inet_sock_set_state, const struct sock *sk, int old, int new)
 {
+#ifndef OWNER_COOKIES_IN_TOOL
+	make_cookie(sk);
+#endif
 	if (!owner_state(old, new) || !is_tcp(load_proto(sk)))
 		return 0;
 	owner_on_state(sk, old, new);

@@ -33,27 +33,6 @@
 	}                                                                      \
 	static __always_inline int ____##point(unsigned long long *ctx, ##args)
 
-/* KTRACE_SK: as KTRACE, for tracepoints whose first argument is a socket. Where
- * the kernel can (5.12 on, by tp_btf), the socket gets its cookie now, so that
- * sock_cookie() finds one.
- */
-#define KTRACE_SK(point, name, args...)                                        \
-	static __always_inline int ____##point(unsigned long long *ctx, ##args); \
-	SEC("tp_btf/" #name) int point##__btf(unsigned long long *ctx)         \
-	{                                                                      \
-		struct sock *sk0 = (void *)ctx[0];                             \
-									       \
-		/* The plain load is cheaper than the call, and tp_btf's alone. */ \
-		if (make_cookies && !sk0->__sk_common.skc_cookie.counter)      \
-			bpf_get_socket_cookie(sk0);                            \
-		CAST(return ____##point(___bpf_ctx_cast(args)))                \
-	}                                                                      \
-	SEC("raw_tp/" #name) int point##__raw(unsigned long long *ctx)         \
-	{                                                                      \
-		CAST(return ____##point(___bpf_ctx_cast(args)))                \
-	}                                                                      \
-	static __always_inline int ____##point(unsigned long long *ctx, ##args)
-
 /* LOAD(p, field): a field of something whose type the verifier knows: what an
  * argument of the program points to, or a pointer that LOAD gave. In tp_btf and
  * fentry programs that is a plain load, at a tenth of the price; by the other
@@ -77,8 +56,33 @@ static __always_inline bool plain(void)
 /* For a function that serves both kinds of pointers, by its argument `typed`. */
 #define READ(p, field) (typed ? LOAD(p, field) : BPF_CORE_READ(p, field))
 
-/* Set by Go: the running kernel lets tp_btf programs make socket cookies. */
+/* Set by Go: the running kernel lets programs make socket cookies. */
 const volatile bool make_cookies = false;
+
+/* Give a socket that LOAD can read its cookie, where the kernel can (5.12 on, not
+ * by raw_tp), so that sock_cookie() finds one. The load is cheaper than the call.
+ */
+static __always_inline void make_cookie(const struct sock *sk)
+{
+	if (plain() && make_cookies && !sk->__sk_common.skc_cookie.counter)
+		bpf_get_socket_cookie((void *)sk);
+}
+
+/* KTRACE_SK: as KTRACE, for tracepoints whose first argument is a socket, which
+ * gets its cookie now.
+ */
+#define KTRACE_SK(point, name, args...)                                        \
+	static __always_inline int ____##point(unsigned long long *ctx, ##args); \
+	SEC("tp_btf/" #name) int point##__btf(unsigned long long *ctx)         \
+	{                                                                      \
+		make_cookie((void *)ctx[0]);                                   \
+		CAST(return ____##point(___bpf_ctx_cast(args)))                \
+	}                                                                      \
+	SEC("raw_tp/" #name) int point##__raw(unsigned long long *ctx)         \
+	{                                                                      \
+		CAST(return ____##point(___bpf_ctx_cast(args)))                \
+	}                                                                      \
+	static __always_inline int ____##point(unsigned long long *ctx, ##args)
 
 /* Set by Go: the running kernel (5.11 on) gives the current task with its type,
  * so that what hangs on it needs no more than plain loads.

@@ -4,6 +4,7 @@
 /* tcpretrans - each TCP segment that is sent again, and why. */
 #define OWNER_LISTENERS
 #define OWNER_ENDS_AT_CLOSE
+#define OWNER_COOKIES_IN_TOOL
 #include "count.h"
 #include "owner.h"
 
