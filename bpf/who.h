@@ -55,7 +55,8 @@ static __noinline __attribute__((unused)) bool who_current(struct who *w)
 	__u32 flags;
 
 	if (typed_task) {
-		flags = bpf_get_current_task_btf()->flags;
+		task = bpf_get_current_task_btf();
+		flags = task->flags;
 	} else {
 		task = (void *)bpf_get_current_task();
 		flags = BPF_CORE_READ(task, flags);
@@ -68,21 +69,19 @@ static __noinline __attribute__((unused)) bool who_current(struct who *w)
 		w->pid = id >> 32;
 		w->tid = id;
 	}
+	/* What the helper does besides: it asks the first user namespace what it
+	 * calls this user, which is the same.
+	 */
 	if (WHO_NEEDS(uid, FILTER_UID))
-		w->uid = bpf_get_current_uid_gid();
+		w->uid = typed_task ? task->cred->uid.val : (__u32)bpf_get_current_uid_gid();
 	if (WHO_NEEDS(cgroup, 0))
 		w->cgroup = bpf_get_current_cgroup_id();
-	if (filter_on & FILTER_CGROUP) {
-		task = (void *)bpf_get_current_task();
-		if (cgroup_ancestor(BPF_CORE_READ(task, cgroups, dfl_cgrp), filter_cgroup_level) == filter_cgroup)
-			w->flags |= WHO_IN_CGROUP;
-	}
-	if (flags & PF_IO_WORKER) {
-		task = (void *)bpf_get_current_task();
+	if (filter_on & FILTER_CGROUP && cgroup_ancestor(BPF_CORE_READ(task, cgroups, dfl_cgrp), filter_cgroup_level) == filter_cgroup)
+		w->flags |= WHO_IN_CGROUP;
+	if (flags & PF_IO_WORKER)
 		BPF_CORE_READ_STR_INTO(&w->comm, task, group_leader, comm);
-	} else if (WHO_NEEDS(comm, FILTER_COMM)) {
+	else if (WHO_NEEDS(comm, FILTER_COMM))
 		bpf_get_current_comm(w->comm, sizeof(w->comm));
-	}
 	return true;
 }
 
