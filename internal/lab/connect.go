@@ -31,6 +31,9 @@ const (
 	Blocking Mode = ""
 	// Nonblocking is a connect(2) that does not, then poll(2) and SO_ERROR.
 	Nonblocking Mode = "nonblock"
+	// Asked is a connect(2) that does not wait, then poll(2), and connect(2) again,
+	// which says how it ended.
+	Asked Mode = "asked"
 	// Unfollowed is a connect(2) that does not wait, and nobody asks how it
 	// ended. The next attempt comes after the answer, or after ten milliseconds,
 	// since that no answer comes cannot be awaited. The socket stays open until
@@ -127,7 +130,7 @@ func (a Attempt) make(fd int) (Outcome, error) {
 			return o, err
 		}
 	}
-	if a.Mode == Nonblocking || a.Mode == Unfollowed {
+	if a.Mode == Nonblocking || a.Mode == Asked || a.Mode == Unfollowed {
 		if err := unix.SetNonblock(fd, true); err != nil {
 			return o, err
 		}
@@ -141,8 +144,15 @@ func (a Attempt) make(fd int) (Outcome, error) {
 	err = k.connect(fd, sa)
 	o.CallNS = int64(time.Since(start))
 	o.Call = errnoOf(err)
-	if a.Mode == Nonblocking && errors.Is(err, unix.EINPROGRESS) {
-		err = connected(fd)
+	if errors.Is(err, unix.EINPROGRESS) {
+		switch a.Mode {
+		case Nonblocking:
+			err = connected(fd)
+		case Asked:
+			if err = ended(fd); err == nil {
+				err = k.connect(fd, sa)
+			}
+		}
 	}
 	o.NS = int64(time.Since(start))
 	o.Errno = errnoOf(err)

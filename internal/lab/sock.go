@@ -141,24 +141,29 @@ func ConnectNonblock(n Network, addr string) (int, error) {
 	return fd, nil
 }
 
-// connected waits for the end of a connect that is in progress.
+// connected waits for the end of a connect that is in progress, and returns what
+// SO_ERROR says.
 func connected(fd int) error {
-	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
-	for {
-		_, err := unix.Poll(p, -1)
-		note("poll", 0, 1, err)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, unix.EINTR) {
-			return err
-		}
+	if err := ended(fd); err != nil {
+		return err
 	}
 	e, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	if err == nil && e != 0 {
 		err = unix.Errno(e)
 	}
 	return err
+}
+
+// ended waits for the end of a connect that is in progress.
+func ended(fd int) error {
+	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+	for {
+		_, err := unix.Poll(p, -1)
+		note("poll", 0, 1, err)
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
 }
 
 // SendAll writes b: one write(2), unless the kernel takes less at a time,

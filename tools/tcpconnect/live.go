@@ -42,6 +42,7 @@ var live = []tool.Case{
 	{Name: "uring", Run: uring},
 	{Name: "outcomes", Hosts: lab.TwoHosts, Run: outcomes(true)},
 	{Name: "timeouts", Hosts: lab.TwoHosts, Run: outcomes(false), Slow: true},
+	{Name: "asked", Hosts: lab.TwoHosts, Run: asked},
 	{Name: "uring-outcomes", Hosts: lab.TwoHosts, Run: uringOutcomes},
 	{Name: "counts", Hosts: lab.TwoHosts, Run: counts},
 	{Name: "names", Run: named},
@@ -111,6 +112,21 @@ func outcomes(quick bool) func(*tool.Trial) error {
 		list = tcpOnly(list, quick)
 		return attempts(x, list, true)
 	}
+}
+
+// asked: the second call on a socket tells how the first one ended, which is no
+// other connection.
+func asked(x *tool.Trial) error {
+	to, err := lab.StartTargets(x.World, "server", "targets", lab.Target{Network: lab.TCP4}, lab.Target{Network: lab.TCP4, Kind: lab.Silent})
+	if err != nil {
+		return err
+	}
+	return attempts(x, []lab.Attempt{
+		{Name: "success", Network: lab.TCP4, Addr: to.Addrs[0], Mode: lab.Asked},
+		{Name: "timed out", Network: lab.TCP4, Addr: to.Addrs[1], Mode: lab.Asked, Want: unix.ETIMEDOUT, Hasty: true},
+		{Name: "no route", Network: lab.TCP4, Addr: lab.TCP4.At(lab.NoRoute4, 9), Mode: lab.Asked, Want: unix.ENETUNREACH},
+		{Name: "success", Network: lab.TCP4, Addr: to.Addrs[0]},
+	}, true)
 }
 
 // attempts makes them and compares a row with each.

@@ -64,24 +64,29 @@ SPAN(pendings, struct sock *, struct pending);
 
 /* A thread in connect(2). */
 struct call {
-	struct sock *sk;
-	__u64 start;
-	__u8 addr[16];
-	__u16 port;
-	bool inet; /* the address is one of IP's */
-	bool sent; /* the socket came to SYN_SENT: its state tells the end */
-	bool left; /* and left it for CLOSE without a reason: the call tells */
-	__u8 pad[3];
+	__u64 start;	 /* 0: it is over */
+	struct sock *sk; /* that came to SYN_SENT: its state tells the end */
+	__u64 addr;	 /* what was asked for is read when it counts */
+	__u32 len;
+	__s32 fd;
+	__u64 left; /* sk left SYN_SENT for CLOSE without a reason: the call tells */
 };
-SPAN(callers, __u64, struct call);
+THREAD_SPAN(callers, struct call);
+THREAD_END(callers)
 
-/* Connections whose end was told before io_uring completes their request. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 4096);
-	__type(key, struct sock *);
-	__type(value, __u8);
-} told SEC(".maps");
+/* Connections whose end was told before the call, or io_uring, tells it too. */
+SPAN(told, struct sock *, __u8);
+
+/* How many there are of either: mostly nothing need be looked for. */
+__u64 pendings_count = 0, told_count = 0;
+
+/* The call of this thread that is under way. */
+static __always_inline struct call *call_now(__u64 thread)
+{
+	struct call *c = bpf_map_lookup_elem(&callers, &thread);
+
+	return c && c->start ? c : NULL;
+}
 
 static __always_inline int count_one(const struct who *who, const struct tuple *t, __u32 netns, int result)
 {
@@ -115,19 +120,19 @@ static __always_inline int count_one(const struct who *who, const struct tuple *
 	return 0;
 }
 
-/* to: the address that was asked for, where the socket does not hold it. */
-static __always_inline int ended(const struct sock *sk, const struct who *who, __u64 start, const struct call *to, int result)
+/* call: of which the address was asked for, where the socket does not hold it. */
+static __always_inline int ended(const struct sock *sk, const struct who *who, __u64 start, const struct call *call, int result)
 {
-	struct tuple tuple = {};
+	struct tuple tuple = {}, asked = {};
 	struct connect_event *e;
 	__u64 now = bpf_ktime_get_ns();
 
 	if (!tuple_fill(&tuple, sk))
 		return 0;
 	tuple.proto = IPPROTO_TCP;
-	if (to && to->inet) {
-		__builtin_memcpy(tuple.raddr, to->addr, sizeof(tuple.raddr));
-		tuple.rport = to->port;
+	if (call && is_inet(sockaddr_inet(asked.raddr, &asked.rport, (void *)call->addr, call->len))) {
+		__builtin_memcpy(tuple.raddr, asked.raddr, sizeof(tuple.raddr));
+		tuple.rport = asked.rport;
 	}
 	if (!tuple_wanted(&tuple))
 		return 0;
@@ -155,13 +160,16 @@ static __always_inline bool is_tcp_sock(const struct sock *sk)
 SYS_ENTER(connect, connect)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
-	struct call c = { .sk = fd_sock(a0) };
+	struct call c = { .addr = a1, .len = a2, .fd = a0 }, *slot;
 
-	if (!c.sk || is_self() || !is_tcp_sock(c.sk) || !sock_wanted(c.sk))
+	if (thread >> 32 == filter_self)
 		return 0;
 	c.start = bpf_ktime_get_ns();
-	c.inet = is_inet(sockaddr_inet(c.addr, &c.port, (void *)a1, a2));
-	span_begin(&callers, &thread, &c);
+	slot = bpf_map_lookup_elem(&callers, &thread);
+	if (slot)
+		*slot = c;
+	else
+		span_begin(&callers, &thread, &c);
 	return 0;
 }
 
@@ -174,67 +182,85 @@ static __always_inline bool undecided(long ret)
 
 SYS_EXIT(connect, connect)
 {
-	__u64 thread = bpf_get_current_pid_tgid();
-	struct call *found = bpf_map_lookup_elem(&callers, &thread), c;
+	struct call *c = call_now(bpf_get_current_pid_tgid());
 	struct who who = {};
+	struct sock *sk;
+	bool settled;
+	__u64 start;
 
-	if (!found)
+	if (!c)
 		return 0;
-	c = *found;
-	bpf_map_delete_elem(&callers, &thread);
+	start = c->start;
+	c->start = 0;
+	settled = ret >= 0 || undecided(ret) || (c->sk && !c->left);
+	if (settled && !told_count)
+		return 0;
+	sk = fd_sock(c->fd);
+	if (!sk || !is_tcp_sock(sk) || !sock_wanted(sk))
+		return 0;
 	/* A second call on the same socket finds out how the first one ended. */
-	if (ret >= 0 || undecided(ret) || (c.sent && !c.left) || bpf_map_lookup_elem(&told, &c.sk)) {
-		bpf_map_delete_elem(&told, &c.sk);
+	if (settled || bpf_map_lookup_elem(&told, &sk)) {
+		span_end_counted(&told, &sk, &told_count);
 		return 0;
 	}
 	if (!who_current(&who) || !who_wanted(&who))
 		return 0;
-	return ended(c.sk, &who, c.start, &c, ret);
+	return ended(sk, &who, start, c, ret);
 }
 
-KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
+static __always_inline int syn_sent(const struct sock *sk)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
 	struct sock *key = (struct sock *)sk;
-	struct pending p = {}, *found;
+	struct pending p = {};
+	struct call *call;
+
+	if (thread >> 32 == filter_self || load_proto(sk) != IPPROTO_TCP || !sock_wanted(sk))
+		return 0;
+	make_cookie(sk);
+	call = call_now(thread);
+	if (call)
+		call->sk = key;
+	who_current(&p.who); /* MPTCP opens further subflows by itself */
+	if (!who_wanted(&p.who))
+		return 0;
+	p.start = call ? call->start : bpf_ktime_get_ns();
+	span_begin_counted(&pendings, &key, &p, &pendings_count);
+	return 0;
+}
+
+static __always_inline int left_syn_sent(const struct sock *sk, int new)
+{
+	struct sock *key = (struct sock *)sk;
+	struct pending *p = bpf_map_lookup_elem(&pendings, &key);
 	struct call *call;
 	int err = 0;
 	__u8 one = 1;
 
-	if (sock_proto(sk) != IPPROTO_TCP)
+	if (!p)
 		return 0;
-	if (new == TCP_SYN_SENT) {
-		if (is_self() || !sock_wanted(sk))
-			return 0;
-		call = bpf_map_lookup_elem(&callers, &thread);
-		if (call)
-			call->sent = true;
-		who_current(&p.who); /* MPTCP opens further subflows by itself */
-		if (!who_wanted(&p.who))
-			return 0;
-		p.start = call ? call->start : bpf_ktime_get_ns();
-		span_begin(&pendings, &key, &p);
-		return 0;
-	}
-	if (old != TCP_SYN_SENT)
-		return 0;
-	found = bpf_map_lookup_elem(&pendings, &key);
-	if (!found)
-		return 0;
-	p = *found;
-	bpf_map_delete_elem(&pendings, &key);
 	if (new == TCP_CLOSE) {
 		err = BPF_CORE_READ(sk, sk_err);
-		call = bpf_map_lookup_elem(&callers, &thread);
-		if (!err && call && call->sent) {
+		call = call_now(bpf_get_current_pid_tgid());
+		if (!err && call && call->sk == key) {
 			call->left = true;
-			return 0;
+			goto out;
 		}
 		if (!err)
 			err = ECANCELED; /* the program gave it up */
-		bpf_map_update_elem(&told, &key, &one, BPF_ANY);
+		span_begin_counted(&told, &key, &one, &told_count);
 	}
-	return ended(sk, &p.who, p.start, NULL, -err);
+	ended(sk, &p->who, p->start, NULL, -err);
+out:
+	span_end_counted(&pendings, &key, &pendings_count);
+	return 0;
+}
+
+KTRACE(state, inet_sock_set_state, const struct sock *sk, int old, int new)
+{
+	if (new == TCP_SYN_SENT)
+		return syn_sent(sk);
+	return old == TCP_SYN_SENT ? left_syn_sent(sk, new) : 0;
 }
 
 /* Requests of io_uring that failed before a SYN was sent. */
@@ -245,7 +271,7 @@ URING_COMPLETE(uring, op == URING_CONNECT)
 	if (!sk || res >= 0 || undecided(res) || is_self() || !is_tcp_sock(sk) || !sock_wanted(sk))
 		return 0;
 	if (bpf_map_lookup_elem(&told, &sk) || bpf_map_lookup_elem(&pendings, &sk)) {
-		bpf_map_delete_elem(&told, &sk);
+		span_end_counted(&told, &sk, &told_count);
 		return 0;
 	}
 	if (!who_current(&who) || !who_wanted(&who))
@@ -257,8 +283,10 @@ KTRACE(gone, tcp_destroy_sock, const struct sock *sk)
 {
 	struct sock *key = (struct sock *)sk;
 
-	bpf_map_delete_elem(&pendings, &key);
-	bpf_map_delete_elem(&told, &key);
+	if (pendings_count)
+		span_end_counted(&pendings, &key, &pendings_count);
+	if (told_count)
+		span_end_counted(&told, &key, &told_count);
 	return 0;
 }
 

@@ -118,6 +118,7 @@ var Tool = &tool.Tool{
 	Config:  func() any { return &config{} },
 	Check:   check,
 	Points: []probe.Point{
+		{Name: "thread"},
 		{Name: "connect"},
 		{Name: "state"},
 		{Name: "gone"},
