@@ -18,48 +18,58 @@ type entry struct {
 	nums  []uint64 // of aggregations: total, count, buckets
 }
 
-// entries reads a map, in the order in which it is printed: by value, smallest
-// first, then by key.
-func (r *Run) entries(d *mapDef) ([]*entry, error) {
+// each gives the keys of a map and their values: of every CPU, if they are kept
+// for each.
+func (r *Run) each(d *mapDef, do func(key []byte, values [][]byte)) error {
 	m := r.l.maps[d.name]
 	if m == nil {
-		return nil, nil
+		return nil
 	}
-	var list []*entry
-	seen := map[string]bool{}
-	key := make([]byte, d.keySize())
+	key, value := make([]byte, d.keySize()), make([]byte, d.value.store())
 	it := m.Iterate()
 	if m.Type() == ebpf.PerCPUHash {
 		var values [][]byte
 		for it.Next(&key, &values) {
-			if !seen[string(key)] {
-				seen[string(key)] = true
-				list = append(list, &entry{key: slices.Clone(key), nums: total(d.value, values)})
-			}
+			do(key, values)
 		}
 	} else {
-		value := make([]byte, d.value.store())
 		for it.Next(&key, &value) {
-			if seen[string(key)] {
-				continue
-			}
-			seen[string(key)] = true
-			e := &entry{key: slices.Clone(key)}
-			if d.value.aggregate() {
-				e.nums = total(d.value, [][]byte{value})
-			} else {
-				e.value = slices.Clone(value)
-			}
-			list = append(list, e)
+			do(key, [][]byte{value})
 		}
 	}
 	// A map that changes all the time may be seen in part: better than nothing.
 	if err := it.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
-		return nil, fmt.Errorf("reading %s: %w", d.name, err)
+		return fmt.Errorf("reading %s: %w", d.name, err)
 	}
-	list = slices.DeleteFunc(list, func(e *entry) bool { return d.keyed && d.value.aggregate() && e.empty(d.value) })
+	return nil
+}
+
+// entries reads a map, in the order in which it is printed: by value, smallest
+// first, then by key.
+func (r *Run) entries(d *mapDef) ([]*entry, error) {
+	var list []*entry
+	seen := map[string]bool{}
+	err := r.each(d, func(key []byte, values [][]byte) {
+		if seen[string(key)] {
+			return
+		}
+		seen[string(key)] = true
+		if e := newEntry(d, slices.Clone(key), values); !d.keyed || !d.value.aggregate() || !e.empty(d.value) {
+			list = append(list, e)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
 	r.sort(d, list)
 	return list, nil
+}
+
+func newEntry(d *mapDef, key []byte, values [][]byte) *entry {
+	if d.value.aggregate() {
+		return &entry{key: key, nums: total(d.value, values)}
+	}
+	return &entry{key: key, value: slices.Clone(values[0])}
 }
 
 // empty says that nothing has been added since the key was made or cleared.
@@ -84,25 +94,15 @@ func (r *Run) one(d *mapDef, key []byte) *entry {
 	if m == nil {
 		return nil
 	}
-	e := &entry{key: key}
+	values := [][]byte{make([]byte, d.value.store())}
+	into := any(&values[0])
 	if m.Type() == ebpf.PerCPUHash {
-		var values [][]byte
-		if m.Lookup(key, &values) != nil {
-			return nil
-		}
-		e.nums = total(d.value, values)
-		return e
+		into = &values
 	}
-	value := make([]byte, d.value.store())
-	if m.Lookup(key, &value) != nil {
+	if m.Lookup(key, into) != nil {
 		return nil
 	}
-	if d.value.aggregate() {
-		e.nums = total(d.value, [][]byte{value})
-	} else {
-		e.value = value
-	}
-	return e
+	return newEntry(d, key, values)
 }
 
 // total adds up the values of the CPUs.
@@ -190,37 +190,20 @@ func average(t *Type, nums []uint64) int64 {
 
 // clear deletes all keys of a map; zero keeps them.
 func (r *Run) clear(d *mapDef, keep bool) {
-	m := r.l.maps[d.name]
-	if m == nil {
-		return
-	}
 	var keys [][]byte
-	key := make([]byte, d.keySize())
-	if m.Type() == ebpf.PerCPUHash {
-		var values [][]byte
-		for it := m.Iterate(); it.Next(&key, &values); {
-			keys = append(keys, slices.Clone(key))
-		}
-	} else {
-		value := make([]byte, d.value.store())
-		for it := m.Iterate(); it.Next(&key, &value); {
-			keys = append(keys, slices.Clone(key))
-		}
-	}
+	cpus := 0
+	_ = r.each(d, func(key []byte, values [][]byte) {
+		keys = append(keys, slices.Clone(key))
+		cpus = len(values)
+	})
+	m, zero := r.l.maps[d.name], make([]byte, d.value.store())
 	for _, k := range keys {
-		if !keep {
+		switch {
+		case !keep:
 			_ = m.Delete(k)
-			continue
-		}
-		zero := make([]byte, d.value.store())
-		if m.Type() == ebpf.PerCPUHash {
-			n, _ := ebpf.PossibleCPU()
-			all := make([][]byte, n)
-			for i := range all {
-				all[i] = zero
-			}
-			_ = m.Update(k, all, ebpf.UpdateExist)
-		} else {
+		case m.Type() == ebpf.PerCPUHash:
+			_ = m.Update(k, slices.Repeat([][]byte{zero}, cpus), ebpf.UpdateExist)
+		default:
 			_ = m.Update(k, zero, ebpf.UpdateExist)
 		}
 	}
