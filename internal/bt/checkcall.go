@@ -273,7 +273,9 @@ func (c *checker) wholeMap(e *Call) {
 	if !ok || m.Keys != nil {
 		c.failAt(e.Args[0], "%s() needs a whole map: %s(@name)", e.Name, e.Name)
 	}
-	c.reference(m)
+	if d := c.reference(m); e.Name == "zero" {
+		d.listed = true
+	}
 }
 
 func (c *checker) deleteKey(e *Call) {
@@ -287,8 +289,9 @@ func (c *checker) deleteKey(e *Call) {
 		}
 		e.Args = e.Args[:1]
 	}
-	c.mapKeys(m)
-	if d := c.maps[m.Name]; d.value != nil {
+	d := c.mapKeys(m)
+	d.listed = true
+	if d.value != nil {
 		m.setType(d.value)
 	}
 }
@@ -309,7 +312,7 @@ func (c *checker) hasKey(e *Call) *Type {
 	if m.Keys == nil {
 		m.Keys = spread(e.Args[1])
 	}
-	c.mapKeys(m)
+	c.mapKeys(m).listed = true
 	return typeBool
 }
 
@@ -505,10 +508,14 @@ func (c *checker) length(e *Call) *Type {
 	if !ok || m.Keys != nil {
 		return c.strlen(e)
 	}
-	if d := c.maps[m.Name]; c.final && (d == nil || d.value == nil) {
+	d := c.maps[m.Name]
+	if c.final && (d == nil || d.value == nil) {
 		c.failAt(m, "%s is never assigned", m.Name)
 	} else if d != nil && d.used && !d.keyed {
 		c.failAt(m, "%s has no keys to count", m.Name)
+	}
+	if d != nil {
+		d.listed = true
 	}
 	c.needForEach(m, "len() of a map")
 	m.setType(typeVoid)

@@ -5,6 +5,8 @@ package bt
 import (
 	"slices"
 	"strconv"
+
+	"github.com/cilium/ebpf"
 )
 
 // A mapDef is a @map: the types of its keys and values, over the whole script.
@@ -18,6 +20,32 @@ type mapDef struct {
 
 	valuePos, keyPos [2]Pos // where they were first seen
 	read             bool   // the value of an aggregation is read in the kernel
+	listed           bool   // it matters which keys there are, even of those with zeroes
+}
+
+// perCPU says whether each CPU has values of its own.
+func (d *mapDef) perCPU() bool { return d.value.aggregate() && !d.read }
+
+// places is how many keys a map can have if they are numbers from 0 on: the one
+// of a map without keys, and those of func and probe. Then it is an array, where
+// finding a key is an addition. An array has all keys: one that nothing was added
+// to is told by its zeroes, so that sums, which can come to 0, have none. It is 0
+// where a hash has to do.
+func (u *unit) places(d *mapDef) int {
+	n := 1
+	switch {
+	case !d.perCPU() || d.listed || d.value.Kind == SumOf || len(d.keys) > 1:
+		return 0
+	case len(d.keys) == 1:
+		if d.keys[0].Kind != Name {
+			return 0
+		}
+		n = len(u.names)
+	}
+	if cpus, err := ebpf.PossibleCPU(); err != nil || n*d.value.store()*cpus > mapBudget {
+		return 0
+	}
+	return n
 }
 
 func (c *checker) assignMap(a *Assign, m *MapRef) {

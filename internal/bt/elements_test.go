@@ -78,6 +78,9 @@ func TestElements(t *testing.T) {
 		{"interval", `interval:ms:2 { @n++; if (@n == 5) { printf("%d\n", @n); exit(); } } END { printf("end\n"); clear(@n); }`, "5\nend\n"},
 		{"print", `BEGIN { @a[1] = 10; @a[2] = 30; @a[3] = 20; print(@a, 2); print(@a[1]); print(5 + 5); clear(@a); exit(); }`, "@a[3]: 20\n@a[2]: 30\n\n@a[1]: 10\n10\n"},
 		{"zero", `BEGIN { @a[1] = 10; zero(@a); @c[1] = sum(4); zero(@c); exit(); }`, "@a[1]: 0\n\n@c[1]: 0\n\n"},
+		{"arrays", `BEGIN { @a = count(); @a = count(); @b[probe] = count(); @c = count(); clear(@c); @d = count(); delete(@d); @h = hist(0); @m = max(0); @s = sum(0);
+			@z = count(); zero(@z); print(@b[probe]); exit(); } interval:s:1000 { @b[probe] = count(); @never = count(); print(@b[probe]); }`,
+			"@b[BEGIN]: 1\n@a: 2\n@b[BEGIN]: 1\n\n@h: \n[0]                    1 |" + strings.Repeat("@", 52) + "|\n\n@m: 0\n@s: 0\n@z: 0\n"},
 		{"params", `BEGIN { printf("%d %s %d %d\n", $1, str($2), $#, $9); exit(); }`, "42 word 2 0\n"},
 		{"while", `BEGIN { $i = 0; while ($i < 5) { $i++; if ($i == 2) { continue; } if ($i == 4) { break; } @[$i] = 1; } exit(); }`, "@[1]: 1\n@[3]: 1\n\n"},
 		{"for", `BEGIN { $n = 3; for ($i : $n..$n + 3) { for ($j : 0..9) { if ($j == 1) { continue; } if ($j > 2) { break; } printf("%d %d\n", $i, $j); } } exit(); }`,

@@ -161,16 +161,18 @@ func (e *emitter) ensure(d *mapDef, key loc, no string) {
 	have := e.label("have")
 	e.lookup(d.name, key)
 	e.add(asm.JNE.Imm(asm.R0, 0, have))
-	e.mapPtr(asm.R1, d.name)
-	e.address(asm.R2, key)
-	e.u.zeroes = max(e.u.zeroes, d.value.store())
-	e.add(
-		asm.LoadMapValue(asm.R3, 0, 0).WithReference(mapZeroes),
-		asm.Mov.Imm(asm.R4, 1), // BPF_NOEXIST: another CPU may have been faster
-		asm.FnMapUpdateElem.Call(),
-	)
-	e.lookup(d.name, key)
-	e.add(asm.JNE.Imm(asm.R0, 0, have))
+	if e.u.places(d) == 0 {
+		e.mapPtr(asm.R1, d.name)
+		e.address(asm.R2, key)
+		e.u.zeroes = max(e.u.zeroes, d.value.store())
+		e.add(
+			asm.LoadMapValue(asm.R3, 0, 0).WithReference(mapZeroes),
+			asm.Mov.Imm(asm.R4, 1), // BPF_NOEXIST: another CPU may have been faster
+			asm.FnMapUpdateElem.Call(),
+		)
+		e.lookup(d.name, key)
+		e.add(asm.JNE.Imm(asm.R0, 0, have))
+	}
 	e.lose(lostUpdates)
 	e.add(asm.Ja.Label(no))
 	e.here(have)

@@ -4,6 +4,7 @@ package bt
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,9 +26,21 @@ func (r *Run) each(d *mapDef, do func(key []byte, values [][]byte)) error {
 	if m == nil {
 		return nil
 	}
+	if m.Type() == ebpf.PerCPUArray {
+		for i := range m.MaxEntries() {
+			var values [][]byte
+			if err := m.Lookup(i, &values); err != nil {
+				return fmt.Errorf("reading %s: %w", d.name, err)
+			}
+			if slices.ContainsFunc(values, written) {
+				do(binary.NativeEndian.AppendUint64(nil, uint64(i)), values)
+			}
+		}
+		return nil
+	}
 	key, value := make([]byte, d.keySize()), make([]byte, d.value.store())
 	it := m.Iterate()
-	if m.Type() == ebpf.PerCPUHash {
+	if d.perCPU() {
 		var values [][]byte
 		for it.Next(&key, &values) {
 			do(key, values)
@@ -42,6 +55,11 @@ func (r *Run) each(d *mapDef, do func(key []byte, values [][]byte)) error {
 		return fmt.Errorf("reading %s: %w", d.name, err)
 	}
 	return nil
+}
+
+// written says that there is something in a place of an array.
+func written(value []byte) bool {
+	return slices.ContainsFunc(value, func(b byte) bool { return b != 0 })
 }
 
 // entries reads a map, in the order in which it is printed: by value, smallest
@@ -96,10 +114,10 @@ func (r *Run) one(d *mapDef, key []byte) *entry {
 	}
 	values := [][]byte{make([]byte, d.value.store())}
 	into := any(&values[0])
-	if m.Type() == ebpf.PerCPUHash {
+	if d.perCPU() {
 		into = &values
 	}
-	if m.Lookup(key, into) != nil {
+	if m.Lookup(key[:m.KeySize()], into) != nil || m.Type() == ebpf.PerCPUArray && !slices.ContainsFunc(values, written) {
 		return nil
 	}
 	return newEntry(d, key, values)
@@ -199,10 +217,10 @@ func (r *Run) clear(d *mapDef, keep bool) {
 	m, zero := r.l.maps[d.name], make([]byte, d.value.store())
 	for _, k := range keys {
 		switch {
-		case !keep:
+		case !keep && m.Type() != ebpf.PerCPUArray:
 			_ = m.Delete(k)
-		case m.Type() == ebpf.PerCPUHash:
-			_ = m.Update(k, slices.Repeat([][]byte{zero}, cpus), ebpf.UpdateExist)
+		case d.perCPU():
+			_ = m.Update(k[:m.KeySize()], slices.Repeat([][]byte{zero}, cpus), ebpf.UpdateExist)
 		default:
 			_ = m.Update(k, zero, ebpf.UpdateExist)
 		}

@@ -82,7 +82,7 @@ func (p *Program) makeMaps() (*loaded, error) {
 		}
 		spec := &ebpf.MapSpec{Type: ebpf.Hash, KeySize: uint32(d.keySize()), ValueSize: uint32(d.value.store())}
 		each := round8(d.keySize()) + round8(d.value.store()) + 48
-		if d.value.aggregate() && !d.read {
+		if d.perCPU() {
 			spec.Type = ebpf.PerCPUHash
 			each = round8(d.keySize()) + 48 + round8(d.value.store())*cpus
 		}
@@ -94,6 +94,9 @@ func (p *Program) makeMaps() (*loaded, error) {
 			n = 1
 		}
 		spec.MaxEntries = uint32(n)
+		if n := p.u.places(d); n > 0 {
+			spec.Type, spec.KeySize, spec.MaxEntries = ebpf.PerCPUArray, 4, uint32(n)
+		}
 		used[d.name] = true
 		err = errors.Join(err, add(d.name, spec))
 	}

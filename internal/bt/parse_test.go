@@ -138,6 +138,32 @@ func TestPoints(t *testing.T) {
 //go:embed testdata/listing.txt
 var goldenListing string
 
+// TestPlaces has maps be arrays where their keys are numbers from 0 on, and hashes
+// where it matters which keys there are.
+func TestPlaces(t *testing.T) {
+	for text, want := range map[string]int{
+		`BEGIN { @ = count(); }`:                                              1,
+		`BEGIN { @ = hist(1); } END { @ = hist(2); clear(@); }`:               1,
+		`BEGIN { @[probe] = count(); } END { @[probe] = count(); print(@); }`: 2,
+		`BEGIN { @[probe] = lhist(1, 0, 9, 3); }`:                             1,
+		`BEGIN { @ = 1; }`:                                                    0,
+		`BEGIN { @ = sum(0); }`:                                               0,
+		`BEGIN { @[pid] = count(); }`:                                         0,
+		`BEGIN { @[probe, pid] = count(); }`:                                  0,
+		`BEGIN { @ = count(); if (@ > 1) { exit(); } }`:                       0,
+		`BEGIN { @[probe] = count(); } END { delete(@[probe]); }`:             0,
+		`BEGIN { if (has_key(@, probe)) { exit(); } @[probe] = count(); }`:    0,
+		`BEGIN { @ = count(); zero(@); }`:                                     0,
+	} {
+		p, err := compile(must(Parse(&Source{"-e", text})), newKernel(), Options{})
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+		} else if got := p.u.places(p.c.maps["@"]); got != want {
+			t.Errorf("%s: %d places, want %d", text, got, want)
+		}
+	}
+}
+
 // TestListing compares the instructions of a small program. They are the same
 // on every machine: no argument of the kernel's is in them.
 func TestListing(t *testing.T) {
