@@ -450,7 +450,7 @@ func (c *checker) mac(e *Call) *Type {
 
 func (c *checker) kaddr(e *Call) *Type {
 	name := c.text(e.Args[0])
-	if _, ok := c.kernel.symbols()[name]; !ok {
+	if c.kernel.address(name) == 0 {
 		c.failAt(e, "this kernel has no symbol %s", name)
 	}
 	return &Type{Kind: Number, Size: 8}

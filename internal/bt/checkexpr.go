@@ -401,6 +401,10 @@ func (c *checker) tryProto() *btf.FuncProto {
 			t.proto, t.noType = c.kernel.rawProto(t.Name)
 		} else {
 			t.proto, t.noType = c.kernel.proto(t.Name, t.Module)
+			if t.noType != nil && t.Module == "" { // a module's, perhaps
+				functions, _ := c.kernel.functions()
+				t.proto, t.noType = c.kernel.proto(t.Name, functions[t.Name])
+			}
 		}
 	}
 	return t.proto

@@ -173,7 +173,7 @@ func (e *emitter) callValue(x *Call) {
 	case "kstack":
 		e.stackHash(x.typ())
 	case "kaddr":
-		e.add(asm.LoadImm(asm.R0, int64(e.c.kernel.symbols()[x.Args[0].(*Str).V]), asm.DWord))
+		e.add(asm.LoadImm(asm.R0, int64(e.c.kernel.address(x.Args[0].(*Str).V)), asm.DWord))
 	case "cgroupid":
 		id, _ := cgroupID(x.Args[0].(*Str).V)
 		e.add(asm.LoadImm(asm.R0, int64(id), asm.DWord))

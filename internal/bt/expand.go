@@ -356,11 +356,15 @@ func (x *expander) kernelFunctions(ap AttachPoint, kind ProbeKind, module, name 
 	make := func(n, mod string) *Target {
 		return &Target{Kind: kind, Way: way, Name: n, Func: n, Module: mod, Offset: off, Probe: kind.String() + ":" + n, Wild: wild(name)}
 	}
-	if !wild(name) && way != Kprobe && way != Kretprobe {
+	switch {
+	case wild(name):
+	case way != Kprobe && way != Kretprobe:
 		// BTF knows, and is at hand.
 		if _, err := x.k.proto(name, module); err == nil {
 			return []*Target{make(name, module)}, nil
 		}
+	case module == "" && x.k.address(name) != 0:
+		return []*Target{make(name, "")}, nil // in ftrace's list or not: a kprobe may do
 	}
 	functions, err := x.k.functions()
 	if err != nil {
@@ -370,9 +374,6 @@ func (x *expander) kernelFunctions(ap AttachPoint, kind ProbeKind, module, name 
 	if !wild(name) {
 		if mod, ok := functions[name]; ok && (module == "" || match(module, mod)) {
 			return []*Target{make(name, mod)}, nil
-		}
-		if _, ok := x.k.symbols()[name]; ok && module == "" && way <= Kretprobe {
-			return []*Target{make(name, "")}, nil // not in ftrace's list: a kprobe may still do
 		}
 		if next := successors[name]; next != "" {
 			if mod, ok := functions[next]; ok {

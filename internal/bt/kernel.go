@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -27,11 +26,13 @@ import (
 // when first asked for: a tracepoint's one-liner needs no BTF at all.
 type kernel struct {
 	cache *btf.Cache
+	found sync.Map // addresses of symbols, by name
 
 	types     func() (*btf.Spec, error)
 	modules   func() []string
 	functions func() (map[string]string, error) // traceable functions and their modules
 	symbols   func() map[string]uint64
+	address   func(name string) uint64 // of a symbol; 0: there is none
 	fentry    func() error
 	kprobes   func() error
 	multi     func() bool // kprobe.multi
@@ -65,6 +66,7 @@ func newKernel() *kernel {
 	})
 	k.functions = sync.OnceValues(k.readFunctions)
 	k.symbols = sync.OnceValue(readSymbols)
+	k.address = k.findAddress
 	k.fentry = sync.OnceValue(k.tryFentry)
 	k.kprobes = sync.OnceValue(func() error {
 		if _, err := os.Stat("/sys/bus/event_source/devices/kprobe/type"); err != nil {
@@ -165,27 +167,6 @@ func (k *kernel) readFunctions() (map[string]string, error) {
 		}
 	}
 	return names, lines.Err()
-}
-
-// readSymbols gives the addresses of all symbols, data too, for kaddr().
-func readSymbols() map[string]uint64 {
-	syms := map[string]uint64{}
-	f, err := os.Open("/proc/kallsyms")
-	if err != nil {
-		return syms
-	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		text, rest, _ := strings.Cut(lines.Text(), " ")
-		_, name, _ := strings.Cut(rest, " ")
-		name, _, _ = strings.Cut(name, "\t")
-		addr, err := strconv.ParseUint(text, 16, 64)
-		if _, twice := syms[name]; err == nil && addr != 0 && !twice {
-			syms[name] = addr
-		}
-	}
-	return syms
 }
 
 // readEvents lists GROUP:NAME of all tracepoints.

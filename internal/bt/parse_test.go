@@ -215,7 +215,7 @@ func TestDrift(t *testing.T) {
 	k.functions = func() (map[string]string, error) {
 		return map[string]string{"kmem_cache_alloc_noprof": "", "tcp_sendmsg": ""}, nil
 	}
-	k.symbols = func() map[string]uint64 { return nil }
+	k.address = func(string) uint64 { return 0 }
 	s, err := Parse(&Source{"-e", "k:kmem_cache_alloc { @ = count(); }"})
 	check(err)
 	var notes strings.Builder

@@ -64,7 +64,7 @@ func frames(t *testing.T, text string) []uint64 {
 	out := make([]uint64, stackDepth)
 	for i, f := range strings.Fields(text) {
 		name, off, _ := strings.Cut(f, "+")
-		addr := running().symbols()[name]
+		addr := running().address(name)
 		if addr == 0 {
 			t.Skipf("no address of %s", name)
 		}
