@@ -196,7 +196,7 @@ func (*Jump) stmt()     {}
 type AttachPoint struct {
 	pos, end Pos
 	Raw      string
-	many     bool // one of many: a miss does not end the run
+	many     bool // one of many from the list of functions: a miss does not end the run
 }
 
 // A Clause is attach points, a predicate and what to do.

@@ -260,10 +260,8 @@ func regexPoints(pattern string) ([]AttachPoint, error) {
 		return nil, err
 	}
 	var points []AttachPoint
-	for _, n := range sortedKeys(functions) {
-		if re.MatchString(n) {
-			points = append(points, AttachPoint{end: Pos(len(pattern)), Raw: "kprobe:" + n, many: true})
-		}
+	for _, f := range functions.find(func(f traceable) bool { return re.MatchString(f.name) }) {
+		points = append(points, AttachPoint{end: Pos(len(pattern)), Raw: "kprobe:" + f.module + ":" + f.name, many: true})
 	}
 	return points, nil
 }

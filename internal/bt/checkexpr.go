@@ -403,7 +403,8 @@ func (c *checker) tryProto() *btf.FuncProto {
 			t.proto, t.noType = c.kernel.proto(t.Name, t.Module)
 			if t.noType != nil && t.Module == "" { // a module's, perhaps
 				functions, _ := c.kernel.functions()
-				t.proto, t.noType = c.kernel.proto(t.Name, functions[t.Name])
+				module, _ := functions.module(t.Name)
+				t.proto, t.noType = c.kernel.proto(t.Name, module)
 			}
 		}
 	}

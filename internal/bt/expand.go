@@ -358,6 +358,8 @@ func (x *expander) kernelFunctions(ap AttachPoint, kind ProbeKind, module, name 
 	}
 	switch {
 	case wild(name):
+	case ap.many: // it was found in the list
+		return []*Target{make(name, module)}, nil
 	case way != Kprobe && way != Kretprobe:
 		// BTF knows, and is at hand.
 		if _, err := x.k.proto(name, module); err == nil {
@@ -372,11 +374,11 @@ func (x *expander) kernelFunctions(ap AttachPoint, kind ProbeKind, module, name 
 	}
 	var list []*Target
 	if !wild(name) {
-		if mod, ok := functions[name]; ok && (module == "" || match(module, mod)) {
+		if mod, ok := functions.module(name); ok && (module == "" || match(module, mod)) {
 			return []*Target{make(name, mod)}, nil
 		}
 		if next := successors[name]; next != "" {
-			if mod, ok := functions[next]; ok {
+			if mod, ok := functions.module(next); ok {
 				x.note("this kernel has no function %s: using %s, which took over from it", name, next)
 				return []*Target{make(next, mod)}, nil
 			}
@@ -386,10 +388,8 @@ func (x *expander) kernelFunctions(ap AttachPoint, kind ProbeKind, module, name 
 		}
 		return nil, x.missing(ap, "this kernel has no function %s (inlined or gone)", name)
 	}
-	for _, n := range slices.Sorted(maps.Keys(functions)) {
-		if mod := functions[n]; match(name, n) && (module == "" || match(module, mod)) {
-			list = append(list, make(n, mod))
-		}
+	for _, f := range functions.find(func(f traceable) bool { return match(name, f.name) && (module == "" || match(module, f.module)) }) {
+		list = append(list, make(f.name, f.module))
 	}
 	if len(list) == 0 {
 		return nil, x.missing(ap, "no function of this kernel matches %s", name)
@@ -399,13 +399,12 @@ func (x *expander) kernelFunctions(ap AttachPoint, kind ProbeKind, module, name 
 
 // sameStart keeps names that begin alike: measuring the distance to all 60,000
 // would take long.
-func sameStart(name string, all map[string]string) (some []string) {
-	for n := range all {
-		if len(name) > 2 && len(n) > 2 && (n[:3] == name[:3] || strings.Contains(n, name)) {
-			some = append(some, n)
-		}
+func sameStart(name string, all functionList) (some []string) {
+	for _, f := range all.find(func(f traceable) bool {
+		return len(name) > 2 && len(f.name) > 2 && (f.name[:3] == name[:3] || strings.Contains(f.name, name))
+	}) {
+		some = append(some, f.name)
 	}
-	slices.Sort(some)
 	return some
 }
 

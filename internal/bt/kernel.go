@@ -3,8 +3,6 @@
 package bt
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -30,7 +28,7 @@ type kernel struct {
 
 	types     func() (*btf.Spec, error)
 	modules   func() []string
-	functions func() (map[string]string, error) // traceable functions and their modules
+	functions func() (functionList, error)
 	symbols   func() map[string]uint64
 	address   func(name string) uint64 // of a symbol; 0: there is none
 	fentry    func() error
@@ -64,7 +62,7 @@ func newKernel() *kernel {
 		}
 		return names
 	})
-	k.functions = sync.OnceValues(k.readFunctions)
+	k.functions = sync.OnceValues(readFunctions)
 	k.symbols = sync.OnceValue(readSymbols)
 	k.address = k.findAddress
 	k.fentry = sync.OnceValue(k.tryFentry)
@@ -129,44 +127,6 @@ func (k *kernel) proto(name, module string) (*btf.FuncProto, error) {
 		return nil, fmt.Errorf("%s has no prototype", name)
 	}
 	return proto, nil
-}
-
-// readFunctions gives the names that can be traced: ftrace's list, else the
-// functions of kallsyms.
-func (k *kernel) readFunctions() (map[string]string, error) {
-	if root, err := host.Tracefs(); err == nil {
-		data, err := os.ReadFile(filepath.Join(root, "available_filter_functions"))
-		if err == nil && len(data) > 0 {
-			names := make(map[string]string, 60_000)
-			for line := range bytes.Lines(data) {
-				name, module, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
-				names[name] = strings.Trim(module, "[]")
-			}
-			return names, nil
-		}
-	}
-	f, err := os.Open("/proc/kallsyms")
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	names := make(map[string]string, 60_000)
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		f := strings.Fields(lines.Text())
-		if len(f) < 3 || !strings.Contains("tTwW", f[1]) || strings.ContainsAny(f[2], ".$") ||
-			strings.HasPrefix(f[2], "__pfx_") || strings.HasPrefix(f[2], "__cfi_") {
-			continue
-		}
-		module := ""
-		if len(f) > 3 {
-			module = strings.Trim(f[3], "[]")
-		}
-		if module != "bpf" {
-			names[f[2]] = module
-		}
-	}
-	return names, lines.Err()
 }
 
 // readEvents lists GROUP:NAME of all tracepoints.

@@ -189,13 +189,10 @@ func (l *lister) functions(kind ProbeKind, pattern string, asked bool) error {
 	if err != nil {
 		return nil
 	}
-	for _, n := range sortedKeys(functions) {
-		if !match(pattern, n) && !match(pattern, functions[n]+":"+n) {
-			continue
-		}
+	for _, f := range functions.find(func(f traceable) bool { return match(pattern, f.name) || match(pattern, f.module+":"+f.name) }) {
 		var args []string
 		if l.args || kind == Fentry || kind == Fexit {
-			proto, err := l.k.proto(n, functions[n])
+			proto, err := l.k.proto(f.name, f.module)
 			if err != nil && (kind == Fentry || kind == Fexit) {
 				continue
 			}
@@ -208,7 +205,7 @@ func (l *lister) functions(kind ProbeKind, pattern string, asked bool) error {
 				}
 			}
 		}
-		l.add(kind.String()+":"+n, args...)
+		l.add(kind.String()+":"+f.name, args...)
 	}
 	return nil
 }

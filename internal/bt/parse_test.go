@@ -212,9 +212,7 @@ func TestSmall(t *testing.T) {
 // TestDrift has a function that another took over from.
 func TestDrift(t *testing.T) {
 	k := loadOnly()
-	k.functions = func() (map[string]string, error) {
-		return map[string]string{"kmem_cache_alloc_noprof": "", "tcp_sendmsg": ""}, nil
-	}
+	k.functions = func() (functionList, error) { return "kmem_cache_alloc_noprof\ntcp_sendmsg\n", nil }
 	k.address = func(string) uint64 { return 0 }
 	s, err := Parse(&Source{"-e", "k:kmem_cache_alloc { @ = count(); }"})
 	check(err)

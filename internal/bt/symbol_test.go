@@ -43,7 +43,7 @@ func TestNamedOnly(t *testing.T) {
 	if _, err := lookUp("tcp_sendmsg"); err != nil {
 		t.Skip(err) // before 5.16
 	}
-	k.functions = func() (map[string]string, error) { t.Error("the list of all functions was read"); return nil, nil }
+	k.functions = func() (functionList, error) { t.Error("the list of all functions was read"); return "", nil }
 	k.symbols = func() map[string]uint64 { t.Error("the list of all symbols was read"); return nil }
 	s := must(Parse(&Source{"-e", `k:tcp_sendmsg { @[func] = count(); } kr:tcp_sendmsg { @h = hist(retval); @at = kaddr("tcp_sendmsg"); }`}))
 	if _, err := compile(s, k, Options{}); err != nil {
