@@ -43,9 +43,9 @@ struct lookup_event {
 EVENT(struct lookup_event);
 
 struct lookup {
-	__u64 start;
+	__u64 start; /* 0: it is over */
 	__u64 sp; /* of the outermost call; the stack grows down */
-	const char *name;
+	const char *name; /* read at the end: it is the caller's until then */
 	/* Of the innermost _r call: */
 	const int *h_errnop;
 	void *const *result;
@@ -53,9 +53,8 @@ struct lookup {
 	__s32 h_errno;
 	__u32 call;
 	__u32 addr_len;
-	char host[HOST_LEN];
 };
-SPAN(lookups, __u64, struct lookup);
+THREAD_SPAN(lookups, struct lookup);
 
 __u64 under_way = 0;
 
@@ -99,18 +98,18 @@ static __always_inline __u64 user_arg(const struct pt_regs *ctx, int n)
 #endif
 }
 
-/* The name may lie in a page that nobody has touched yet: then it is read at the
- * end, when the resolver has.
+/* The resolver has read the name, so its page is there, which at the beginning of
+ * the call it need not be.
  */
-static __always_inline bool read_host(struct lookup *l)
+static __always_inline bool read_host(struct lookup_event *e, const char *name)
 {
-	if (!l->name)
+	if (!name)
 		return true;
-	if (l->addr_len == 4)
-		return !bpf_probe_read_user(l->host, 4, l->name);
-	if (l->addr_len)
-		return !bpf_probe_read_user(l->host, 16, l->name);
-	return bpf_probe_read_user_str(l->host, sizeof(l->host), l->name) >= 0;
+	if (e->addr_len == 4)
+		return !bpf_probe_read_user(e->host, 4, name);
+	if (e->addr_len)
+		return !bpf_probe_read_user(e->host, 16, name);
+	return bpf_probe_read_user_str(e->host, sizeof(e->host), name) >= 0;
 }
 
 /* The same function may be entered twice at one stack pointer: one calls the
@@ -125,6 +124,7 @@ static __always_inline int begin(struct pt_regs *ctx, enum call call)
 	__u64 sp = user_sp(ctx), h_errnop = 0, result = 0;
 	__u64 thread = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns();
 	struct lookup *l = bpf_map_lookup_elem(&lookups, &thread), new = {};
+	bool inside = l && l->start;
 	struct who who = {};
 
 	if (call == CALL_gethostbyname_r) {
@@ -137,7 +137,7 @@ static __always_inline int begin(struct pt_regs *ctx, enum call call)
 		result = user_arg(ctx, 6);
 		h_errnop = user_arg(ctx, 7);
 	}
-	if (l && (sp < l->sp || (sp == l->sp && now - l->start < SAME_CALL_NS))) {
+	if (inside && (sp < l->sp || (sp == l->sp && now - l->start < SAME_CALL_NS))) {
 		if (h_errnop) {
 			l->h_errnop = (const int *)h_errnop;
 			l->result = (void *const *)result;
@@ -148,7 +148,7 @@ static __always_inline int begin(struct pt_regs *ctx, enum call call)
 		return 0;
 	if (filter_on & FILTER_WHO && (!who_current(&who) || !who_wanted(&who)))
 		return 0;
-	if (!l)
+	if (!inside)
 		__sync_fetch_and_add(&under_way, 1);
 	new.start = now;
 	new.sp = sp;
@@ -158,14 +158,12 @@ static __always_inline int begin(struct pt_regs *ctx, enum call call)
 	new.result = (void *const *)result;
 	new.inflight = under_way;
 	new.call = call;
-	if (bpf_map_update_elem(&lookups, &thread, &new, BPF_ANY)) {
+	if (l) {
+		*l = new;
+	} else if (bpf_map_update_elem(&lookups, &thread, &new, BPF_ANY)) {
 		lose(LOSS_SPAN);
 		__sync_fetch_and_add(&under_way, -1);
-		return 0;
 	}
-	l = bpf_map_lookup_elem(&lookups, &thread);
-	if (l && read_host(l))
-		l->name = NULL;
 	return 0;
 }
 
@@ -179,7 +177,7 @@ static __always_inline int end(struct pt_regs *ctx, enum call call)
 	void *result = NULL;
 	int code = 0;
 
-	if (!l)
+	if (!l || !l->start)
 		return 0;
 	/* A plain call has a _r call inside, with a place of its own for h_errno. That
 	 * says something only where there is no result: musl writes nothing else there.
@@ -196,8 +194,6 @@ static __always_inline int end(struct pt_regs *ctx, enum call call)
 	latency = bpf_ktime_get_ns() - l->start;
 	if (!latency_wanted(latency))
 		goto out;
-	if (l->name && !read_host(l))
-		lose(LOSS_READ);
 	e = EVENT_NEW(struct lookup_event);
 	if (!e)
 		goto out;
@@ -212,10 +208,11 @@ static __always_inline int end(struct pt_regs *ctx, enum call call)
 		e->code = (int)ret;
 	else if (has_h_errnop ? !result : !ret)
 		e->code = l->h_errno ? l->h_errno : CODE_FAILED;
-	__builtin_memcpy(e->host, l->host, sizeof(e->host));
+	if (!read_host(e, l->name))
+		lose(LOSS_READ);
 	event_send(e);
 out:
-	bpf_map_delete_elem(&lookups, &thread);
+	l->start = 0;
 	return 0;
 }
 
@@ -251,13 +248,17 @@ SEC("uretprobe.multi") int lookup__multi__return(struct pt_regs *ctx)
 	return end(ctx, bpf_get_attach_cookie(ctx));
 }
 
-/* A thread that ends in the middle of a lookup. */
+/* A thread may end in the middle of a lookup. */
 KTRACE(gone, sched_process_exit, const struct task_struct *task)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
+	struct lookup *l = bpf_map_lookup_elem(&lookups, &thread);
 
-	if (!bpf_map_delete_elem(&lookups, &thread))
+	if (!l)
+		return 0;
+	if (l->start)
 		__sync_fetch_and_add(&under_way, -1);
+	bpf_map_delete_elem(&lookups, &thread);
 	return 0;
 }
 
