@@ -365,8 +365,10 @@ func (x *expander) kernelFunctions(ap AttachPoint, kind ProbeKind, module, name 
 		if _, err := x.k.proto(name, module); err == nil {
 			return []*Target{make(name, module)}, nil
 		}
-	case module == "" && x.k.address(name) != 0:
-		return []*Target{make(name, "")}, nil // in ftrace's list or not: a kprobe may do
+	case module == "":
+		if at, _ := x.k.lookUp(name); at != 0 {
+			return []*Target{make(name, "")}, nil // in ftrace's list or not: a kprobe may do
+		}
 	}
 	functions, err := x.k.functions()
 	if err != nil {
@@ -376,6 +378,9 @@ func (x *expander) kernelFunctions(ap AttachPoint, kind ProbeKind, module, name 
 	if !wild(name) {
 		if mod, ok := functions.module(name); ok && (module == "" || match(module, mod)) {
 			return []*Target{make(name, mod)}, nil
+		}
+		if module == "" && way <= Kretprobe && x.k.address(name) != 0 {
+			return []*Target{make(name, "")}, nil
 		}
 		if next := successors[name]; next != "" {
 			if mod, ok := functions.module(next); ok {

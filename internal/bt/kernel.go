@@ -24,13 +24,12 @@ import (
 // when first asked for: a tracepoint's one-liner needs no BTF at all.
 type kernel struct {
 	cache *btf.Cache
-	found sync.Map // addresses of symbols, by name
 
 	types     func() (*btf.Spec, error)
 	modules   func() []string
 	functions func() (functionList, error)
 	symbols   func() map[string]uint64
-	address   func(name string) uint64 // of a symbol; 0: there is none
+	lookUp    func(name string) (uint64, error) // the address of one symbol
 	fentry    func() error
 	kprobes   func() error
 	multi     func() bool // kprobe.multi
@@ -64,7 +63,7 @@ func newKernel() *kernel {
 	})
 	k.functions = sync.OnceValues(readFunctions)
 	k.symbols = sync.OnceValue(readSymbols)
-	k.address = k.findAddress
+	k.lookUp = remember(lookUp)
 	k.fentry = sync.OnceValue(k.tryFentry)
 	k.kprobes = sync.OnceValue(func() error {
 		if _, err := os.Stat("/sys/bus/event_source/devices/kprobe/type"); err != nil {

@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -213,7 +215,7 @@ func TestSmall(t *testing.T) {
 func TestDrift(t *testing.T) {
 	k := loadOnly()
 	k.functions = func() (functionList, error) { return "kmem_cache_alloc_noprof\ntcp_sendmsg\n", nil }
-	k.address = func(string) uint64 { return 0 }
+	k.lookUp = func(string) (uint64, error) { return 0, unix.ENOENT }
 	s, err := Parse(&Source{"-e", "k:kmem_cache_alloc { @ = count(); }"})
 	check(err)
 	var notes strings.Builder

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/cilium/ebpf"
@@ -16,22 +17,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// findAddress says where a symbol of the kernel is, functions and data alike. The
-// kernel is asked for the one: to read the list of all takes longer than
-// everything else that a start needs.
-func (k *kernel) findAddress(name string) uint64 {
-	if at, known := k.found.Load(name); known {
-		return at.(uint64)
-	}
-	at, err := lookUp(name)
+// address is where a symbol of the kernel is, functions and data alike; 0 if it
+// has none of that name, or does not say.
+func (k *kernel) address(name string) uint64 {
+	at, err := k.lookUp(name)
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		at = k.symbols()[name]
 	}
-	k.found.Store(name, at)
 	return at
 }
 
-// lookUp runs a program that asks for a symbol's address. There is a helper for it
+// remember has f asked once for each name: a clause of many targets asks for each.
+func remember(f func(string) (uint64, error)) func(string) (uint64, error) {
+	type answer struct {
+		at  uint64
+		err error
+	}
+	var known sync.Map
+	return func(name string) (uint64, error) {
+		a, ok := known.Load(name)
+		if !ok {
+			at, err := f(name)
+			a, _ = known.LoadOrStore(name, answer{at, err})
+		}
+		return a.(answer).at, a.(answer).err
+	}
+}
+
+// lookUp runs a program that asks for the address of one symbol: to read the list of
+// all takes longer than everything else that a start needs. There is a helper for it
 // since Linux 5.16.
 func lookUp(name string) (uint64, error) {
 	const most = 256 // on the stack
