@@ -66,6 +66,30 @@ func TestConstants(t *testing.T) {
 	})
 }
 
+// TestSockets: where a filter is refused, the tool to use instead is there and
+// does not refuse it too.
+func TestSockets(t *testing.T) {
+	byName := map[string]*tool.Tool{}
+	for _, tl := range All {
+		byName[tl.Name] = tl
+	}
+	for _, tl := range All {
+		has := append(slices.Clone(tl.Sockets.Families), tl.Sockets.Protos...)
+		for what, name := range tl.Sockets.Else {
+			other := byName[name]
+			switch {
+			case slices.Contains(has, what):
+				t.Errorf("%s has rows of %s itself, but names %s for them", tl.Name, what, name)
+			case other == nil:
+				t.Errorf("%s names %s for %s: there is no such tool", tl.Name, name, what)
+			case other.Filters&tool.FilterProto == 0 || what == "unix" && other.Sockets.Families != nil ||
+				what != "unix" && other.Sockets.Protos != nil && !slices.Contains(other.Sockets.Protos, what):
+				t.Errorf("%s names %s for %s, which has none either", tl.Name, name, what)
+			}
+		}
+	}
+}
+
 // TestPoints: each point has a program, and each program a point.
 func TestPoints(t *testing.T) {
 	each(t, func(t *testing.T, tl *tool.Tool, spec *ebpf.CollectionSpec) {

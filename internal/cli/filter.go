@@ -105,11 +105,52 @@ func (f *filterFlags) wanted(t *tool.Tool) (w tool.Wanted, err error) {
 		}
 		w.On |= step.bit
 	}
+	if err := f.possible(t, &w); err != nil {
+		return w, err
+	}
 	if f.family == "" && len(t.Families) > 0 {
 		w.Families = t.Families
 		w.On |= tool.FilterFamily
 	}
 	return w, nil
+}
+
+// possible refuses families and protocols of which t can never have a row: a run
+// would wait for them without end.
+func (f *filterFlags) possible(t *tool.Tool, w *tool.Wanted) error {
+	var families, protos []string
+	for _, n := range w.Families {
+		families = append(families, kern.Family(n).String())
+	}
+	for _, n := range w.Protos {
+		protos = append(protos, kern.Proto(n).String())
+	}
+	if err := known(t, "family", f.family, families, t.Sockets.Families); err != nil {
+		return err
+	}
+	if err := known(t, "proto", f.proto, protos, t.Sockets.Protos); err != nil {
+		return err
+	}
+	// Of sockets that are not IP's, the protocol is the family.
+	if len(t.Sockets.Families) > 0 && !slices.ContainsFunc(w.Protos, func(p uint16) bool { return kern.Proto(p).OfIP() }) {
+		return known(t, "proto", f.proto, protos, []string{"protocols of IP"})
+	}
+	return nil
+}
+
+// known tells whether any of the names that were asked for is one that t has.
+func known(t *tool.Tool, flag, given string, asked, has []string) error {
+	if len(asked) == 0 || len(has) == 0 || slices.ContainsFunc(asked, func(a string) bool { return slices.Contains(has, a) }) {
+		return nil
+	}
+	hint := ""
+	for _, a := range asked {
+		if other := t.Sockets.Else[a]; other != "" {
+			hint = ": use " + other
+			break
+		}
+	}
+	return tool.Usagef("--%s %s: %s has rows of nothing but %s%s", flag, given, t.Name, strings.Join(has, " and "), hint)
 }
 
 func (f *filterFlags) resolveContainer(w *tool.Wanted) error {

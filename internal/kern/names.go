@@ -71,6 +71,9 @@ func (p Proto) String() string {
 	return strconv.Itoa(int(p))
 }
 
+// OfIP says whether it is a protocol over IP, and no name of a family.
+func (p Proto) OfIP() bool { return p&protoFamily == 0 }
+
 // Kind says that a Proto is shown by name.
 func (Proto) Kind() row.Kind { return row.Text }
 

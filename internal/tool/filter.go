@@ -42,6 +42,24 @@ const (
 	ByTuple = FilterPort | FilterLport | FilterRport | FilterAddr | FilterLaddr | FilterRaddr | FilterIP4 | FilterIP6
 )
 
+// Sockets is the kinds of sockets that a tool can have rows of, so that a filter for
+// others is refused rather than waited on.
+type Sockets struct {
+	Families, Protos []string          // by name, as --family and --proto take them; nil: all
+	Else             map[string]string // a family or protocol that it has not, and the tool that has
+}
+
+// OfIP are IPv4 and IPv6 sockets of these protocols; none: of all.
+func OfIP(protos ...string) Sockets {
+	return Sockets{Families: []string{"inet", "inet6"}, Protos: protos}
+}
+
+// Or names the tools that have what this one has not.
+func (s Sockets) Or(other map[string]string) Sockets {
+	s.Else = other
+	return s
+}
+
 // Wanted is the filters of one run, as the user asked for them.
 type Wanted struct {
 	On          Filter

@@ -30,6 +30,7 @@ type Tool struct {
 	Shorts   map[string]string    // letters that BCC gave to common flags: L is lport
 	Arg      string               // the flag that a first word which is no interval stands for: kind
 	Families []uint16             // shown unless --family names others; nil: all
+	Sockets  Sockets              // those that there can be rows of; zero: all
 	Points   []probe.Point        // moments that every view needs
 	Views    func(cfg any) []View // what a run shows; flags choose
 	Formats  []string             // output formats besides table, json and csv

@@ -43,6 +43,7 @@ var Tool = &tool.Tool{
 	Banner:  "Tracing passive TCP connections.",
 	Doc:     readme,
 	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
+	Sockets: tool.OfIP("tcp", "mptcp").Or(map[string]string{"unix": "soaccept", "sctp": "soaccept"}),
 	Points: []probe.Point{
 		{Name: "accept"},
 		{Name: "state"},

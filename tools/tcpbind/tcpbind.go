@@ -59,6 +59,7 @@ var Tool = &tool.Tool{
 	Banner:  "Tracing binds.",
 	Doc:     readme,
 	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
+	Sockets: tool.OfIP(),
 	Points: []probe.Point{
 		{Name: "bind"},
 		probe.Uring("uring", "binds by io_uring"),

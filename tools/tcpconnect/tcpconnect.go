@@ -115,6 +115,7 @@ var Tool = &tool.Tool{
 	Banner:  "Tracing active TCP connections.",
 	Doc:     readme,
 	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
+	Sockets: tool.OfIP("tcp", "mptcp").Or(map[string]string{"udp": "udpconnect", "unix": "soconnect", "sctp": "soconnect"}),
 	Config:  func() any { return &config{} },
 	Check:   check,
 	Points: []probe.Point{

@@ -79,6 +79,7 @@ var Tool = &tool.Tool{
 	Banner:  "Tracing dropped TCP packets.",
 	Doc:     readme,
 	Filters: tool.ByWho | tool.FilterNetns | tool.FilterFamily | tool.ByTuple,
+	Sockets: tool.OfIP("tcp"),
 	Config:  func() any { return &config{Stack: true} },
 	Points: []probe.Point{
 		{Name: "drop"},

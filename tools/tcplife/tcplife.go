@@ -54,6 +54,7 @@ var Tool = &tool.Tool{
 	Banner:  "Tracing TCP sessions.",
 	Doc:     readme,
 	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
+	Sockets: tool.OfIP("tcp").Or(map[string]string{"udp": "udplife", "unix": "solife"}),
 	Config:  func() any { return &config{} },
 	Points:  []probe.Point{{Name: "state"}, {Name: "reset", Optional: true, Misses: "who reset a session"}},
 	Shorts:  map[string]string{"L": "lport", "D": "rport"},

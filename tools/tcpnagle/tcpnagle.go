@@ -111,6 +111,7 @@ var Tool = &tool.Tool{
 	Banner:  "Tracing TCP sends.",
 	Doc:     readme,
 	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
+	Sockets: tool.OfIP("tcp"),
 	Config:  func() any { return &config{} },
 	Views:   views,
 	Demo:    demo,

@@ -97,6 +97,7 @@ var Tool = &tool.Tool{
 	Banner:  "Tracing TCP retransmissions.",
 	Doc:     readme,
 	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
+	Sockets: tool.OfIP("tcp"),
 	Config:  func() any { return &config{} },
 	Points:  []probe.Point{{Name: "retrans"}, {Name: "synack"}},
 	Views:   views,

@@ -44,6 +44,7 @@ var Tool = &tool.Tool{
 	Banner:  "Tracing TCP packets.",
 	Doc:     readme,
 	Filters: tool.ByWho | tool.FilterNetns | tool.FilterFamily | tool.ByTuple,
+	Sockets: tool.OfIP("tcp"),
 	Points:  []probe.Point{{Name: "state"}, {Name: "out"}, {Name: "in"}},
 	Views: tool.One(tool.View{
 		Output: tool.Stream[event]{Type: "snoop_event"},

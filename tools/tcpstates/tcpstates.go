@@ -58,6 +58,7 @@ var Tool = &tool.Tool{
 	Banner:  "Tracing TCP state changes.",
 	Doc:     readme,
 	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
+	Sockets: tool.OfIP("tcp").Or(map[string]string{"udp": "udplife", "unix": "solife"}),
 	Config:  func() any { return &config{} },
 	Points:  []probe.Point{{Name: "state"}},
 	Shorts:  map[string]string{"L": "lport", "D": "rport"},

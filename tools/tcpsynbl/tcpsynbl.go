@@ -80,6 +80,7 @@ var Tool = &tool.Tool{
 	Banner:  "Tracing the queues of listeners.",
 	Doc:     readme,
 	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
+	Sockets: tool.OfIP("tcp").Or(map[string]string{"unix": "solisten"}),
 	Points: []probe.Point{
 		{Name: "syn", Ways: []probe.Way{
 			{Name: "fentry", Programs: []string{"asked__fentry"}},

@@ -101,6 +101,7 @@ var Tool = &tool.Tool{
 	Banner:  "Reading TCP byte counters.",
 	Doc:     readme,
 	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
+	Sockets: tool.OfIP("tcp").Or(map[string]string{"udp": "socketio", "unix": "socketio"}),
 	Config:  func() any { return &config{} },
 	Points:  []probe.Point{{Name: "poll"}, {Name: "state"}},
 	Views:   views,

@@ -120,6 +120,7 @@ var Tool = &tool.Tool{
 	Banner:  "Tracing TCP windows.",
 	Doc:     readme,
 	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
+	Sockets: tool.OfIP("tcp"),
 	Config:  newConfig,
 	Points:  []probe.Point{{Name: "state"}, {Name: "rcv"}, {Name: "retrans"}},
 	Views:   views,

@@ -59,6 +59,7 @@ var Tool = &tool.Tool{
 	Banner:  "Tracing UDP connections.",
 	Doc:     readme,
 	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
+	Sockets: tool.OfIP("udp").Or(map[string]string{"tcp": "tcpconnect", "mptcp": "tcpconnect", "unix": "soconnect"}),
 	Config:  func() any { return &config{} },
 	Points:  []probe.Point{{Name: "connect"}, probe.Uring("uring", "connects by io_uring")},
 	Views:   views,

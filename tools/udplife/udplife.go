@@ -52,6 +52,7 @@ var Tool = &tool.Tool{
 	Banner:  "Tracing UDP sockets.",
 	Doc:     readme,
 	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
+	Sockets: tool.OfIP("udp").Or(map[string]string{"tcp": "tcplife", "unix": "solife"}),
 	Points: append([]probe.Point{
 		{Name: "create", Ways: []probe.Way{
 			{Name: "cgroup", Programs: []string{"create__cgroup"}},
