@@ -4,6 +4,7 @@ package bt
 
 import (
 	"debug/elf"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -81,13 +82,25 @@ func (x *expander) userFunctions(ap AttachPoint, kind ProbeKind, file, name stri
 	if len(list) > 0 {
 		return list, nil
 	}
+	return nil, x.missing(ap, "%s", noFunction(path, name, funcs))
+}
+
+// noFunction says why a file has no function of a name, of those that it has.
+func noFunction(path, name string, funcs []string) string {
 	if len(funcs) == 0 {
-		return nil, x.missing(ap, "%s has no symbols: it is stripped", path)
+		return path + " has no symbols: it is stripped; give an address (" + path + ":0x1234), or a build that has them"
 	}
+	why := fmt.Sprintf("%s has no function %s", path, name)
 	if near := row.Nearest(name, funcs); near != "" {
-		return nil, x.missing(ap, "%s has no function %s: did you mean %s?", path, name, near)
+		return why + ": did you mean " + near + "?"
 	}
-	return nil, x.missing(ap, "%s has no function %s", path, name)
+	if f, err := elf.Open(path); err == nil {
+		defer f.Close()
+		if f.Section(".symtab") == nil {
+			why += ": it is stripped, and names only what it exports"
+		}
+	}
+	return why
 }
 
 // elfFunctions lists the functions of both symbol tables.

@@ -167,10 +167,14 @@ func (l *lister) user(kind ProbeKind, rest, pattern string) error {
 	if err != nil {
 		return err
 	}
+	before := l.n
 	for _, f := range funcs {
 		if match(name, f) || name == "" {
 			l.add(kind.String() + ":" + found + ":" + f)
 		}
+	}
+	if l.n == before {
+		return (&Source{"-l", pattern}).errorf(0, Pos(len(pattern)), "%s", noFunction(found, name, funcs))
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -257,5 +258,19 @@ func TestList(t *testing.T) {
 	b.Reset()
 	if err := List(&b, "u:/proc/self/exe:seine/internal/bt.traced", false); err != nil || !strings.Contains(b.String(), "bt.traced\n") {
 		t.Errorf("got %v %q", err, b.String())
+	}
+}
+
+// TestListStripped: a file without symbols is said to be one.
+func TestListStripped(t *testing.T) {
+	head := [64]byte{0x7f, 'E', 'L', 'F', 2, 1, 1, 16: 2, 18: 62, 20: 1, 52: 64} // x86-64, and nothing behind it
+	file := filepath.Join(t.TempDir(), "stripped")
+	if err := os.WriteFile(file, head[:], 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	err := List(&b, "u:"+file+":*", false)
+	if want := file + " has no symbols: it is stripped; give an address"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
 	}
 }
