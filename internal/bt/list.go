@@ -3,11 +3,15 @@
 package bt
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
+
+	"seine/internal/probe"
 )
 
 // List writes the probes that match a pattern: TYPE:REST, with * and ?, or a
@@ -57,11 +61,12 @@ func List(w io.Writer, pattern string, args bool) error {
 			l.add(only.String())
 		}
 	}
+	var hidden error
 	if want(Tracepoint) {
-		l.tracepoints(rest)
+		hidden = l.tracepoints(rest)
 	}
 	if want(RawTracepoint) && hasKind {
-		l.raw(rest)
+		hidden = errors.Join(hidden, l.raw(rest))
 	}
 	if (want(Uprobe) || want(Uretprobe)) && hasKind && !wild(kind) {
 		if err := l.user(kindNames[kind], rest, pattern); err != nil {
@@ -76,12 +81,23 @@ func List(w io.Writer, pattern string, args bool) error {
 			return err
 		}
 	}
+	if hidden != nil {
+		return noEvents(hidden)
+	}
 	if l.n == 0 {
 		events, _ := k.events()
 		hint := didYouMean(strings.TrimPrefix(strings.TrimPrefix(pattern, "tracepoint:"), "t:"), events)
 		return (&Source{"-l", pattern}).errorf(0, Pos(len(pattern)), "no probe matches%s", hint)
 	}
 	return l.err
+}
+
+// noEvents says why tracepoints are not listed, after what could be.
+func noEvents(why error) error {
+	if errors.Is(why, os.ErrPermission) {
+		return fmt.Errorf("tracepoints are not listed: %w: run as root", why)
+	}
+	return fmt.Errorf("tracepoints are not listed: %w: %w", probe.ErrNotSupported, why)
 }
 
 type lister struct {
@@ -104,10 +120,10 @@ func (l *lister) add(probe string, args ...string) {
 	}
 }
 
-func (l *lister) tracepoints(pattern string) {
+func (l *lister) tracepoints(pattern string) error {
 	events, err := l.k.events()
 	if err != nil {
-		return
+		return err
 	}
 	for _, e := range events {
 		if !match(pattern, e) && !match(pattern, "tracepoint:"+e) {
@@ -123,6 +139,7 @@ func (l *lister) tracepoints(pattern string) {
 		}
 		l.add("tracepoint:"+e, args...)
 	}
+	return nil
 }
 
 func (f *tpField) String() string {
@@ -137,11 +154,14 @@ func (f *tpField) String() string {
 	return s + " " + f.name
 }
 
-func (l *lister) raw(pattern string) {
+func (l *lister) raw(pattern string) error {
+	if _, err := l.k.events(); err != nil {
+		return err
+	}
 	x := &expander{src: &Source{"-l", pattern}, k: l.k, note: func(string, ...any) {}}
 	list, err := x.rawTracepoints(AttachPoint{}, pattern)
 	if err != nil {
-		return
+		return nil // none matches
 	}
 	for _, t := range list {
 		var args []string
@@ -152,6 +172,7 @@ func (l *lister) raw(pattern string) {
 		}
 		l.add(t.Probe, args...)
 	}
+	return nil
 }
 
 func (l *lister) user(kind ProbeKind, rest, pattern string) error {
