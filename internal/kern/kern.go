@@ -192,6 +192,21 @@ type Tuple struct {
 	Sock   ID     `col:"sock" help:"stable id of the socket (its cookie)"`
 }
 
+// NoEnd leaves out the end of a connection that a socket does not have: its port if
+// that is 0, and then its address if that is any.
+func NoEnd(r *row.Row, addr, port string) {
+	p, a := r.Get(port), r.Get(addr)
+	if p != nil && p.Kind != row.Null {
+		if p.N != 0 {
+			return
+		}
+		*p = row.Cell{}
+	}
+	if a != nil && a.Kind == row.Addr && a.IP().IsUnspecified() {
+		*a = row.Cell{}
+	}
+}
+
 // Count is struct count of count.h.
 type Count struct {
 	Count uint64 `col:"count,width=8,sum" help:"how many"`

@@ -74,6 +74,12 @@ func (a *auditor) faults(r *row.Row) (out []string) {
 			say("%v to %v is not from there", laddr, raddr)
 		}
 	}
+	if raddr.IsValid() && raddr.IsUnspecified() {
+		say("nobody is at %v", raddr)
+	}
+	if c := known("rport"); c != nil && c.N == 0 {
+		say("nobody is at port 0")
+	}
 	if c := known("ip"); c != nil {
 		for _, at := range []netip.Addr{laddr, raddr} {
 			if at.IsValid() && !at.IsUnspecified() && at.Is4() != (Value(c) == "4") {

@@ -79,6 +79,12 @@ type event struct {
 	Dir    kind     `col:"kind,width=7" help:"receive or send"`
 }
 
+// ends leaves out the ends that a socket does not have.
+func ends(_ *event, r *row.Row) {
+	kern.NoEnd(r, "laddr", "lport")
+	kern.NoEnd(r, "raddr", "rport")
+}
+
 func views(any) []tool.View {
 	return []tool.View{
 		{
@@ -101,7 +107,7 @@ func views(any) []tool.View {
 					{Name: "raw", Programs: []string{"drop__raw"}, Fits: probe.HasTracepoint("kfree_skb", 4)},
 				}},
 			},
-			Output: tool.Stream[event]{Type: "mem_event"},
+			Output: tool.Stream[event]{Type: "mem_event", Each: ends},
 			Show:   "time pid comm proto laddr lport used_bytes limit_bytes ratio reason",
 		},
 		{

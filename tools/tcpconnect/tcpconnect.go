@@ -67,24 +67,25 @@ type value struct {
 }
 
 // unknown leaves out what a connect that failed at once did not get.
-func unknown(e *event, r *row.Row) {
-	for id, port := range map[string]uint16{"lport": e.Lport, "rport": e.Rport} {
-		if port == 0 {
-			*r.Get(id) = row.Cell{}
-		}
-	}
-	if l := r.Get("laddr"); e.Lport == 0 && l.IP().IsUnspecified() {
-		*l = row.Cell{}
-	}
+func unknown(_ *event, r *row.Row) {
+	kern.NoEnd(r, "laddr", "lport")
+	kern.NoEnd(r, "raddr", "rport")
+}
+
+// uncounted does so for counts, which do not tell local ports.
+func uncounted(_ *key, _ *value, r *row.Row) {
+	kern.NoEnd(r, "laddr", "")
+	kern.NoEnd(r, "raddr", "rport")
 }
 
 func views(cfg any) []tool.View {
 	c := cfg.(*config)
 	if c.Counting {
 		return []tool.View{{
-			Output: tool.Snapshot[key, value]{Map: "counts"},
+			Output: tool.Snapshot[key, value]{Map: "counts", Each: uncounted},
 			Show:   "comm laddr:SADDR raddr:DADDR rport:DPORT count failed",
 			By:     []string{"laddr", "raddr", "rport"},
+			Merge:  true, // an address that is absent may be IPv4's or IPv6's
 			Sort:   "count",
 		}}
 	}

@@ -32,18 +32,16 @@ type event struct {
 	Pad2  uint32     `col:"-"`
 }
 
-// noPort leaves the port out that a connecting socket does not have yet.
-func noPort(e *event, r *row.Row) {
-	for id, port := range map[string]uint16{"lport": e.Lport, "rport": e.Rport} {
-		if port == 0 {
-			*r.Get(id) = row.Cell{}
-		}
-	}
+// ends leaves out the ends that a socket does not have: the other one of a listener,
+// the port of one that connects and has none yet.
+func ends(_ *event, r *row.Row) {
+	kern.NoEnd(r, "laddr", "lport")
+	kern.NoEnd(r, "raddr", "rport")
 }
 
 func views(cfg any) []tool.View {
 	v := tool.View{
-		Output: tool.Stream[event]{Type: "state_event", Each: noPort},
+		Output: tool.Stream[event]{Type: "state_event", Each: ends},
 		Show:   "skaddr pid comm::10 laddr lport raddr rport oldstate newstate duration_ms",
 	}
 	if cfg.(*config).Wide {
