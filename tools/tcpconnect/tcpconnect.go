@@ -106,6 +106,7 @@ func views(cfg any) []tool.View {
 			}
 		}
 	}
+	v.Show += " result"
 	v.Output = out
 	return []tool.View{v}
 }
