@@ -49,6 +49,7 @@ type Schema struct {
 	Columns    []Column
 	Show       []int  // indexes of the columns that a table shows, in order
 	Line       string // a sentence in place of the table, with {id} for values; empty: a table
+	NoStack    string // what a table says in place of a kernel stack that a row does not have; empty: nothing
 
 	getters []getter
 }

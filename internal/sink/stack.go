@@ -24,6 +24,11 @@ func (t *tableSink) stacks(p *tablePlan, r *row.Row) {
 		n++
 		t.frames(s)
 	}
+	// Without a user stack beside it, that there is none has to be said.
+	if s := r.Schema; n == 0 && s.NoStack != "" && len(p.stacks) == 1 && s.Columns[p.stacks[0]].ID == "kstack" {
+		t.endLine(append(append(t.buf, "    "...), s.NoStack...))
+		n++
+	}
 	if n > 0 {
 		t.endLine(t.buf)
 	}

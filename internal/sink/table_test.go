@@ -11,6 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"seine/internal/kern"
 	"seine/internal/row"
 )
 
@@ -181,6 +182,27 @@ func TestTableViews(t *testing.T) {
 		"    PID\n      3\n"
 	if string(got) != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestTableNoStack: a sample outside of the kernel is said to be one, but not
+// where its user stack is shown too, or none.
+func TestTableNoStack(t *testing.T) {
+	for _, c := range []struct {
+		show []int
+		want string
+	}{
+		{[]int{0, 3}, "COMM\ncurl\n    f+1\n\nperl\n    [user]\n\n"},
+		{[]int{0, 3, 4}, "COMM\ncurl\n    f+1\n\nperl\n"},
+		{[]int{0, 4}, "COMM\ncurl\nperl\n"},
+		{[]int{0}, "COMM\ncurl\nperl\n"},
+	} {
+		s := drops()
+		s.NoStack, s.Show = "[user]", c.show
+		rows := []*row.Row{fill(s, "curl", nil, nil, &kern.Stack{Frames: []kern.Frame{{Sym: "f", Off: 1}}}), fill(s, "perl")}
+		if got := render(t, "table", Options{Schemas: []*row.Schema{s}}, rows); string(got) != c.want {
+			t.Errorf("columns %v: got %q, want %q", c.show, got, c.want)
+		}
 	}
 }
 

@@ -76,21 +76,22 @@ var Layers = []Layer{Socket, TCP, UDP, IP, Queue, Device, CPU}
 
 // A View is one kind of row and what feeds it. Most tools have one.
 type View struct {
-	Name   string        // empty for a tool that has but one
-	Points []probe.Point // moments that only this view needs
-	Output Output
-	Show   string                 // columns of the table, in order: "pid comm:PROCESS raddr"
-	Line   string                 // a sentence in place of the table
-	Time   string                 // how the time column reads unless --time says otherwise; empty: clock
-	By     []string               // of a counting view: key fields unless --by names others
-	Always []string               // key fields that are filled whatever --by says
-	Stacks []string               // key fields for -o folded unless --by names others; nil: By
-	Merge  bool                   // rows of one output that have the same names are one
-	Where  string                 // keeps rows, as --where does
-	Format string                 // the one that is written unless -o says otherwise; empty: the tool's
-	Sort   string                 // of an output: the column it is sorted by, largest first
-	Above  func(time.Time) string // a line above each output: a load average
-	Book   func(*row.Row)         // for -o book: what the book's form has otherwise; nil: nothing
+	Name    string        // empty for a tool that has but one
+	Points  []probe.Point // moments that only this view needs
+	Output  Output
+	Show    string                 // columns of the table, in order: "pid comm:PROCESS raddr"
+	Line    string                 // a sentence in place of the table
+	NoStack string                 // what the table says where a row has no kernel stack; empty: nothing
+	Time    string                 // how the time column reads unless --time says otherwise; empty: clock
+	By      []string               // of a counting view: key fields unless --by names others
+	Always  []string               // key fields that are filled whatever --by says
+	Stacks  []string               // key fields for -o folded unless --by names others; nil: By
+	Merge   bool                   // rows of one output that have the same names are one
+	Where   string                 // keeps rows, as --where does
+	Format  string                 // the one that is written unless -o says otherwise; empty: the tool's
+	Sort    string                 // of an output: the column it is sorted by, largest first
+	Above   func(time.Time) string // a line above each output: a load average
+	Book    func(*row.Row)         // for -o book: what the book's form has otherwise; nil: nothing
 }
 
 // Kind says when a view prints.
@@ -195,7 +196,7 @@ func (t *Tool) Schemas(views []View) ([]*row.Schema, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.Tool, s.View, s.Line = t.Name, views[i].Name, views[i].Line
+		s.Tool, s.View, s.Line, s.NoStack = t.Name, views[i].Name, views[i].Line, views[i].NoStack
 		if err := s.SetShow(views[i].Show); err != nil {
 			return nil, err
 		}

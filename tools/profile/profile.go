@@ -81,6 +81,9 @@ func views(cfg any) []tool.View {
 		By:     stacks,
 		Sort:   "count",
 	}
+	if c.Kernel {
+		v.NoStack = "[user]"
+	}
 	if c.Net {
 		v.By, v.Stacks, v.Always = []string{"layer"}, stacks, []string{"layer"}
 		v.Show = "layer count cpu_ms"
