@@ -3,6 +3,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"syscall"
@@ -16,13 +17,21 @@ import (
 // threads must hold the same before: no KeepHere.
 func Keep(caps ...Capability) error {
 	if err := keep(syscall.AllThreadsSyscall, caps); err != nil {
-		return fmt.Errorf("giving up capabilities: %w", err)
+		return notGivenUp(err)
 	}
 	// Children must not get back by exec, as root's do, what we gave up.
 	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); errno != 0 {
 		return fmt.Errorf("no new privileges: %w", errno)
 	}
 	return nil
+}
+
+// notGivenUp says why: of all threads only a program without C code can do it.
+func notGivenUp(err error) error {
+	if errors.Is(err, unix.ENOTSUP) {
+		return fmt.Errorf("giving up capabilities: this is a build with cgo: make one with CGO_ENABLED=0: %w", err)
+	}
+	return fmt.Errorf("giving up capabilities: %w", err)
 }
 
 // KeepHere is Keep for the calling thread alone, which the caller has locked and

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -145,6 +146,16 @@ func TestRules(t *testing.T) {
 		}
 		if (attr.Access_fs&unix.LANDLOCK_ACCESS_FS_TRUNCATE != 0) != (abi >= 3) {
 			t.Errorf("version %d: rights %#x", abi, attr.Access_fs)
+		}
+	}
+}
+
+// TestNotGivenUp: whoever built it with cgo is told how to build it.
+func TestNotGivenUp(t *testing.T) {
+	for err, hint := range map[error]bool{unix.ENOTSUP: true, unix.EPERM: false} {
+		got := notGivenUp(err)
+		if strings.Contains(got.Error(), "CGO_ENABLED=0") != hint || !errors.Is(got, err) {
+			t.Errorf("of %v: got %q", err, got)
 		}
 	}
 }
