@@ -4,7 +4,6 @@ package bt
 
 import (
 	_ "embed"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,8 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // dump is a tree as text: (op operands).
 func dump(e Expr) string {
@@ -174,7 +171,7 @@ func TestListing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *update {
+	if os.Getenv("UPDATE") != "" {
 		check(os.WriteFile("testdata/listing.txt", []byte(p.Listing()), 0o644))
 	} else if got := p.Listing(); got != goldenListing {
 		t.Errorf("got\n%s\nwant\n%s", got, goldenListing)

@@ -168,7 +168,7 @@ func TestTable(t *testing.T) {
 		t.Fatalf("%s has no place for the table", docs)
 	}
 	want := before + begin + b.String() + end + after
-	if *update || os.Getenv("UPDATE") != "" {
+	if os.Getenv("UPDATE") != "" {
 		check(os.WriteFile(docs, []byte(want), 0o644))
 	} else if want != string(text) {
 		t.Errorf("the table of %s is not that of the tests: UPDATE=1 go test ./internal/bt writes it", docs)
