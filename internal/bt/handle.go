@@ -196,15 +196,18 @@ func (r *Run) system(ev *Event) {
 // Summary is what was lost, in words; empty if nothing was.
 func (l Lost) Summary() []string {
 	var out []string
-	say := func(n uint64, format string) {
-		if n > 0 {
-			out = append(out, fmt.Sprintf(format, n))
+	say := func(n uint64, one, many, why string) {
+		switch {
+		case n == 1:
+			out = append(out, "1 "+one+": "+why)
+		case n > 1:
+			out = append(out, fmt.Sprintf("%d %s: %s", n, many, why))
 		}
 	}
-	say(l.Events, "%d events were lost: the ring was full. Try a larger --buffer, or a predicate")
-	say(l.Updates, "%d updates of maps were refused: a map was full. Set config = { max_map_keys = … }, or use fewer keys")
-	say(l.Runs, "%d events were not handled: too many interrupted one another")
-	say(l.Stacks, "%d stacks were not kept: there were too many different ones")
-	say(l.Skipped, "%d runs of BPF programs were skipped by the kernel: they came in the middle of another one, or another tracer is at the same hooks")
+	say(l.Events, "event was lost", "events were lost", "the ring was full. Try a larger --buffer, or a predicate")
+	say(l.Updates, "update of a map was refused", "updates of maps were refused", "a map was full. Set config = { max_map_keys = … }, or use fewer keys")
+	say(l.Runs, "event was not handled", "events were not handled", "too many interrupted one another")
+	say(l.Stacks, "stack was not kept", "stacks were not kept", "there were too many different ones")
+	say(l.Skipped, "run of a BPF program was skipped by the kernel", "runs of BPF programs were skipped by the kernel", "they came in the middle of another one, or another tracer is at the same hooks")
 	return out
 }

@@ -79,7 +79,7 @@ func TestPreempted(t *testing.T) {
 				n, _ := strconv.Atoi(m[1])
 				got += n
 			}
-			for _, m := range regexp.MustCompile(`(?m)^(\d+) (runs|events|stacks|updates) `).FindAllStringSubmatch(errs, -1) {
+			for _, m := range regexp.MustCompile(`(?m)^(\d+) (runs?|events?|stacks?|updates?) `).FindAllStringSubmatch(errs, -1) {
 				n, _ := strconv.Atoi(m[1])
 				lost += n
 			}

@@ -24,12 +24,12 @@ func (r *run) summary(rep *tool.Report, p *pipe, n *names) {
 	if p.groups != nil {
 		refused = p.groups.Refused()
 	}
-	r.say("%s rows, %s lost, %.1fs", tool.Thousands(p.count.Rows), tool.Thousands(lost+refused), rep.Duration.Seconds())
+	r.say("%s, %s lost, %.1fs", tool.Count(p.count.Rows, "row", "rows"), tool.Thousands(lost+refused), rep.Duration.Seconds())
 	for _, w := range rep.Warnings() {
 		r.say("%s", w)
 	}
 	if refused > 0 {
-		r.say("%s rows were refused by --by, which keeps so many groups and no more", tool.Thousands(refused))
+		r.say("%s refused by --by, which keeps so many groups and no more: fewer columns or a filter help", tool.Count(refused, "row was", "rows were"))
 	}
 	for _, h := range n.hints() {
 		r.say("%s", h)
@@ -48,9 +48,9 @@ func (r *run) cost(rep *tool.Report) {
 		runs += p.Runs
 		spent += p.Time
 	}
-	fmt.Fprintf(w, "seine: %s events from the ring\n", tool.Thousands(rep.Events))
+	fmt.Fprintf(w, "seine: %s from the ring\n", tool.Count(rep.Events, "event", "events"))
 	if runs > 0 {
-		fmt.Fprintf(w, "seine: BPF ran %s times, %.0f ns each, %.3f %% of one CPU\n", tool.Thousands(runs),
+		fmt.Fprintf(w, "seine: BPF ran %s, %.0f ns each, %.3f %% of one CPU\n", tool.Count(runs, "time", "times"),
 			float64(spent)/float64(runs), 100*float64(spent)/float64(rep.Duration))
 	}
 	slices.SortFunc(rep.Programs, func(a, b tool.ProgramStats) int { return int(b.Time - a.Time) })

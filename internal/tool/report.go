@@ -47,14 +47,16 @@ const (
 	lossKinds
 )
 
-var losses = [lossKinds]struct{ what, remedy string }{
-	LossRing:      {"events did not fit the ring", "a larger --buffer or a narrower filter helps"},
-	LossMap:       {"counts were refused, their map being full", "a larger --memory, fewer --by fields or a filter helps"},
-	LossSpan:      {"beginnings were refused, their map being full", "a larger --memory or a filter helps"},
-	LossStack:     {"stacks could not be kept", "a larger --memory or a filter helps"},
-	LossOwnerFull: {"sockets' owners were refused, their map being full", "a larger --memory helps"},
-	LossOwner:     {"rows or tests met a socket of unknown owner", ""},
-	LossRead:      {"reads of a process's memory failed", ""},
+// How one of them and several are called, and what to do about it.
+var losses = [lossKinds]struct{ one, many, remedy string }{
+	LossRing:      {"event did not fit the ring", "events did not fit the ring", "a larger --buffer or a narrower filter helps"},
+	LossMap:       {"count was refused, its map being full", "counts were refused, their map being full", "a larger --memory, fewer --by fields or a filter helps"},
+	LossSpan:      {"beginning was refused, its map being full", "beginnings were refused, their map being full", "a larger --memory or a filter helps"},
+	LossStack:     {"stack could not be kept", "stacks could not be kept", "a larger --memory or a filter helps"},
+	LossOwnerFull: {"socket's owner was refused, their map being full", "sockets' owners were refused, their map being full", "a larger --memory helps"},
+	LossOwner: {"row or test met a socket of unknown owner", "rows or tests met a socket of unknown owner",
+		"it is the kernel's own, or nobody has used it since the start; 'ss -tnpe' may name its process, 'seine man TOOL' says what is missed"},
+	LossRead: {"read of a process's memory failed", "reads of a process's memory failed", ""},
 }
 
 // Lost is how many events did not make it into the output.
@@ -65,21 +67,30 @@ func (r *Report) Lost() uint64 {
 // Warnings names every kind of loss with its number and what to do about it.
 func (r *Report) Warnings() []string {
 	var out []string
-	add := func(n uint64, what, remedy string) {
+	add := func(n uint64, one, many, remedy string) {
 		if n == 0 {
 			return
 		}
+		what := Count(n, one, many)
 		if remedy != "" {
 			what += ": " + remedy
 		}
-		out = append(out, fmt.Sprintf("%s %s", Thousands(n), what))
+		out = append(out, what)
 	}
 	for i, n := range r.Losses {
-		add(n, losses[i].what, losses[i].remedy)
+		add(n, losses[i].one, losses[i].many, losses[i].remedy)
 	}
-	add(r.Undecodable, "records could not be decoded", "")
-	add(r.Missed, "runs of BPF programs were skipped by the kernel", "another tracer may be at the same hooks")
+	add(r.Undecodable, "record could not be decoded", "records could not be decoded", "")
+	add(r.Missed, "run of a BPF program was skipped by the kernel", "runs of BPF programs were skipped by the kernel", "another tracer may be at the same hooks")
 	return out
+}
+
+// Count is a number of things: 1 row, 1,204 rows.
+func Count(n uint64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return Thousands(n) + " " + many
 }
 
 // Thousands writes 1204 as 1,204.
