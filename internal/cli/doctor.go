@@ -101,7 +101,7 @@ func doctorCommand(stdout, stderr io.Writer) *cobra.Command {
 			return d.write(stdout)
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "table", "format: table or json")
+	cmd.Flags().StringVarP(&output, "output", "o", "table", "format: table, json")
 	cmd.Flags().BoolVar(&selftest, "selftest", false, "make each tool's known traffic and check that it is seen")
 	return cmd
 }

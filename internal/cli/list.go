@@ -47,7 +47,7 @@ func listCommand(w io.Writer) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "table", "format: table or json")
+	cmd.Flags().StringVarP(&output, "output", "o", "table", "format: table, json")
 	return cmd
 }
 

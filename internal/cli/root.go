@@ -230,6 +230,11 @@ func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 	if ours := bccFlag(cmd.Name(), e.GetSpecifiedName()); ours != "" {
 		return tool.Usagef("%s has no flag %s, which BCC has: write %s", cmd.Name(), flag, ours)
 	}
+	if o := cmd.Flags().Lookup("output"); o != nil {
+		if _, formats, ok := strings.Cut(o.Usage, "format: "); ok && slices.Contains(strings.Split(formats, ", "), e.GetSpecifiedName()) {
+			return tool.Usagef("%s has no flag %s: write -o %s", cmd.Name(), flag, e.GetSpecifiedName())
+		}
+	}
 	if near := nearestFlag(cmd.Flags(), e.GetSpecifiedName()); near != "" && flag[1] == '-' {
 		return tool.Usagef("%s has no flag %s: did you mean --%s?", cmd.Name(), flag, near)
 	}
