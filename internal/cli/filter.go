@@ -30,9 +30,16 @@ type filterFlags struct {
 	ip4, ip6                          bool
 }
 
-// declare puts all filters on fs, so that one which the tool cannot honour is
+// declare puts all filters on fs, so that one which t cannot honour is
 // refused with a reason; those are hidden from help.
-func (f *filterFlags) declare(fs *pflag.FlagSet, has tool.Filter, short map[string]string) {
+func (f *filterFlags) declare(fs *pflag.FlagSet, t *tool.Tool, short map[string]string) {
+	has := t.Filters
+	some := func(known []string, otherwise string) string {
+		if len(known) > 0 {
+			return strings.Join(known, ",")
+		}
+		return otherwise
+	}
 	str := func(p *string, name, letter, help string, need tool.Filter) {
 		if s := short[name]; s != "" {
 			letter = s
@@ -57,8 +64,8 @@ func (f *filterFlags) declare(fs *pflag.FlagSet, has tool.Filter, short map[stri
 	fs.BoolVarP(&f.ip6, "ipv6", "6", false, "only IPv6")
 	fs.Lookup("ipv4").Hidden = has&tool.FilterIP4 == 0
 	fs.Lookup("ipv6").Hidden = has&tool.FilterIP6 == 0
-	str(&f.family, "family", "", "only sockets of these families: inet,inet6,unix", tool.FilterFamily)
-	str(&f.proto, "proto", "", "only these protocols: tcp,udp", tool.FilterProto)
+	str(&f.family, "family", "", "only sockets of these families: "+some(t.Sockets.Families, "inet,inet6,unix"), tool.FilterFamily)
+	str(&f.proto, "proto", "", "only these protocols: "+some(t.Sockets.Protos, "tcp,udp"), tool.FilterProto)
 	str(&f.dev, "dev", "", "only this network interface", tool.FilterDev)
 }
 

@@ -51,7 +51,7 @@ func declare(fs *pflag.FlagSet, t *tool.Tool, cfg any) *common {
 	fs.IntVar(&c.top, "top", 0, "only the first N rows of an output")
 	fs.StringVar(&c.by, "by", "", "group by these columns")
 	fs.StringVar(&c.where, "where", "", "keep rows for which this holds: 'lport == 80 && comm == \"nginx\"'")
-	c.filters.declare(fs, t.Filters, short)
+	c.filters.declare(fs, t, short)
 	fs.StringVar(&c.timeFormat, "time", "", "how the time column reads: clock, iso, rel, unix, none")
 	views := viewNames(t)
 	fs.StringVar(&c.view, "view", "", "of several kinds of rows show one: "+strings.Join(views, ", "))
