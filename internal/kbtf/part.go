@@ -100,32 +100,36 @@ func (p *part) write() []byte {
 	for last > 0 && p.kept[last] == none {
 		last--
 	}
-	w.types = make([]byte, 0, last*typeSize+1<<16)
+	w.out = make([]byte, headerSize, headerSize+last*typeSize+1<<17)
 	for id := 1; id <= last; id++ {
 		if p.kept[id] == none {
-			w.word(0)
-			w.word(uint32(Forward) << 24)
-			w.word(0)
+			w.out = append(w.out, blank[:]...)
 			continue
 		}
 		w.add(p.ByID(ID(id)), p.kept[id])
 	}
-	out := make([]byte, 0, headerSize+len(w.types)+len(w.strings))
-	for _, n := range []uint32{1<<16 | magic, headerSize, 0, uint32(len(w.types)), uint32(len(w.types)), uint32(len(w.strings))} {
-		out = binary.NativeEndian.AppendUint32(out, n)
+	types := uint32(len(w.out) - headerSize)
+	for i, n := range []uint32{1<<16 | magic, headerSize, 0, types, types, uint32(len(w.strings))} {
+		binary.NativeEndian.PutUint32(w.out[4*i:], n)
 	}
-	return append(append(out, w.types...), w.strings...)
+	return append(w.out, w.strings...)
 }
 
-// A writer makes the sections of a part.
+// blank stands for what was cut out: declared, without a name.
+var blank = func() (b [typeSize]byte) {
+	binary.NativeEndian.PutUint32(b[4:], uint32(Forward)<<24)
+	return b
+}()
+
+// A writer makes the BTF of a part.
 type writer struct {
 	of      *part
-	types   []byte
+	out     []byte // header and types
 	strings []byte
 	placed  map[uint32]uint32 // strings: where they were, and where they are now
 }
 
-func (w *writer) word(n uint32) { w.types = binary.NativeEndian.AppendUint32(w.types, n) }
+func (w *writer) word(n uint32) { w.out = binary.NativeEndian.AppendUint32(w.out, n) }
 
 func (w *writer) text(off uint32) {
 	now, ok := w.placed[off]
@@ -159,7 +163,7 @@ func (w *writer) add(t Type, much uint8) {
 	case FuncProto:
 		w.named(t, paramSize)
 	default:
-		w.types = append(w.types, t.data[typeSize:]...)
+		w.out = append(w.out, t.data[typeSize:]...)
 	}
 }
 
@@ -167,6 +171,6 @@ func (w *writer) add(t Type, much uint8) {
 func (w *writer) named(t Type, size int) {
 	for at := typeSize; at < len(t.data); at += size {
 		w.text(t.word(at))
-		w.types = append(w.types, t.data[at+4:at+size]...)
+		w.out = append(w.out, t.data[at+4:at+size]...)
 	}
 }

@@ -473,17 +473,17 @@ func (s *Session) dispatch(raw []byte) error {
 
 // output has every view print what it has counted.
 func (s *Session) output(last bool) error {
-	if v := s.set.Vars["hist_epoch"]; v != nil {
-		defer func() {
-			var epoch uint64
-			if v.Get(&epoch) == nil {
-				v.Set(epoch + 1)
-			}
-		}()
-	}
 	for _, r := range s.readers {
 		if err := r.output(last); err != nil {
 			return err
+		}
+	}
+	// What comes between a reading and this has its minimum and maximum in neither
+	// interval: writing waits.
+	if v := s.set.Vars["hist_epoch"]; v != nil {
+		var epoch uint64
+		if v.Get(&epoch) == nil {
+			v.Set(epoch + 1)
 		}
 	}
 	return s.sink.End(row.End{Time: time.Now(), Output: true, Last: last})
