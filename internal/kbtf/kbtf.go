@@ -340,10 +340,11 @@ type Param struct {
 
 // Function gives the parameters of a function; false if there is none of that name.
 func (t *Types) Function(name string) ([]Param, bool) {
-	for _, id := range t.Find(name, Func) {
-		return t.params(t.ByID(id).target()), true
+	ids := t.Find(name, Func)
+	if len(ids) == 0 {
+		return nil, false
 	}
-	return nil, false
+	return t.params(t.ByID(ids[0]).target()), true
 }
 
 // Tracepoint gives the arguments of a tracepoint as programs get them; false if
@@ -402,13 +403,14 @@ type Value struct {
 
 // Enum gives the values of an enum, in its order.
 func (t *Types) Enum(name string) (out []Value) {
-	for _, id := range t.Find(name, Enum) {
-		e := t.ByID(id)
-		for i := range e.length() {
-			at := typeSize + i*valueSize
-			out = append(out, Value{t.text(e.word(at)), e.word(at + 4)})
-		}
-		return out
+	ids := t.Find(name, Enum)
+	if len(ids) == 0 {
+		return nil
 	}
-	return nil
+	e := t.ByID(ids[0])
+	for i := range e.length() {
+		at := typeSize + i*valueSize
+		out = append(out, Value{t.text(e.word(at)), e.word(at + 4)})
+	}
+	return out
 }
