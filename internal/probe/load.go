@@ -98,6 +98,7 @@ type needs struct {
 
 func needsOf(spec *ebpf.CollectionSpec) needs {
 	n := needs{map[string]bool{}, map[string][]*asm.Instruction{}}
+	names := map[uint64]string{}
 	for _, ps := range spec.Programs {
 		kind, target, _ := strings.Cut(ps.SectionName, "/")
 		switch kind {
@@ -111,7 +112,7 @@ func needsOf(spec *ebpf.CollectionSpec) needs {
 		for i := range ps.Instructions {
 			ins := &ps.Instructions[i]
 			if r := btf.CORERelocationMetadata(ins); r != nil {
-				n.types[typeOf(r)] = true
+				n.types[typeOf(r, names)] = true
 			}
 			if ins.IsKfuncCall() {
 				n.kfuncs[ins.Reference()] = append(n.kfuncs[ins.Reference()], ins)
@@ -122,11 +123,21 @@ func needsOf(spec *ebpf.CollectionSpec) needs {
 }
 
 // typeOf is the name of the type that is relocated, without the ___flavour that
-// sets versions of it apart. A relocation tells it nobody, but writes it.
-func typeOf(r *btf.CORERelocation) string {
+// sets versions of it apart. A relocation tells it nobody, but writes it, which
+// takes so long that names are kept by the type's number.
+func typeOf(r *btf.CORERelocation, names map[uint64]string) string {
+	id := reflect.ValueOf(r).Elem().FieldByName("id")
+	if id.CanUint() {
+		if name, ok := names[id.Uint()]; ok {
+			return name
+		}
+	}
 	_, name, _ := strings.Cut(r.String(), `"`)
 	name, _, _ = strings.Cut(name, `"`)
 	name, _, _ = strings.Cut(name, "___")
+	if id.CanUint() {
+		names[id.Uint()] = name
+	}
 	return name
 }
 
