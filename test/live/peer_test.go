@@ -200,8 +200,9 @@ type running struct {
 
 var ready = regexp.MustCompile(`\b(PID|SKADDR|Tracing|Sampling|loadavg)\b`)
 
-// patience is for BCC, which compiles for a minute where that is emulated.
-const patience = 200 * time.Second
+// patience is for BCC, which compiles for a minute where that is emulated, and for
+// much longer where the host has other work.
+const patience = 15 * time.Minute
 
 // startPeer returns when the peer has printed its heading, which it does when
 // it has attached.
