@@ -267,6 +267,7 @@ func (c *contest) figures(own *rival, theirs []*rival, results map[*rival][]take
 		}
 		return v
 	}
+	theirs = slices.DeleteFunc(theirs, func(r *rival) bool { return failed[r] == nil && len(results[r]) == 0 }) // -slow 0
 	single := !slices.ContainsFunc(theirs, func(r *rival) bool { return failed[r] == nil })
 	measure := func(what, unit string, f func(taken) float64, goalOf func(suite) *goal) {
 		if single { // then ours alone
