@@ -9,7 +9,8 @@ static __always_inline struct file *fd_file(int fd)
 	__u32 most = 0;
 
 	if (typed_task) {
-		struct files_struct *files = bpf_get_current_task_btf()->files;
+		struct task_struct *task = bpf_get_current_task_btf();
+		struct files_struct *files = typed_any ? AS(task, struct task_struct)->files : task->files; /* as HOP */
 		struct fdtable *fdt = files ? files->fdt : NULL;
 
 		if (fdt) {

@@ -101,6 +101,13 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
  */
 #define FIELD(p, type, field) (typed_any ? AS(p, type)->field : BPF_CORE_READ((type *)(p), field))
 
+/* HOP(p, struct sock, field): LOAD of a field that is a pointer. Kernels from 6.3 on
+ * look through all their types, up to four times, for whether a pointer that comes
+ * from one that they trust can be trusted too, which takes longer than to verify a
+ * small program. From one that they take our word for it cannot.
+ */
+#define HOP(p, type, field) (typed_any ? AS(p, type)->field : LOAD(p, field))
+
 /* KFUNC(point, func, args...) { body }: entry of a kernel function. */
 #define KFUNC(point, func, args...)                                            \
 	static __always_inline int ____##point(void *ctx, ##args);             \

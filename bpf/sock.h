@@ -154,7 +154,7 @@ static __always_inline __u16 load_proto(const struct sock *sk)
 
 static __always_inline __u32 load_netns(const struct sock *sk)
 {
-	const struct net *net = LOAD(sk, __sk_common.skc_net.net);
+	const struct net *net = HOP(sk, struct sock, __sk_common.skc_net.net);
 
 	return LOAD(net, ns.inum);
 }
@@ -176,7 +176,7 @@ static __always_inline __u32 sock_drops(const struct sock *sk)
 /* The network namespace of the device that a packet is at. */
 static __always_inline __u32 skb_netns(const struct sk_buff *skb)
 {
-	const struct net_device *dev = LOAD(skb, dev);
+	const struct net_device *dev = HOP(skb, struct sk_buff, dev);
 	const struct net *net = LOAD(dev, nd_net.net);
 
 	return LOAD(net, ns.inum);

@@ -70,10 +70,10 @@ static __noinline __attribute__((unused)) bool who_current(struct who *w)
 		w->tid = id;
 	}
 	/* What the helper does besides: it asks the first user namespace what it
-	 * calls this user, which is the same.
+	 * calls this user, which is the same. Not of a task that is trusted: see HOP.
 	 */
 	if (WHO_NEEDS(uid, FILTER_UID))
-		w->uid = typed_task ? task->cred->uid.val : (__u32)bpf_get_current_uid_gid();
+		w->uid = typed_any ? AS(task, struct task_struct)->cred->uid.val : (__u32)bpf_get_current_uid_gid();
 	if (WHO_NEEDS(cgroup, 0))
 		w->cgroup = bpf_get_current_cgroup_id();
 	if (filter_on & FILTER_CGROUP && cgroup_ancestor(BPF_CORE_READ(task, cgroups, dfl_cgrp), filter_cgroup_level) == filter_cgroup)

@@ -77,7 +77,7 @@ static __always_inline int life(const struct sock *sk, int old)
 	}
 	tp = tcp_load(sk);
 	if (tp) {
-		const struct tcp_congestion_ops *ops = LOAD(tp, inet_conn.icsk_ca_ops);
+		const struct tcp_congestion_ops *ops = HOP(tp, struct tcp_sock, inet_conn.icsk_ca_ops);
 
 		e->tx = tcp_tx_load(tp);
 		e->rx = tcp_rx_load(tp);

@@ -108,7 +108,7 @@ static __noinline int window(const struct sock *sk, __u32 event)
 	e->rcv_wnd = LOAD(tp, rcv_wnd);
 	e->inflight = LOAD(tp, packets_out) - LOAD(tp, sacked_out) - LOAD(tp, lost_out) +
 		      LOAD(tp, retrans_out);
-	ops = LOAD(tp, inet_conn.icsk_ca_ops);
+	ops = HOP(tp, struct tcp_sock, inet_conn.icsk_ca_ops);
 	BPF_CORE_READ_STR_INTO(&e->cong, ops, name);
 	return event_send(e);
 }
