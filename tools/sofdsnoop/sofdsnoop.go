@@ -94,6 +94,8 @@ func tidy(e *event, r *row.Row) {
 			*r.Get(id) = row.Cell{}
 		}
 	}
+	kern.NoEnd(r, "laddr", "lport")
+	kern.NoEnd(r, "raddr", "rport")
 	if e.Family == unix.AF_UNSPEC { // nor is it a socket
 		*r.Get("family"), *r.Get("proto") = row.Cell{}, row.Cell{}
 	}
