@@ -117,7 +117,7 @@ func unread(x *tool.Trial) error {
 // crowding: more buffers at once than the map has room for. When they have ended
 // there is room again, though the next ones are elsewhere.
 func crowding(x *tool.Trial) error {
-	const room, many, few = 256, 499, 101 // of 131,072 in 32 MiB
+	const room, many, few = 128, 499, 101 // of 131,072 in 32 MiB; a socket holds more than 200
 	got, err := traced(x, func() error {
 		for _, n := range []int{many, few} {
 			t, err := lab.StartTargets(x.World, "server", "holder", lab.Target{Network: lab.UDP4})
@@ -136,7 +136,7 @@ func crowding(x *tool.Trial) error {
 			}
 		}
 		return nil
-	}, "--comm=sender", "--memory=64K")
+	}, "--comm=sender", "--memory=32K")
 	if err != nil {
 		return err
 	}
