@@ -338,10 +338,11 @@ type Param struct {
 	To      string // what it points to, if that has a name
 }
 
-// Function gives the parameters of a function; false if there is none of that name.
+// Function gives the parameters of a function; false if there is none of that name,
+// or more than one, of which a probe would see only one.
 func (t *Types) Function(name string) ([]Param, bool) {
 	ids := t.Find(name, Func)
-	if len(ids) == 0 {
+	if len(ids) != 1 {
 		return nil, false
 	}
 	return t.params(t.ByID(ids[0]).target()), true

@@ -39,7 +39,8 @@ func sample(t *testing.T) ([]byte, *btf.Spec) {
 	}}}
 	send := &btf.Func{Name: "send", Type: &btf.FuncProto{Return: u32, Params: []btf.FuncParam{{Name: "sk", Type: toSock}, {Name: "n", Type: u32}}}}
 	other := &btf.Struct{Name: "other", Size: 8, Members: []btf.Member{{Name: "f", Type: &btf.Pointer{Target: far}}}}
-	b, err := btf.NewBuilder([]btf.Type{other, sock, trace, send, reason, &btf.Fwd{Name: "gone"}}, nil)
+	twice := []btf.Type{&btf.Func{Name: "twice", Type: &btf.FuncProto{Return: u32}}, &btf.Func{Name: "twice", Type: &btf.FuncProto{Return: &btf.Void{}}}}
+	b, err := btf.NewBuilder(append(twice, other, sock, trace, send, reason, &btf.Fwd{Name: "gone"}), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,7 @@ func TestQuestions(t *testing.T) {
 	if got, want := types.Enum("reason"), []Value{{"NONE", 0}, {"FULL", 7}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("enum: %v, want %v", got, want)
 	}
-	for _, absent := range []string{"", "sen", "end", "sock", "btf_trace_drop"} {
+	for _, absent := range []string{"", "sen", "end", "sock", "btf_trace_drop", "twice"} {
 		if _, ok := types.Function(absent); ok {
 			t.Errorf("there is a function %q", absent)
 		}

@@ -86,7 +86,8 @@ func (k *Kernel) HasFunc(name string) bool {
 // tryFentry loads a program that does nothing on a function made for tests.
 func (k *Kernel) tryFentry() error {
 	spec := &ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{"p": {
-		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceFEntry, AttachTo: "bpf_fentry_test1", License: "GPL",
+		SectionName: "fentry/bpf_fentry_test1", // by which Load knows
+		Type:        ebpf.Tracing, AttachType: ebpf.AttachTraceFEntry, AttachTo: "bpf_fentry_test1", License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
 	}}}
 	opts, err := k.Load(spec)
