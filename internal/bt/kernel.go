@@ -64,13 +64,14 @@ func newKernel() *kernel {
 	k.functions = sync.OnceValues(readFunctions)
 	k.symbols = sync.OnceValue(readSymbols)
 	k.lookUp = remember(lookUp)
-	k.fentry = sync.OnceValue(k.tryFentry)
-	k.kprobes = sync.OnceValue(func() error {
-		if _, err := os.Stat("/sys/bus/event_source/devices/kprobe/type"); err != nil {
-			return fmt.Errorf("%w: no kprobes (CONFIG_KPROBES)", probe.ErrNotSupported)
+	k.fentry = func() error {
+		kernel, err := probe.Running()
+		if err != nil {
+			return err
 		}
-		return nil
-	})
+		return kernel.Fentry()
+	}
+	k.kprobes = probe.Kprobes
 	k.cookies = sync.OnceValue(func() bool {
 		return features.HaveProgramHelper(ebpf.Kprobe, asm.FnGetAttachCookie) == nil
 	})
@@ -84,25 +85,6 @@ func newKernel() *kernel {
 	k.preempt = host.TracepointsPreempt
 	k.events = sync.OnceValues(readEvents)
 	return k
-}
-
-// tryFentry loads a program that does nothing on a function made for tests.
-func (k *kernel) tryFentry() error {
-	if _, err := k.types(); err != nil {
-		return err
-	}
-	coll, err := ebpf.NewCollectionWithOptions(&ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{"p": {
-		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceFEntry, AttachTo: "bpf_fentry_test1", License: "GPL",
-		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
-	}}}, ebpf.CollectionOptions{Cache: k.cache, Programs: ebpf.ProgramOptions{LogDisabled: true}})
-	if errors.Is(err, os.ErrPermission) {
-		return fmt.Errorf("%w: fentry refused (EPERM)", probe.ErrNotSupported)
-	}
-	if err != nil {
-		return fmt.Errorf("%w: no fentry: %w", probe.ErrNotSupported, err)
-	}
-	coll.Close()
-	return nil
 }
 
 // proto is a function's prototype and the module that has it.

@@ -83,11 +83,13 @@ func (k *Kernel) HasFunc(name string) bool {
 	return ok
 }
 
+// Fentry says why functions cannot be traced by fentry and fexit here.
+func (k *Kernel) Fentry() error { return k.fentry() }
+
 // tryFentry loads a program that does nothing on a function made for tests.
 func (k *Kernel) tryFentry() error {
 	spec := &ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{"p": {
-		SectionName: "fentry/bpf_fentry_test1", // by which Load knows
-		Type:        ebpf.Tracing, AttachType: ebpf.AttachTraceFEntry, AttachTo: "bpf_fentry_test1", License: "GPL",
+		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceFEntry, AttachTo: "bpf_fentry_test1", License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
 	}}}
 	opts, err := k.Load(spec)
@@ -115,13 +117,19 @@ func (k *Kernel) can(kind string) error {
 	case "fentry", "fexit":
 		return k.fentry()
 	case "kprobe", "kretprobe":
-		if _, err := os.Stat("/sys/bus/event_source/devices/kprobe/type"); err != nil {
-			return fmt.Errorf("%w: no kprobes (CONFIG_KPROBES)", ErrNotSupported)
-		}
+		return Kprobes()
 	case "tracepoint":
 		if _, err := host.Tracefs(); err != nil {
 			return fmt.Errorf("%w: %w", ErrNotSupported, err)
 		}
+	}
+	return nil
+}
+
+// Kprobes says why functions cannot be traced by kprobes here. They do without BTF.
+func Kprobes() error {
+	if _, err := os.Stat("/sys/bus/event_source/devices/kprobe/type"); err != nil {
+		return fmt.Errorf("%w: no kprobes (CONFIG_KPROBES)", ErrNotSupported)
 	}
 	return nil
 }

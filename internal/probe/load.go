@@ -100,14 +100,13 @@ func needsOf(spec *ebpf.CollectionSpec) needs {
 	n := needs{map[string]bool{}, map[string][]*asm.Instruction{}}
 	names := map[uint64]string{}
 	for _, ps := range spec.Programs {
-		kind, target, _ := strings.Cut(ps.SectionName, "/")
-		switch kind {
-		case "tp_btf", "raw_tp":
-			n.types["btf_trace_"+target] = true
-		case "iter":
-			n.types["bpf_iter_"+target] = true
-		case "fentry", "fexit", "kprobe", "kretprobe":
-			n.types[target] = true
+		switch {
+		case ps.Type == ebpf.RawTracepoint, ps.AttachType == ebpf.AttachTraceRawTp:
+			n.types["btf_trace_"+ps.AttachTo] = true
+		case ps.AttachType == ebpf.AttachTraceIter:
+			n.types["bpf_iter_"+ps.AttachTo] = true
+		case ps.Type == ebpf.Tracing, kindOf(ps) == "kprobe", kindOf(ps) == "kretprobe":
+			n.types[ps.AttachTo] = true
 		}
 		for i := range ps.Instructions {
 			ins := &ps.Instructions[i]

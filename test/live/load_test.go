@@ -4,6 +4,9 @@ package live
 
 import (
 	"errors"
+	"flag"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -12,6 +15,30 @@ import (
 	"seine/internal/probe"
 	"seine/tools"
 )
+
+var offers = flag.String("offers", "", "the ways that this kernel is known to have, in alphabetic order")
+
+// TestOffers holds what the running kernel is said to offer against what is known
+// of it. The other tests leave out what it does not offer: they would not miss it.
+func TestOffers(t *testing.T) {
+	if *offers == "" {
+		t.Skip("nobody said with -offers what this kernel has")
+	}
+	k, err := probe.Running()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var have []string
+	for way, err := range k.Offers() {
+		if t.Log(way, err); err == nil {
+			have = append(have, way)
+		}
+	}
+	slices.Sort(have)
+	if got := strings.Join(have, ","); got != *offers {
+		t.Errorf("offers %s, want %s", got, *offers)
+	}
+}
 
 // TestLoad loads and attaches every program of every tool by every way that
 // the running kernel has, not only those that would be chosen, and says how

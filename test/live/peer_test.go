@@ -153,8 +153,11 @@ func (p *peer) line(r *row.Row) string {
 			v := tool.Value(r.Get(id))
 			if h, ok := r.Get(id).Ref.(*kern.Hist); ok {
 				v = strconv.FormatUint(h.Count, 10)
-			} else if v == "-" {
-				v = "0" // what is not there, they print as 0
+			} else if v == "-" { // what is not there, they print as zero
+				v = "0"
+				if strings.HasSuffix(id, "addr") {
+					v = "0.0.0.0"
+				}
 			}
 			b = append(b, v)
 		}

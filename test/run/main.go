@@ -104,7 +104,7 @@ func (s *suite) run() {
 	if !built {
 		return
 	}
-	s.live("native", true, live)
+	s.live(native, true, live)
 	// internal/bt has run natively with the other packages.
 	if !s.step("kernels", func(ctx context.Context) error { return stream(ctx, nil, runner, "fetch") }) {
 		return
@@ -204,10 +204,19 @@ const modules = "sch_netem,mac80211_hwsim"
 // every guest has.
 const drivers = "mac80211,virtio_net"
 
+// native is this machine, of which nobody knows what its kernel offers.
+const native = "native"
+
+// debianOffers are the ways that Debian's kernels have.
+const debianOffers = "btf,fentry,kprobe,raw,tp"
+
 // live runs rings 3 and 4: the live tests here or in a guest.
 func (s *suite) live(where string, every bool, command ...string) {
 	s.say("live: %s", where)
 	command = append(command, "-test.v", "-test.timeout=28m", "-test.skip=^Test(Peers|Theirs)$")
+	if where != native {
+		command = append(command, "-offers="+debianOffers)
+	}
 	if !every {
 		command = append(command, "-best")
 	}
@@ -272,11 +281,11 @@ func (s *suite) arm64(runner string) {
 		return
 	}
 	s.say("live: %s", kernel)
-	run := "-test.run=^TestLoad$|^TestLive$"
+	run := "-test.run=^TestOffers$|^TestLoad$|^TestLive$"
 	if os.Getenv("FULL") == "" {
 		run += "/^(tcplife|soconnect|socketio|gethostlatency)$"
 	}
-	s.tests(kernel, append(command, "-best", "-test.v", "-test.timeout=14m", run))
+	s.tests(kernel, append(command, "-best", "-offers="+debianOffers, "-test.v", "-test.timeout=14m", run))
 }
 
 // language runs the tests of the language in a guest: its functions and its
