@@ -5,7 +5,6 @@ package live
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"maps"
 	"strings"
 	"testing"
@@ -48,9 +47,6 @@ func TestHardirqNames(t *testing.T) {
 		"\x00eth0", long, long + "0", long[:full], "eth0\x00\x01\x01\x80\x80", "eth1", "eth0\x80",
 	} {
 		if err := a.run(c.Programs["entry__raw"], text); err != nil {
-			if errors.Is(err, ebpf.ErrNotSupported) {
-				t.Skip(err)
-			}
 			t.Fatalf("%d: %v", i, err)
 		}
 		name, _, _ := strings.Cut(text, "\x00")
