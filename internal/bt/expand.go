@@ -312,33 +312,36 @@ var successors = map[string]string{
 	"__alloc_pages": "__alloc_pages_noprof", "cfg80211_get_bss": "__cfg80211_get_bss", "kfree_skb": "sk_skb_reason_drop",
 }
 
-// way decides how a kernel function is traced: what was written if it can be
+// chooseWay decides how a kernel function is traced: what was written if it can be
 // had, else the other one.
 func (x *expander) chooseWay(kind ProbeKind) (ProbeKind, error) {
 	toFentry := map[ProbeKind]ProbeKind{Kprobe: Fentry, Kretprobe: Fexit, Fentry: Fentry, Fexit: Fexit}
 	toKprobe := map[ProbeKind]ProbeKind{Kprobe: Kprobe, Kretprobe: Kretprobe, Fentry: Kprobe, Fexit: Kretprobe}
-	fentry, kprobe := toFentry[kind], toKprobe[kind]
-	switch x.way {
-	case "fentry":
-		return fentry, x.k.fentry()
-	case "kprobe":
-		return kprobe, x.k.kprobes()
+	type way struct {
+		kind ProbeKind
+		can  func() error
 	}
-	if kind == fentry {
-		if x.k.fentry() == nil {
-			return fentry, nil
+	ways := []way{{toKprobe[kind], x.k.kprobes}, {toFentry[kind], x.k.fentry}}
+	switch {
+	case x.way == "kprobe":
+		ways = ways[:1]
+	case x.way == "fentry":
+		ways = ways[1:]
+	case kind == toFentry[kind]:
+		slices.Reverse(ways)
+	}
+	var why error
+	for _, w := range ways {
+		switch err := w.can(); {
+		case err == nil:
+			return w.kind, nil
+		case why == nil:
+			why = err
+		default:
+			why = fmt.Errorf("%w; %w", why, err)
 		}
-		return kprobe, x.k.kprobes()
 	}
-	err := x.k.kprobes()
-	if err == nil {
-		return kprobe, nil
-	}
-	err2 := x.k.fentry()
-	if err2 == nil {
-		return fentry, nil
-	}
-	return kind, fmt.Errorf("%w; %w", err, err2)
+	return kind, why
 }
 
 func (x *expander) kernelFunctions(ap AttachPoint, kind ProbeKind, module, name string) ([]*Target, error) {
