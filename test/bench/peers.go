@@ -75,7 +75,7 @@ var contests = []contest{
 	{tool: "gethostlatency", event: "lookup", load: theLookups, rows: 1},
 	{tool: "softirqs", event: "interrupt", load: uncounted(theSessions), runs: 2},
 	{tool: "hardirqs", event: "interrupt", load: theReads, runs: 2},
-	{tool: "profile", flags: []string{"-F", "49"}, event: "sample", load: uncounted(theSessions), runs: 1},
+	{tool: "profile", flags: []string{"-F", "997"}, event: "sample", load: uncounted(theSessions), runs: 1},
 	{tool: "funccount", flags: []string{"tcp_sendmsg"}, script: "kprobe:tcp_sendmsg { @ = count(); }", event: "request", load: theRequests},
 }
 

@@ -293,14 +293,19 @@ func (c *child) cpu() (sum float64, err error) {
 	return sum, err
 }
 
+// stop ends it as Ctrl-C does. That it did not end by itself then is no error, but
+// that it crashed, or had to be killed, is.
 func (c *child) stop() error {
 	c.cmd.Process.Signal(syscall.SIGINT)
 	late := time.AfterFunc(time.Minute, func() { c.cmd.Process.Kill() })
 	defer late.Stop()
 	err := c.cmd.Wait()
 	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return nil // ended by the signal
+	if !errors.As(err, &exit) {
+		return err
 	}
-	return err
+	if status := exit.Sys().(syscall.WaitStatus); status.Signaled() && status.Signal() != syscall.SIGINT {
+		return fmt.Errorf("asked to end it got: %v", status.Signal())
+	}
+	return nil
 }
