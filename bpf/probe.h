@@ -21,10 +21,16 @@
 	_Pragma("GCC diagnostic pop")
 
 /* KTRACE(point, name, args...) { body }: a tracepoint by its C arguments. */
-#define KTRACE(point, name, args...)                                           \
+#define KTRACE(point, name, args...) KTRACE_FIRST(, point, name, ##args)
+
+/* KTRACE_FIRST: as KTRACE, with a statement that its program of the kind tp_btf
+ * begins with.
+ */
+#define KTRACE_FIRST(statement, point, name, args...)                          \
 	static __always_inline int ____##point(unsigned long long *ctx, ##args); \
 	SEC("tp_btf/" #name) int point##__btf(unsigned long long *ctx)         \
 	{                                                                      \
+		statement;                                                     \
 		CAST(return ____##point(___bpf_ctx_cast(args)))                \
 	}                                                                      \
 	SEC("raw_tp/" #name) int point##__raw(unsigned long long *ctx)         \
@@ -71,18 +77,7 @@ static __always_inline void make_cookie(const struct sock *sk)
 /* KTRACE_SK: as KTRACE, for tracepoints whose first argument is a socket, which
  * gets its cookie now.
  */
-#define KTRACE_SK(point, name, args...)                                        \
-	static __always_inline int ____##point(unsigned long long *ctx, ##args); \
-	SEC("tp_btf/" #name) int point##__btf(unsigned long long *ctx)         \
-	{                                                                      \
-		make_cookie((void *)ctx[0]);                                   \
-		CAST(return ____##point(___bpf_ctx_cast(args)))                \
-	}                                                                      \
-	SEC("raw_tp/" #name) int point##__raw(unsigned long long *ctx)         \
-	{                                                                      \
-		CAST(return ____##point(___bpf_ctx_cast(args)))                \
-	}                                                                      \
-	static __always_inline int ____##point(unsigned long long *ctx, ##args)
+#define KTRACE_SK(point, name, args...) KTRACE_FIRST(make_cookie((void *)ctx[0]), point, name, ##args)
 
 /* Set by Go: the running kernel (5.11 on) gives the current task with its type,
  * so that what hangs on it needs no more than plain loads.

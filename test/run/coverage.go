@@ -95,6 +95,7 @@ func shortly(said string) string {
 	for _, mark := range []string{" error: ", " Exception: "} {
 		if i := strings.Index(said, mark); i >= 0 {
 			said = said[i+1:]
+			break
 		}
 	}
 	return "`" + strings.ReplaceAll(fmt.Sprintf("%.160s", said), "`", "'") + "`"

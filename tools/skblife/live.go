@@ -93,18 +93,11 @@ func traced(x *tool.Trial, traffic func() error, flags ...string) (map[string]ac
 // unread: datagrams that nobody reads before their socket is closed.
 func unread(x *tool.Trial) error {
 	const n = 997
-	t, err := lab.StartTargets(x.World, "server", "holder", lab.Target{Network: lab.UDP4})
+	sender, send, err := unreadLetters(x.World, n)
 	if err != nil {
 		return err
 	}
-	s, err := lab.StartLetters(x.World, "client", "sender", lab.Letters{Network: lab.UDP4, To: t.Addrs, Rounds: n, Size: 100})
-	if err != nil {
-		return err
-	}
-	got, err := traced(x, func() error {
-		_, err := s.Run()
-		return errors.Join(err, t.End(), x.World.Grace())
-	}, "-p", fmt.Sprint(s.PID))
+	got, err := traced(x, send, "-p", fmt.Sprint(sender))
 	if err != nil {
 		return err
 	}
@@ -114,24 +107,34 @@ func unread(x *tool.Trial) error {
 	return nil
 }
 
+// unreadLetters readies a process that sends n datagrams to one that never reads them
+// and then ends, when send is called.
+func unreadLetters(w *lab.World, n int) (sender int, send func() error, err error) {
+	t, err := lab.StartTargets(w, "server", "holder", lab.Target{Network: lab.UDP4})
+	if err != nil {
+		return 0, nil, err
+	}
+	s, err := lab.StartLetters(w, "client", "sender", lab.Letters{Network: lab.UDP4, To: t.Addrs, Rounds: n, Size: 100})
+	if err != nil {
+		return 0, nil, err
+	}
+	return s.PID, func() error {
+		_, err := s.Run()
+		return errors.Join(err, t.End(), w.Grace())
+	}, nil
+}
+
 // crowding: more buffers at once than the map has room for. When they have ended
 // there is room again, though the next ones are elsewhere.
 func crowding(x *tool.Trial) error {
 	const room, many, few = 128, 499, 101 // of 131,072 in 32 MiB; a socket holds more than 200
 	got, err := traced(x, func() error {
 		for _, n := range []int{many, few} {
-			t, err := lab.StartTargets(x.World, "server", "holder", lab.Target{Network: lab.UDP4})
+			_, send, err := unreadLetters(x.World, n)
 			if err != nil {
 				return err
 			}
-			s, err := lab.StartLetters(x.World, "client", "sender", lab.Letters{Network: lab.UDP4, To: t.Addrs, Rounds: n, Size: 100})
-			if err != nil {
-				return err
-			}
-			if _, err := s.Run(); err != nil {
-				return err
-			}
-			if err := errors.Join(t.End(), x.World.Grace()); err != nil {
+			if err := send(); err != nil {
 				return err
 			}
 		}
