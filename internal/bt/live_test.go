@@ -19,6 +19,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"seine/internal/lab"
 	"seine/internal/probe"
 )
 
@@ -463,7 +464,7 @@ func TestWays(t *testing.T) {
 // TestStartup wants a tracepoint's one-liner attached within 100 ms, the best of
 // five: the machine may be busy.
 func TestStartup(t *testing.T) {
-	if info, _ := os.ReadFile("/proc/cpuinfo"); bytes.Contains(info, []byte("QEMU")) {
+	if lab.Emulated() {
 		t.Skip("an emulated machine is slower")
 	}
 	best := time.Hour

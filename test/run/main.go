@@ -116,7 +116,7 @@ func (s *suite) run() {
 				every := g.every || os.Getenv("FULL") != ""
 				command := []string{runner, "run", "-kernels", g.name, "-cpus", "1", "-timeout", "30m", "-nic", "-modules", modules}
 				s.live(g.name, every, append(append(command, files...), "--", live)...)
-				s.language(g.name, runner, "run", "-kernels", g.name, "-cpus", "1", "-timeout", "10m", "-modules", drivers, "--", bt)
+				s.language(g.name, runner, bt)
 			}
 		})
 	}
@@ -256,11 +256,11 @@ func (s *suite) theirs(runner, live string) {
 
 // arm64 has a guest of that architecture verify every program of every tool, and
 // runs live tests of those that most depend on it: system calls with and without
-// their own tracepoints, functions of programs in user space.
+// their own tracepoints, functions of programs in user space; and those of the language.
 func (s *suite) arm64(runner string) {
 	const kernel = "6.12-arm64"
 	dir := filepath.Join(s.dir, "arm64")
-	live := filepath.Join(dir, "live.test")
+	live, bt := filepath.Join(dir, "live.test"), filepath.Join(dir, "bt.test")
 	command := []string{runner, "run", "-kernels", kernel, "-cpus", "1", "-timeout", "15m", "-modules", modules}
 	built := s.step("build for arm64", func(ctx context.Context) error {
 		if err := os.Mkdir(dir, 0o755); err != nil {
@@ -275,6 +275,9 @@ func (s *suite) arm64(runner string) {
 			return err
 		}
 		command = append(append(command, files...), "--", live)
+		if err := stream(ctx, nil, "env", "GOARCH=arm64", "go", "test", "-c", symbols, "-o", bt, "./internal/bt"); err != nil {
+			return err
+		}
 		return stream(ctx, nil, "env", "GOARCH=arm64", "go", "test", "-c", "-o", live, "./test/live")
 	})
 	if !built {
@@ -286,13 +289,14 @@ func (s *suite) arm64(runner string) {
 		run += "/^(tcplife|soconnect|socketio|gethostlatency)$"
 	}
 	s.tests(kernel, append(command, "-best", "-offers="+debianOffers, "-test.v", "-test.timeout=14m", run))
+	s.language(kernel, runner, bt)
 }
 
 // language runs the tests of the language in a guest: its functions and its
 // verifier are other ones there.
-func (s *suite) language(where string, command ...string) {
+func (s *suite) language(where, runner, bt string) {
 	s.say("language: %s", where)
-	command = append(command, "-test.v", "-test.timeout=9m", "-test.skip=^Fuzz")
+	command := []string{runner, "run", "-kernels", where, "-cpus", "1", "-timeout", "10m", "-modules", drivers, "--", bt, "-test.v", "-test.timeout=9m", "-test.skip=^Fuzz"}
 	var first, second results
 	p := &parser{results: &first, where: where}
 	p.end(stream(s.ctx, p, command[0], command[1:]...))
