@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"seine/internal/object"
+	"seine/internal/probe"
 	"seine/internal/tool"
 )
 
@@ -114,6 +115,25 @@ func TestPoints(t *testing.T) {
 		for name := range spec.Programs {
 			if !used[name] {
 				t.Errorf("program %s belongs to no point", name)
+			}
+		}
+	})
+}
+
+// TestUses: only maps that programs use get room, and these are those of what is
+// asked for.
+func TestUses(t *testing.T) {
+	each(t, func(t *testing.T, tl *tool.Tool, spec *ebpf.CollectionSpec) {
+		if tl.Name != "gethostlatency" {
+			return
+		}
+		for _, cfg := range configs(tl) {
+			packets := reflect.ValueOf(cfg).Elem().FieldByName("Packets").Bool()
+			uses := probe.Uses(spec, tl.EveryPoint(spec, cfg))
+			for name, want := range map[string]bool{"queries": packets, "lookups": !packets, "events": true, "filter_pids": true} {
+				if uses[name] != want {
+					t.Errorf("packets %v: uses %s: %v", packets, name, uses[name])
+				}
 			}
 		}
 	})

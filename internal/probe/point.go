@@ -105,3 +105,20 @@ func expand(patterns []string, spec *ebpf.CollectionSpec) []string {
 
 // WaysIn lists the ways of a point and the programs of each, for tests and doctor.
 func (p Point) WaysIn(spec *ebpf.CollectionSpec) []Way { return p.resolve(spec) }
+
+// Uses are the maps that programs of these points refer to, by whatever way.
+func Uses(spec *ebpf.CollectionSpec, points []Point) map[string]bool {
+	maps := map[string]bool{}
+	for _, p := range points {
+		for _, w := range p.WaysIn(spec) {
+			for _, name := range w.Programs {
+				for _, ins := range spec.Programs[name].Instructions {
+					if ins.IsLoadFromMap() {
+						maps[ins.Reference()] = true
+					}
+				}
+			}
+		}
+	}
+	return maps
+}

@@ -10,6 +10,7 @@ import (
 	"math/bits"
 	"os"
 	"slices"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -200,6 +201,7 @@ func (p *Prepared) size() error {
 			counted[s.mapName()] = true
 		}
 	}
+	used := probe.Uses(p.spec, p.Points)
 	for name, m := range p.spec.Maps {
 		each := uint64(m.KeySize+m.ValueSize) + 64 // the kernel's own part of an entry
 		room := uint32(max(1, min(p.opts.Memory/2/each, 1<<24)))
@@ -210,7 +212,9 @@ func (p *Prepared) size() error {
 		case name == "owners":
 			m.MaxEntries = min(room, ownerEntries())
 		case m.Type == ebpf.Hash || m.Type == ebpf.LRUHash || m.Type == ebpf.StackTrace:
-			if len(name) < 7 || name[:7] != "filter_" {
+			if !used[name] {
+				m.MaxEntries = 1
+			} else if !strings.HasPrefix(name, "filter_") {
 				scaled := uint64(m.MaxEntries) * p.opts.Memory / DefaultMemory
 				m.MaxEntries = uint32(max(1, min(scaled, 1<<24)))
 			}
