@@ -3,12 +3,15 @@
 package bt
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/signal"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -303,5 +306,101 @@ func TestLimits(t *testing.T) {
 	out, _ = live(t, script(`interval:ms:1 { @ = count(); }`), Options{Count: 3, Interval: 50e6}, nil)
 	if n := strings.Count(out, "@: "); n < 3 || n > 4 {
 		t.Errorf("got %d outputs, want 3 and at most the rest:\n%s", n, out)
+	}
+}
+
+// TestIntervals adds up what all intervals show: it is what there was, however
+// much comes while an output is made.
+func TestIntervals(t *testing.T) {
+	const calls, each = 300_007, 5 * time.Millisecond
+	const point = "t:syscalls:sys_enter_getpgid"
+	o := Options{PIDs: self(), Interval: each, Output: "json"}
+	work := func() {
+		for i := range calls {
+			_, _ = unix.Getpgid(i % 50)
+		}
+	}
+	ofKey := func(value string) func(Options) (*Program, error) {
+		return script(point + " { @[args.pid] = " + value + "; }")
+	}
+	ofAll := func(value string) func(Options) (*Program, error) { return script(point + " { @ = " + value + "; }") }
+	for _, c := range []struct {
+		name    string
+		compile func(Options) (*Program, error)
+		field   string
+		want    uint64
+	}{
+		{"funccount", func(o Options) (*Program, error) { return FuncCount(point, false, o) }, "count", calls},
+		{"stackcount", func(o Options) (*Program, error) { return StackCount(point, StackOptions{}, o) }, "count", calls},
+		{"argdist", func(o Options) (*Program, error) { return ArgDist([]ArgSpec{{Text: point + "():int:args->pid"}}, 0, o) }, "count", calls},
+		{"count", ofAll("count()"), "count", calls},
+		{"sum", ofAll("sum(3)"), "sum", 3 * calls},
+		{"hist", ofAll("hist(args.pid)"), "count", calls},
+		{"avg", ofAll("avg(3)"), "count", calls},
+		{"keys", ofKey("count()"), "count", calls},
+		{"keys of hist", ofKey("lhist(args.pid, 0, 50, 10)"), "count", calls},
+		{"keys of stats", ofKey("stats(7)"), "total", 7 * calls},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out, errs := live(t, c.compile, o, work)
+			var sum uint64
+			lines := 0
+			for line := range strings.Lines(out) {
+				var row map[string]any
+				check(json.Unmarshal([]byte(line), &row))
+				sum += uint64(row[c.field].(float64))
+				lines++
+			}
+			if sum != c.want || lines < 3 {
+				t.Errorf("%d lines have %d, want %d\n%s", lines, sum, c.want, errs)
+			}
+		})
+	}
+}
+
+// TestIntervalRoom has new keys in every interval, of which a map holds those of
+// one only; and what has no difference, or is read by the script, is cleared.
+func TestIntervalRoom(t *testing.T) {
+	var turns atomic.Int64
+	o := Options{PIDs: self(), Interval: 20 * time.Millisecond}
+	o.Show = func(r *Run, now time.Time) error {
+		defer turns.Add(1)
+		for _, d := range r.p.c.order {
+			if err := r.printMap(r.out, d, 0, 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	turn := func() { // what was called before is in an output now
+		for until := turns.Load() + 2; turns.Load() < until; {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	const text = `config = { max_map_keys = 40 } t:syscalls:sys_enter_getpgid {
+		@n[args.pid] = count(); @low = min(args.pid); @low2[pid] = min(args.pid); @high = max(args.pid);
+		@read = count(); if (@read > 31) { printf("not cleared\n"); } }`
+	out, errs := live(t, script(text), o, func() {
+		for i := range 3 {
+			turn()
+			for pid := range 31 {
+				_, _ = unix.Getpgid(1000*i + pid)
+			}
+		}
+		turn()
+	})
+	for i := range 3 {
+		want(t, out, fmt.Sprintf("@n[%d]: 1\n", 1000*i), fmt.Sprintf("@n[%d]: 1\n", 1000*i+30),
+			fmt.Sprintf("@low: %d\n", 1000*i), fmt.Sprintf("@low2[%d]: %d\n", os.Getpid(), 1000*i), fmt.Sprintf("@high: %d\n", 1000*i+30))
+	}
+	if n := strings.Count(out, "@n["); n != 93 || strings.Contains(errs, "refused") || strings.Contains(out, "not cleared") {
+		t.Errorf("got %d keys, want 93\n%s%s", n, out, errs)
+	}
+	read := 0
+	for _, m := range regexp.MustCompile(`@read: (\d+)`).FindAllStringSubmatch(out, -1) {
+		read += must(strconv.Atoi(m[1]))
+	}
+	if read != 93 {
+		t.Errorf("outputs of @read have %d, want 93", read)
 	}
 }

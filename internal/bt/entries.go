@@ -63,24 +63,106 @@ func written(value []byte) bool {
 }
 
 // entries reads a map, in the order in which it is printed: by value, smallest
-// first, then by key.
+// first, then by key. Where an interval ends, what is read is taken: the next
+// reading has what came after this one.
 func (r *Run) entries(d *mapDef) ([]*entry, error) {
 	var list []*entry
 	seen := map[string]bool{}
 	err := r.each(d, func(key []byte, values [][]byte) {
-		if seen[string(key)] {
-			return
-		}
-		seen[string(key)] = true
-		if e := newEntry(d, slices.Clone(key), values); !d.keyed || !d.value.aggregate() || !e.empty(d.value) {
-			list = append(list, e)
+		if !seen[string(key)] {
+			seen[string(key)] = true
+			list = append(list, newEntry(d, slices.Clone(key), values))
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
+	if d.value.aggregate() {
+		removes := r.turn && (!d.differs() || r.crowded(d, len(list)))
+		list = slices.DeleteFunc(list, func(e *entry) bool { return removes && !r.remove(d, e) || !r.since(d, e, removes) })
+	}
 	r.sort(d, list)
 	return list, nil
+}
+
+// differs says whether what an interval added is the difference to what was read
+// before it, so that nothing is deleted that came meanwhile. There is none of a
+// minimum, and a script that reads a map or its keys is to see it cleared.
+func (d *mapDef) differs() bool {
+	return !d.read && !d.listed && d.value.Kind != MinOf && d.value.Kind != MaxOf
+}
+
+// crowded says whether a map with so many keys has to make room for others.
+func (r *Run) crowded(d *mapDef, n int) bool {
+	m := r.l.maps[d.name]
+	return d.keyed && m.Type() != ebpf.PerCPUArray && n > int(m.MaxEntries()/2)
+}
+
+// since takes off an entry what was taken of its key before, and says whether
+// something is left. Where an interval ends, this is taken too, or the key was
+// removed.
+func (r *Run) since(d *mapDef, e *entry, removed bool) bool {
+	key, now := string(e.key), slices.Clone(e.nums)
+	before, again := r.taken[d][key]
+	for i := range before {
+		e.nums[i] -= before[i]
+	}
+	left := !d.keyed || !e.empty(d.value)
+	if again {
+		left = !e.idle(d.value)
+	}
+	switch {
+	case removed:
+		delete(r.taken[d], key)
+	case r.turn && left: // else a total may be ahead of its count
+		if r.taken[d] == nil {
+			r.taken[d] = map[string][]uint64{}
+		}
+		r.taken[d][key] = now
+	}
+	return left
+}
+
+// remove gives an entry the value that its key has when it is deleted, or is set
+// to zeroes in an array. It says whether there was one.
+func (r *Run) remove(d *mapDef, e *entry) bool {
+	m := r.l.maps[d.name]
+	values := r.get(d, e.key, m.LookupAndDelete) // of Linux 5.14
+	if values == nil {
+		if values = r.get(d, e.key, m.Lookup); values == nil {
+			return false
+		}
+		r.drop(d, e.key, len(values), false)
+	}
+	e.nums = total(d.value, values)
+	return true
+}
+
+// get reads the values of a key by a call, nil if it fails.
+func (r *Run) get(d *mapDef, key []byte, by func(key, value any) error) [][]byte {
+	values := [][]byte{make([]byte, d.value.store())}
+	into := any(&values[0])
+	if d.perCPU() {
+		into = &values
+	}
+	if by(key[:r.l.maps[d.name].KeySize()], into) != nil {
+		return nil
+	}
+	return values
+}
+
+// drop deletes a key, or sets it to zeroes of so many CPUs: in an array, or to
+// keep it.
+func (r *Run) drop(d *mapDef, key []byte, cpus int, keep bool) {
+	m, zero := r.l.maps[d.name], make([]byte, d.value.store())
+	switch {
+	case !keep && m.Type() != ebpf.PerCPUArray:
+		_ = m.Delete(key)
+	case d.perCPU():
+		_ = m.Update(key[:m.KeySize()], slices.Repeat([][]byte{zero}, cpus), ebpf.UpdateExist)
+	default:
+		_ = m.Update(key, zero, ebpf.UpdateExist)
+	}
 }
 
 func newEntry(d *mapDef, key []byte, values [][]byte) *entry {
@@ -106,21 +188,29 @@ func (e *entry) empty(t *Type) bool {
 	return false
 }
 
+// idle says that nothing has been added since the last reading.
+func (e *entry) idle(t *Type) bool {
+	if t.Kind == CountOf || t.Kind == SumOf {
+		return e.nums[0] == 0
+	}
+	return e.empty(t)
+}
+
 // one reads a single key, nil if it is not there.
 func (r *Run) one(d *mapDef, key []byte) *entry {
 	m := r.l.maps[d.name]
 	if m == nil {
 		return nil
 	}
-	values := [][]byte{make([]byte, d.value.store())}
-	into := any(&values[0])
-	if d.perCPU() {
-		into = &values
-	}
-	if m.Lookup(key[:m.KeySize()], into) != nil || m.Type() == ebpf.PerCPUArray && !slices.ContainsFunc(values, written) {
+	values := r.get(d, key, m.Lookup)
+	if values == nil || m.Type() == ebpf.PerCPUArray && !slices.ContainsFunc(values, written) {
 		return nil
 	}
-	return newEntry(d, key, values)
+	e := newEntry(d, key, values)
+	if _, again := r.taken[d][string(key)]; again && !r.since(d, e, false) {
+		return nil
+	}
+	return e
 }
 
 // total adds up the values of the CPUs.
@@ -214,15 +304,8 @@ func (r *Run) clear(d *mapDef, keep bool) {
 		keys = append(keys, slices.Clone(key))
 		cpus = len(values)
 	})
-	m, zero := r.l.maps[d.name], make([]byte, d.value.store())
 	for _, k := range keys {
-		switch {
-		case !keep && m.Type() != ebpf.PerCPUArray:
-			_ = m.Delete(k)
-		case d.perCPU():
-			_ = m.Update(k[:m.KeySize()], slices.Repeat([][]byte{zero}, cpus), ebpf.UpdateExist)
-		default:
-			_ = m.Update(k, zero, ebpf.UpdateExist)
-		}
+		r.drop(d, k, cpus, keep)
 	}
+	delete(r.taken, d)
 }

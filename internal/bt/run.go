@@ -31,6 +31,8 @@ type Run struct {
 	mu     sync.Mutex // of everything that prints
 	lines  uint64
 	ticks  uint64
+	turn   bool                            // an interval ends: what is read is taken
+	taken  map[*mapDef]map[string][]uint64 // of each key, until the last interval
 	exit   bool
 	Code   int // of exit(code)
 	lost   Lost
@@ -54,7 +56,7 @@ func (p *Program) Run(ctx context.Context) (*Run, error) {
 		return nil, err
 	}
 	defer l.close()
-	r := &Run{p: p, l: l, out: bufio.NewWriterSize(p.opts.Out, 64<<10), began: time.Now()}
+	r := &Run{p: p, l: l, out: bufio.NewWriterSize(p.opts.Out, 64<<10), began: time.Now(), taken: map[*mapDef]map[string][]uint64{}}
 	defer r.procs.Close()
 	if err := r.setStart(); err != nil {
 		return nil, err
@@ -201,7 +203,7 @@ func (r *Run) tick(ctx context.Context, t timer) {
 	}
 }
 
-// outputs prints and clears the maps every interval.
+// outputs prints every interval what it added to the maps.
 func (r *Run) outputs(ctx context.Context) {
 	ticker := time.NewTicker(r.p.opts.Interval)
 	defer ticker.Stop()
@@ -211,12 +213,9 @@ func (r *Run) outputs(ctx context.Context) {
 			return
 		case now := <-ticker.C:
 			r.mu.Lock()
+			r.turn = true
 			err := r.maps(now)
-			for _, d := range r.p.c.order {
-				if d.value != nil && d.value.aggregate() {
-					r.clear(d, false)
-				}
-			}
+			r.turn = false
 			r.ticks++
 			if e := r.out.Flush(); e != nil {
 				err = e
