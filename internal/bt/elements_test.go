@@ -297,15 +297,20 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestLimits has -n and -i.
+// TestLimits has -n, -i and -d.
 func TestLimits(t *testing.T) {
 	out, _ := live(t, script(`interval:ms:1 { printf("x\n"); }`), Options{Count: 7}, nil)
 	if out != strings.Repeat("x\n", 7) {
 		t.Errorf("got %q, want 7 lines", out)
 	}
 	out, _ = live(t, script(`interval:ms:1 { @ = count(); }`), Options{Count: 3, Interval: 50e6}, nil)
-	if n := strings.Count(out, "@: "); n < 3 || n > 4 {
-		t.Errorf("got %d outputs, want 3 and at most the rest:\n%s", n, out)
+	if n := strings.Count(out, "@: "); n != 3 {
+		t.Errorf("got %d outputs, want 3:\n%s", n, out)
+	}
+	// With -d the last output is that of the end: the tick of the same moment makes none.
+	out, _ = live(t, script(`interval:ms:1 { @ = count(); }`), Options{Duration: 300e6, Interval: 100e6}, nil)
+	if n := strings.Count(out, "@: "); n != 3 {
+		t.Errorf("got %d outputs, want 3:\n%s", n, out)
 	}
 }
 

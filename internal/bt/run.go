@@ -110,8 +110,10 @@ func (p *Program) Run(ctx context.Context) (*Run, error) {
 		}
 	}
 	r.drain()
-	if e := r.maps(time.Now()); err == nil {
-		err = e
+	if !r.enough() {
+		if e := r.maps(time.Now()); err == nil {
+			err = e
+		}
 	}
 	if e := r.out.Flush(); err == nil {
 		err = e
@@ -212,6 +214,9 @@ func (r *Run) outputs(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-ticker.C:
+			if end, ok := ctx.Deadline(); ok && end.Sub(now) < r.p.opts.Interval/10 || ctx.Err() != nil {
+				continue // the output at the end covers it
+			}
 			r.mu.Lock()
 			r.turn = true
 			err := r.maps(now)
@@ -220,13 +225,16 @@ func (r *Run) outputs(ctx context.Context) {
 			if e := r.out.Flush(); e != nil {
 				err = e
 			}
-			if err != nil || r.p.opts.Count > 0 && r.ticks >= r.p.opts.Count {
+			if err != nil || r.enough() {
 				r.stop()
 			}
 			r.mu.Unlock()
 		}
 	}
 }
+
+// enough says that there are as many outputs as -n asked for.
+func (r *Run) enough() bool { return r.p.opts.Count > 0 && r.ticks >= r.p.opts.Count }
 
 // maps prints all maps, as at the end.
 func (r *Run) maps(now time.Time) error {

@@ -398,8 +398,11 @@ func (s *Session) loop(ctx context.Context) error {
 			break
 		}
 		if s.opts.Interval > 0 && !time.Now().Before(next) {
-			if err := s.output(false); err != nil {
-				return err
+			// A tick at the moment of the end is the end's.
+			if end, ok := ctx.Deadline(); !ok || time.Until(end) > s.opts.Interval/10 {
+				if err := s.output(false); err != nil {
+					return err
+				}
 			}
 			for !next.After(time.Now()) {
 				next = next.Add(s.opts.Interval)
