@@ -141,9 +141,6 @@ func isComm(x Expr) bool {
 }
 
 func showArgs(r *Run, views []argView, top int, now time.Time) error {
-	if !r.asJSON() {
-		fmt.Fprintf(r.out, "[%s]\n", now.Format("15:04:05"))
-	}
 	for _, v := range views {
 		d := r.p.c.maps[v.m]
 		list, err := r.entries(d)

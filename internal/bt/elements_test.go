@@ -314,6 +314,29 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestIntervalHeads: every output of an interval has its time above it, and one
+// empty line between it and the next, whatever it ends with.
+func TestIntervalHeads(t *testing.T) {
+	const point = "t:sched:sched_switch"
+	for name, compile := range map[string]func(Options) (*Program, error){
+		"funccount":  func(o Options) (*Program, error) { return FuncCount(point, false, o) },
+		"stackcount": func(o Options) (*Program, error) { return StackCount(point, StackOptions{}, o) },
+		"argdist":    func(o Options) (*Program, error) { return ArgDist([]ArgSpec{{Text: point + "()"}}, 0, o) },
+		"run":        script(point + " { @ = count(); }"),
+		"run, keys":  script(point + " { @[cpu] = count(); }"),
+	} {
+		out, _ := live(t, compile, Options{Interval: 50e6, Count: 3}, nil)
+		heads := regexp.MustCompile(`(?:^|[^\n]\n\n)\d\d:\d\d:\d\d\n`).FindAllString(out, -1)
+		if len(heads) != 3 || out[0] == '\n' {
+			t.Errorf("%s: got %d outputs that begin as they should, want 3:\n%s", name, len(heads), out)
+		}
+		out, _ = live(t, compile, Options{Duration: 50e6}, nil)
+		if regexp.MustCompile(`(?m)^\[?\d\d:\d\d`).MatchString(out) {
+			t.Errorf("%s: got a time without intervals:\n%s", name, out)
+		}
+	}
+}
+
 // TestIntervals adds up what all intervals show: it is what there was, however
 // much comes while an output is made.
 func TestIntervals(t *testing.T) {

@@ -4,9 +4,11 @@ package bt
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"time"
@@ -25,6 +27,7 @@ type Run struct {
 	l      *loaded
 	a      *attached
 	out    *bufio.Writer
+	under  *under
 	kernel sym.Kernel
 	procs  sym.Processes
 
@@ -56,7 +59,8 @@ func (p *Program) Run(ctx context.Context) (*Run, error) {
 		return nil, err
 	}
 	defer l.close()
-	r := &Run{p: p, l: l, out: bufio.NewWriterSize(p.opts.Out, 64<<10), began: time.Now(), taken: map[*mapDef]map[string][]uint64{}}
+	to := &under{Writer: p.opts.Out}
+	r := &Run{p: p, l: l, out: bufio.NewWriterSize(to, 64<<10), under: to, began: time.Now(), taken: map[*mapDef]map[string][]uint64{}}
 	defer r.procs.Close()
 	if err := r.setStart(); err != nil {
 		return nil, err
@@ -236,8 +240,18 @@ func (r *Run) outputs(ctx context.Context) {
 // enough says that there are as many outputs as -n asked for.
 func (r *Run) enough() bool { return r.p.opts.Count > 0 && r.ticks >= r.p.opts.Count }
 
-// maps prints all maps, as at the end.
+// maps prints all maps, as at the end. Those of intervals have their time above
+// them and an empty line between them, as outputs of tools do.
 func (r *Run) maps(now time.Time) error {
+	if r.p.opts.Interval > 0 && !r.asJSON() {
+		if err := r.out.Flush(); err != nil {
+			return err
+		}
+		if r.under.open {
+			fmt.Fprintln(r.out)
+		}
+		fmt.Fprintln(r.out, now.Format("15:04:05"))
+	}
 	if r.p.opts.Show != nil {
 		return r.p.opts.Show(r, now)
 	}
@@ -256,6 +270,19 @@ func (r *Run) maps(now time.Time) error {
 		}
 	}
 	return nil
+}
+
+// under is where output goes; open says that its last line is not an empty one.
+type under struct {
+	io.Writer
+	open bool
+}
+
+func (u *under) Write(b []byte) (int, error) {
+	if len(b) > 1 {
+		u.open = !bytes.HasSuffix(b, []byte("\n\n"))
+	}
+	return u.Writer.Write(b)
 }
 
 func (r *Run) asJSON() bool { return r.p.opts.Output == "json" }
