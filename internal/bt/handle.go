@@ -27,7 +27,7 @@ func (r *Run) handle(data []byte) {
 	}
 	ev := &Event{a: a, Time: time.Now(), data: data[recordHead:]}
 	if at := word(data[8:]); at != 0 {
-		ev.Time = time.Unix(0, kern.WallNanos(kern.Mono(at)))
+		ev.Time = kern.Wall(kern.Mono(at))
 	}
 	if len(ev.data) < a.size() {
 		return

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -41,7 +40,7 @@ func (r *Run) text(t *Type, b []byte) string {
 	case Mac:
 		return net.HardwareAddr(b[:6]).String()
 	case Time:
-		return strftime(t.Format, time.Unix(0, kern.WallNanos(kern.Mono(word(b)))))
+		return strftime(t.Format, kern.Wall(kern.Mono(word(b))))
 	case User:
 		id := strconv.FormatUint(word(b), 10)
 		if u, err := user.LookupId(id); err == nil {

@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// offset is wall-clock time less monotonic time, in nanoseconds.
-var offset atomic.Int64
+// offset is wall-clock time less monotonic time, in nanoseconds; synced is when
+// it was read, by the wall clock.
+var offset, synced atomic.Int64
 
 func init() { SyncClock() }
 
@@ -25,8 +26,22 @@ func SyncClock() {
 		if b-a < best {
 			best = b - a
 			offset.Store(wall - (a+b)/2)
+			synced.Store(wall)
 		}
 	}
+}
+
+// stale is how long an offset is good for.
+const stale = 50 * time.Millisecond
+
+// Wall is the time of day of a kernel moment, for those who do not call SyncClock
+// now and then: a clock that was set, or that went on while the machine slept, is
+// read anew.
+func Wall(m Mono) time.Time {
+	if age := time.Duration(time.Now().UnixNano() - synced.Load()); age < 0 || age > stale {
+		SyncClock()
+	}
+	return time.Unix(0, WallNanos(m))
 }
 
 func monotonic() int64 {

@@ -51,6 +51,14 @@ func TestClock(t *testing.T) {
 	if d := time.Since(got); d < -time.Second || d > time.Second {
 		t.Errorf("now is %v off", d)
 	}
+	// As after a step forward or a sleep, and after a step back.
+	for _, step := range []time.Duration{time.Hour, -time.Hour} {
+		offset.Add(int64(-step))
+		synced.Add(int64(-step))
+		if d := time.Since(Wall(MonoNow())); d < -time.Second || d > time.Second {
+			t.Errorf("after a step of %v now is %v off", step, d)
+		}
+	}
 }
 
 // FuzzEvent: no bytes of an event make reading it panic.
