@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -281,6 +282,24 @@ func TestLoss(t *testing.T) {
 	if m := regexp.MustCompile(`(\d+) events were lost`).FindString(errs); m == "" {
 		t.Errorf("got %q, want lost events", errs)
 	}
+}
+
+// TestCut: a map that changes so fast that it cannot be read to its end.
+func TestCut(t *testing.T) {
+	needRoot(t)
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 8, MaxEntries: 4})
+	check(err)
+	defer m.Close()
+	check(m.Put(uint64(0), uint64(1)))
+	number := &Type{Kind: Number, Size: 8}
+	r := &Run{l: &loaded{maps: map[string]*ebpf.Map{"@": m}}}
+	n := uint64(0)
+	check(r.each(&mapDef{name: "@", keys: []*Type{number}, value: number}, func(key []byte, _ [][]byte) {
+		check(m.Delete(key)) // reading begins anew, and finds another one
+		n++
+		check(m.Put(n, uint64(1)))
+	}))
+	want(t, strings.Join(Lost{Cut: r.cut}.Summary(), "\n"), "1 reading of a map was cut short")
 }
 
 // TestJSON looks at the names of fields.

@@ -50,8 +50,10 @@ func (r *Run) each(d *mapDef, do func(key []byte, values [][]byte)) error {
 			do(key, [][]byte{value})
 		}
 	}
-	// A map that changes all the time may be seen in part: better than nothing.
-	if err := it.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
+	switch err := it.Err(); {
+	case errors.Is(err, ebpf.ErrIterationAborted): // a part is better than nothing
+		r.cut++
+	case err != nil:
 		return fmt.Errorf("reading %s: %w", d.name, err)
 	}
 	return nil

@@ -209,5 +209,6 @@ func (l Lost) Summary() []string {
 	say(l.Runs, "event was not handled", "events were not handled", "too many interrupted one another")
 	say(l.Stacks, "stack was not kept", "stacks were not kept", "there were too many different ones")
 	say(l.Skipped, "run of a BPF program was skipped by the kernel", "runs of BPF programs were skipped by the kernel", "they came in the middle of another one, or another tracer is at the same hooks")
+	say(l.Cut, "reading of a map was cut short", "readings of maps were cut short", "its keys came and went meanwhile, so that some are missing. Use fewer keys")
 	return out
 }

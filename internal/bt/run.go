@@ -36,6 +36,7 @@ type Run struct {
 	ticks  uint64
 	turn   bool                            // an interval ends: what is read is taken
 	taken  map[*mapDef]map[string][]uint64 // of each key, until the last interval
+	cut    uint64                          // readings of maps whose keys came and went meanwhile
 	exit   bool
 	Code   int // of exit(code)
 	lost   Lost
@@ -304,9 +305,9 @@ func (r *Run) drain() {
 // Lost says what the run could not keep.
 func (r *Run) Lost() Lost { return r.lost }
 
-// Lost is what could not be kept: records, updates of maps, runs, stacks; and
-// runs that the kernel skipped, of whatever process.
-type Lost struct{ Events, Updates, Runs, Stacks, Skipped uint64 }
+// Lost is what could not be kept: records, updates of maps, runs, stacks; runs
+// that the kernel skipped, of whatever process; and readings that were cut short.
+type Lost struct{ Events, Updates, Runs, Stacks, Skipped, Cut uint64 }
 
 // readLost reads the counters.
 func (r *Run) readLost() Lost {
@@ -314,7 +315,7 @@ func (r *Run) readLost() Lost {
 	if r.l.maps[mapCounts].Lookup(uint32(0), &value) != nil {
 		return Lost{}
 	}
-	return Lost{value[lostEvents], value[lostUpdates], value[lostScratch], value[lostStacks], r.a.missed(r.l.twice)}
+	return Lost{value[lostEvents], value[lostUpdates], value[lostScratch], value[lostStacks], r.a.missed(r.l.twice), r.cut}
 }
 
 // explain says which way each target took.
