@@ -3,11 +3,14 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"seine/internal/host"
 )
@@ -54,4 +57,53 @@ func TestOutputs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHangup: when its terminal goes, seine prints what it has, and under nohup
+// it goes on.
+func TestHangup(t *testing.T) {
+	for _, c := range []struct{ args, head string }{
+		{"softirqs -C", "SOFTIRQ "}, {"funccount t:sched:sched_switch", "FUNC "}, {"run -e t:sched:sched_switch{@=count()}", "@: "},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			t.Parallel()
+			cmd := seine(t, append(strings.Fields(c.args), "-d", "60")...)
+			out, took, err := hangup(t, cmd)
+			if err != nil || !strings.Contains(out, c.head) || took > 30*time.Second {
+				t.Errorf("got %v after %v, want %s\n%s", err, took, c.head, out)
+			}
+			cmd = seine(t, append([]string{"-c", `trap "" HUP; exec /proc/$PPID/exe "$@"`, "sh"}, append(strings.Fields(c.args), "-d", "1")...)...)
+			cmd.Path, cmd.Args[0] = "/bin/sh", "sh"
+			if out, took, err = hangup(t, cmd); err != nil || !strings.Contains(out, c.head) || took < time.Second*9/10 {
+				t.Errorf("ignored: got %v after %v, want %s after 1s\n%s", err, took, c.head, out)
+			}
+		})
+	}
+}
+
+// hangup signals a command when it is ready, and gives its output and how long it
+// took from then on.
+func hangup(t *testing.T, cmd *exec.Cmd) (out string, took time.Duration, err error) {
+	t.Helper()
+	var b bytes.Buffer
+	cmd.Stdout = &b
+	errs, err := cmd.StderrPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var start time.Time
+	lines := bufio.NewScanner(errs)
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), "seine: ready") {
+			start = time.Now()
+			if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	err = cmd.Wait()
+	return b.String(), time.Since(start), err
 }

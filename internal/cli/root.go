@@ -28,7 +28,11 @@ import (
 // Main runs seine and returns its exit code.
 func Main(args []string, stdout, stderr *os.File) int {
 	signal.Ignore(syscall.SIGPIPE)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as by nohup
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	defer stop()
 	// After the first signal the second one ends us at once.
 	context.AfterFunc(ctx, func() { time.AfterFunc(echo, stop) })
