@@ -5,6 +5,8 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -106,4 +108,22 @@ func hangup(t *testing.T, cmd *exec.Cmd) (out string, took time.Duration, err er
 	}
 	err = cmd.Wait()
 	return b.String(), time.Since(start), err
+}
+
+// TestFull: what could not be written is an error of every command that prints.
+func TestFull(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	for _, args := range []string{
+		"", "help", "help tcplife", "tcplife -h", "run -h", "list", "list -o json", "man", "man tcplife", "version", "--version", "completion bash",
+		"doctor tcplife", "doctor -o json tcplife", "tcplife --columns help", "run --listing -e BEGIN{}",
+	} {
+		err := execute(t.Context(), append([]string{"seine"}, strings.Fields(args)...), full, io.Discard)
+		if !errors.Is(err, syscall.ENOSPC) || code(err) != exitBroken {
+			t.Errorf("seine %s: got %v", args, err)
+		}
+	}
 }

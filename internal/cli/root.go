@@ -74,7 +74,25 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		rest = append([]string{name}, rest...)
 	}
 	root.SetArgs(rest)
-	return root.ExecuteContext(ctx)
+	if err := root.ExecuteContext(ctx); err != nil {
+		return err
+	}
+	return root.OutOrStdout().(*attempt).err
+}
+
+// attempt keeps why something could not be written, which cobra does not when it
+// prints help.
+type attempt struct {
+	io.Writer
+	err error
+}
+
+func (a *attempt) Write(b []byte) (int, error) {
+	n, err := a.Writer.Write(b)
+	if err != nil {
+		a.err = err
+	}
+	return n, err
 }
 
 // oneLine is an error for the user: without line breaks and verifier logs.
@@ -102,14 +120,14 @@ func commands(stdout, stderr io.Writer, only string) *cobra.Command {
 			if asked {
 				return writeVersion(stdout)
 			}
-			overview(stdout)
+			overview(cmd.OutOrStdout())
 			return nil
 		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(helpCommand(root))
 	root.DisableAutoGenTag = true // man pages are the same tomorrow
-	root.SetOut(stdout)
+	root.SetOut(&attempt{Writer: stdout})
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(flagError)
 	root.Flags().BoolVar(&asked, "version", false, "the same as seine version")
