@@ -177,16 +177,25 @@ func (n *names) hints() (out []string) {
 	files := slices.SortedFunc(maps.Keys(n.broken), func(a, b string) int {
 		return cmp.Or(cmp.Compare(n.broken[b], n.broken[a]), cmp.Compare(a, b))
 	})
+	say := func(stacks int, where string) {
+		out = append(out, tool.Count(uint64(stacks), "stack ends", "stacks end")+" early in "+where)
+	}
 	for _, file := range files[:min(most, len(files))] {
-		out = append(out, fmt.Sprintf("%d stacks end early in %s, most likely built without frame pointers: "+
-			"build it with -fno-omit-frame-pointer, or use a C library that has them", n.broken[file], cmp.Or(file, "code of unknown origin")))
+		where := file + ", most likely built without frame pointers: build it with -fno-omit-frame-pointer, or use a C library that has them"
+		switch {
+		case file == "":
+			where = "code of unknown origin"
+		case !strings.HasPrefix(file, "/"): // [anon], [JIT], [vdso]
+			where = file + ", code that is in no file"
+		}
+		say(n.broken[file], where)
 	}
 	others := 0
 	for _, file := range files[min(most, len(files)):] {
 		others += n.broken[file]
 	}
 	if others > 0 {
-		out = append(out, fmt.Sprintf("%d stacks end early in %d other files", others, len(files)-most))
+		say(others, tool.Count(uint64(len(files)-most), "other place", "other places"))
 	}
 	if n.nameless > 0 && n.kernel.Err() != nil {
 		out = append(out, n.kernel.Err().Error())

@@ -80,7 +80,7 @@ func (f *foldedSink) Row(r *row.Row) error {
 			case fr.Sym != "":
 				part(fr.Sym)
 			case fr.Module != "":
-				part("[" + base(fr.Module) + "]")
+				part(bracketed(fr.Module))
 			default:
 				part("[unknown]")
 			}

@@ -158,7 +158,7 @@ func TestFolded(t *testing.T) {
 	// Without a column count, a histogram's.
 	z.Columns = append(z.Columns, row.Column{ID: "ustack", Kind: row.Object, As: "ustack"})
 	got := render(t, "folded", Options{Schemas: []*row.Schema{z}}, []*row.Row{fill(z, moment, "x", "read", hist(1, 2, 3), rows[0].Cells[4].Ref)})
-	if want := "x;[app];std::map<int,_a:b>::at(int)_;connect 3\n"; string(got) != want {
+	if want := "x;[anon];[app];std::map<int,_a:b>::at(int)_;connect 3\n"; string(got) != want {
 		t.Errorf("got %s want %s", got, want)
 	}
 }

@@ -170,7 +170,7 @@ func dropRows(s *row.Schema) []*row.Row {
 		{Sym: "tcp_drop_reason", Off: 5, Module: "vmlinux"}, {Sym: "veth_poll", Off: 39, Module: "veth"}, {Off: 0xffffffff81000000}}}
 	user := &kern.Stack{Broken: true, Frames: []kern.Frame{
 		{Sym: "connect", Off: 75, Module: "/lib/x86_64-linux-gnu/libc.so.6"},
-		{Sym: "std::map<int, a;b>::at(int)\n", Off: 1, Module: "/opt/a b"}, {Off: 0x7f00, Module: "/usr/bin/app"}}}
+		{Sym: "std::map<int, a;b>::at(int)\n", Off: 1, Module: "/opt/a b"}, {Off: 0x7f00, Module: "/usr/bin/app"}, {Off: 0x1c, Module: "[anon]"}}}
 	return []*row.Row{
 		fill(s, "curl", "NO_SOCKET", 7, kernel, user),
 		fill(s, "a;b c", "OTHER", 1, &kern.Stack{}, -1), // the user stack was not found: its id is still there

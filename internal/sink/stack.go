@@ -55,10 +55,13 @@ func appendFrame(b []byte, f *kern.Frame) []byte {
 	if f.Module == "" || f.Module == "vmlinux" && f.Sym != "" {
 		return b
 	}
-	b = append(b, " ["...)
-	b = appendEscaped(b, base(f.Module))
-	return append(b, ']')
+	return appendEscaped(append(b, ' '), bracketed(f.Module))
 }
 
-// base is the last part of a path.
-func base(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+// bracketed is [app] for a file; [anon] and other modules that are none are so.
+func bracketed(module string) string {
+	if strings.HasPrefix(module, "[") {
+		return module
+	}
+	return "[" + module[strings.LastIndexByte(module, '/')+1:] + "]"
+}
