@@ -36,7 +36,7 @@ func TestEnd(t *testing.T) {
 		{"histogram", []string{"socksize", "--by=comm,dir"}, []syscall.Signal{syscall.SIGINT}, 0, `"dir":"write","comm":"lab-client","unit":"bytes","count":5,"sum":5000,"min":1000,"max":1000,`},
 		{"interval", []string{"tcptop", "-i=1h", "--where=comm == \"lab-client\""}, []syscall.Signal{syscall.SIGTERM}, 0, `"comm":"lab-client"`},
 		{"kill", []string{"tcplife", "--by=comm"}, []syscall.Signal{syscall.SIGKILL}, 128 + 9, ""},
-		{"hangup", []string{"tcplife"}, []syscall.Signal{syscall.SIGHUP}, 128 + 1, ""},
+		{"hangup", []string{"tcplife", "--by=comm"}, []syscall.Signal{syscall.SIGHUP}, 0, five},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -59,6 +59,39 @@ func TestEnd(t *testing.T) {
 				p.await(&p.err, `(?m)^seine: \d+ rows, 0 lost, \d+\.\ds$`)
 			}
 			h.gone(t)
+		})
+	}
+}
+
+// The language prints what it has too; under nohup all go on.
+func TestHangup(t *testing.T) {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	for _, tt := range []struct{ args, want string }{
+		{"funccount t:sched:sched_switch", "sched:sched_switch "}, {"run -e t:sched:sched_switch{@=count()}", "@: "}, {"tcplife", "PID"},
+	} {
+		t.Run(tt.args, func(t *testing.T) {
+			t.Parallel()
+			for _, ignored := range []bool{false, true} {
+				args := append(strings.Fields(tt.args), "-d=1h")
+				p := startWith(t, func(c *exec.Cmd) {
+					if ignored {
+						c.Path, c.Args = "/bin/sh", append([]string{"sh", "-c", `trap "" HUP; exec "$@"`, "sh"}, c.Args...)
+					}
+				}, args...)
+				p.signal(syscall.SIGHUP)
+				if ignored {
+					select {
+					case <-p.ended:
+						t.Fatal("it ended by a signal that it was to ignore")
+					case <-time.After(300 * time.Millisecond):
+					}
+					p.signal(syscall.SIGTERM)
+				}
+				p.wantEnd(0)
+				if !strings.Contains(p.out.String(), tt.want) {
+					t.Errorf("stdout %q, want %q in it", p.out.String(), tt.want)
+				}
+			}
 		})
 	}
 }
@@ -142,11 +175,16 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer full.Close()
-	cmd := exec.Command(seine, "demo", "tcplife")
-	var errs strings.Builder
-	cmd.Stdout, cmd.Stderr = full, &errs
-	if got := exitCode(cmd.Run()); got != 1 || !strings.Contains(errs.String(), "no space left") {
-		t.Errorf("exit code %d, stderr %q, want 1 and the reason", got, errs.String())
+	for _, args := range []string{
+		"demo tcplife", "", "help", "help tcplife", "tcplife -h", "run -h", "tcplife --columns help", "list", "man", "version", "--version", "completion bash", "doctor tcplife",
+		"run -l t:tcp:*",
+	} {
+		cmd := exec.Command(seine, strings.Fields(args)...)
+		var errs strings.Builder
+		cmd.Stdout, cmd.Stderr = full, &errs
+		if got := exitCode(cmd.Run()); got != 1 || !strings.Contains(errs.String(), "no space left") {
+			t.Errorf("%s: exit code %d, stderr %q, want 1 and the reason", args, got, errs.String())
+		}
 	}
 }
 
