@@ -276,6 +276,18 @@ func (p *Program) Probes() int {
 	return n
 }
 
+// Functions says whether all that is attached to are entries of functions.
+func (p *Program) Functions() bool {
+	for _, j := range p.jobs {
+		for _, t := range j.targets {
+			if t.Way != Kprobe && t.Way != Fentry && t.Way != Uprobe {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // Listing is the code of all programs, for tests and -v -v.
 func (p *Program) Listing() string {
 	var b strings.Builder

@@ -58,17 +58,16 @@ func showFuncs(r *Run, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if r.asJSON() {
-		d.keyNames = []string{"func"}
-		for _, e := range list {
-			r.jsonEntry(d, e, now)
-		}
-		return nil
+	if !r.asJSON() {
+		fmt.Fprintf(r.out, "%-36s %8s\n", "FUNC", "COUNT")
 	}
-	fmt.Fprintf(r.out, "%-36s %8s\n", "FUNC", "COUNT")
 	for _, e := range list {
 		name := strings.TrimPrefix(r.text(d.keys[0], e.key), "tracepoint:")
-		fmt.Fprintf(r.out, "%-36s %8d\n", clean(name), e.nums[0])
+		if r.asJSON() {
+			r.object(append(r.head(now), field{"map", d.name}, field{"func", name}, field{"count", e.nums[0]}))
+		} else {
+			fmt.Fprintf(r.out, "%-36s %8d\n", clean(name), e.nums[0])
+		}
 	}
 	return nil
 }

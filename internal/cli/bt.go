@@ -93,6 +93,9 @@ func (f *btFlags) positionals(args []string) (err error) {
 	return nil
 }
 
+// attaching is what bpftrace says, of functions too.
+const attaching = "Attaching %s..."
+
 // execute compiles with make, runs, and says what was lost.
 func (f *btFlags) execute(ctx context.Context, name string, out, errw io.Writer, banner string, compile func(bt.Options) (*bt.Program, error)) error {
 	o, err := f.options(name, out, errw)
@@ -139,15 +142,11 @@ func (f *btFlags) execute(ctx context.Context, name string, out, errw io.Writer,
 	if err := host.Memlock(); err != nil {
 		fmt.Fprintf(errw, "seine: warning: %v\n", err)
 	}
-	if banner == "" {
-		banner = fmt.Sprintf("Attaching %d probes...", prog.Probes())
-		if prog.Probes() == 1 {
-			banner = "Attaching 1 probe..."
-		}
-	} else {
-		banner = fmt.Sprintf(banner, prog.Probes())
+	one, many := "probe", "probes"
+	if prog.Functions() && banner != attaching {
+		one, many = "function", "functions"
 	}
-	fmt.Fprintln(errw, banner)
+	fmt.Fprintf(errw, banner+"\n", tool.Count(uint64(prog.Probes()), one, many))
 	r, err := prog.Run(ctx)
 	if err != nil {
 		return btError(errw, err)
@@ -229,7 +228,7 @@ func runCommand(stdout, stderr io.Writer) *cobra.Command {
 			_, err = io.WriteString(stdout, p.Listing())
 			return err
 		}
-		return f.execute(cmd.Context(), "run", stdout, stderr, "", compile)
+		return f.execute(cmd.Context(), "run", stdout, stderr, attaching, compile)
 	}
 	return cmd
 }
@@ -292,7 +291,7 @@ func funccountCommand(stdout, stderr io.Writer) *cobra.Command {
 			return err
 		}
 		return f.execute(cmd.Context(), "funccount", stdout, stderr,
-			"Tracing %d functions for \""+strings.ReplaceAll(args[0], "%", "%%")+"\"... Hit Ctrl-C to end.",
+			"Tracing %s for \""+strings.ReplaceAll(args[0], "%", "%%")+"\"... Hit Ctrl-C to end.",
 			func(o bt.Options) (*bt.Program, error) { return bt.FuncCount(args[0], regex, o) })
 	}
 	return cmd
@@ -322,7 +321,7 @@ func stackcountCommand(stdout, stderr io.Writer) *cobra.Command {
 			return err
 		}
 		return f.execute(cmd.Context(), "stackcount", stdout, stderr,
-			"Tracing %d functions for \""+strings.ReplaceAll(args[0], "%", "%%")+"\"... Hit Ctrl-C to end.",
+			"Tracing %s for \""+strings.ReplaceAll(args[0], "%", "%%")+"\"... Hit Ctrl-C to end.",
 			func(o bt.Options) (*bt.Program, error) { return bt.StackCount(args[0], so, o) })
 	}
 	return cmd
@@ -353,7 +352,7 @@ func argdistCommand(stdout, stderr io.Writer) *cobra.Command {
 		if err := f.positionals(args); err != nil {
 			return err
 		}
-		return f.execute(cmd.Context(), "argdist", stdout, stderr, "Tracing %d probes... Hit Ctrl-C to end.",
+		return f.execute(cmd.Context(), "argdist", stdout, stderr, "Tracing %s... Hit Ctrl-C to end.",
 			func(o bt.Options) (*bt.Program, error) { return bt.ArgDist(specs, top, o) })
 	}
 	return cmd
@@ -393,7 +392,7 @@ func traceCommand(stdout, stderr io.Writer) *cobra.Command {
 		if f.interval > 0 {
 			return tool.Usagef("trace prints events as they happen: it has no interval")
 		}
-		return f.execute(cmd.Context(), "trace", stdout, stderr, "Tracing %d probes... Hit Ctrl-C to end.",
+		return f.execute(cmd.Context(), "trace", stdout, stderr, "Tracing %s... Hit Ctrl-C to end.",
 			func(o bt.Options) (*bt.Program, error) { return bt.Trace(args, stamp, o) })
 	}
 	return cmd
