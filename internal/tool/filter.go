@@ -210,6 +210,9 @@ func (w *Wanted) fillNets(m *ebpf.Map) error {
 	return nil
 }
 
+// commLen is how many bytes of a process's name the kernel keeps.
+const commLen = 15
+
 // A Glob is patterns for process names as the automaton of filter.h: a state means
 // that so many characters of a pattern are matched, and a star is one that loops.
 type Glob struct {
@@ -219,7 +222,8 @@ type Glob struct {
 
 // ParseGlob reads patterns, separated by commas, of characters, ? for any one, *
 // for any number and [a-z] or [!a-z] for one of a set; \ takes the next character as
-// it is.
+// it is. Of a longer name the kernel keeps the beginning, which is what the beginning of a
+// pattern is compared with.
 func ParseGlob(pattern string) (*Glob, error) {
 	g := &Glob{start: 1}
 	at, from := 0, 0 // the state so far, and that which the pattern began in
@@ -236,7 +240,9 @@ func ParseGlob(pattern string) (*Glob, error) {
 			g.start |= 1 << at
 			continue
 		case '*':
-			g.loops |= 1 << at
+			if at-from < commLen {
+				g.loops |= 1 << at
+			}
 			continue
 		case '?':
 			for b := range set {
@@ -256,10 +262,13 @@ func ParseGlob(pattern string) (*Glob, error) {
 		default:
 			set[c] = true
 		}
-		if at++; at-from > 30 {
-			return nil, fmt.Errorf("%q is longer than a process name can be", pattern)
+		if at-from == commLen {
+			if g.loops>>from != 0 {
+				return nil, fmt.Errorf("%q asks for more than the %d characters that the kernel keeps of a name", pattern, commLen)
+			}
+			continue
 		}
-		if at > 60 {
+		if at++; at > 60 {
 			return nil, fmt.Errorf("%q are too many names: 60 characters are the most", pattern)
 		}
 		for b, in := range set {
