@@ -211,7 +211,11 @@ func (r *run) pipe(schemas []*row.Schema) (*pipe, error) {
 	p.count = &row.Count{Next: out}
 	var next row.Sink = p.count
 	if f.count > 0 {
-		next = row.Limit(next, f.count, kind != tool.Events || by != nil)
+		outputs := kind != tool.Events || by != nil
+		if outputs && f.interval == 0 && f.duration == 0 && r.onReady == nil { // a demo ends by itself
+			return nil, errors.New("--count: there is one output, when the run ends: give an interval, or -d for when to end")
+		}
+		next = row.Limit(next, f.count, outputs)
 	}
 	if next, err = r.sorted(next, shown, p); err != nil {
 		return nil, err
