@@ -171,15 +171,15 @@ func (c *common) positionals(args []string) (err error) {
 	return nil
 }
 
-// groups is the key fields of a counting tool: --by, or the tool's own; and key
+// groups is the key fields of a counting tool: --by, or the tool's own and key
 // columns that --columns adds.
 func (c *common) groups(t *tool.Tool, cfg any) []string {
+	if c.by != "" {
+		return strings.Split(c.by, ",")
+	}
 	v := t.Views(cfg)[0]
 	by := v.By
-	switch {
-	case c.by != "":
-		by = strings.Split(c.by, ",")
-	case c.output == "folded" && v.Stacks != nil:
+	if c.output == "folded" && v.Stacks != nil {
 		by = v.Stacks
 	}
 	by = append([]string(nil), by...)

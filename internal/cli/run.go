@@ -194,6 +194,9 @@ func (r *run) pipe(schemas []*row.Schema) (*pipe, error) {
 		shown = []*row.Schema{by.Schema()}
 	}
 	r.showKeys(shown)
+	if err := r.grouped(schemas, shown); err != nil {
+		return nil, err
+	}
 	if !contains(formats(r.tool), f.output) {
 		if near := row.Nearest(f.output, formats(r.tool)); near != "" {
 			return nil, fmt.Errorf("-o %s: did you mean %s?", f.output, near)
@@ -300,6 +303,22 @@ func (r *run) sorted(next row.Sink, shown []*row.Schema, p *pipe) (row.Sink, err
 	return s, nil
 }
 
+// grouped refuses columns that the rows have no more once --by has grouped them.
+func (r *run) grouped(schemas, shown []*row.Schema) error {
+	if r.flags.by == "" {
+		return nil
+	}
+	for w := range strings.SplitSeq(r.flags.columns, ",") {
+		id := strings.TrimLeft(strings.TrimSpace(w), "+-")
+		known := func(s *row.Schema) bool { return s.Index(id) >= 0 }
+		filled := func(s *row.Schema) bool { return known(s) && !s.Columns[s.Index(id)].Idle }
+		if slices.ContainsFunc(schemas, known) && !slices.ContainsFunc(shown, filled) {
+			return fmt.Errorf("--columns: %s is not among --by %s, nor a sum", id, r.flags.by)
+		}
+	}
+	return nil
+}
+
 // showKeys adds the key fields that --by asked for to a counting tool's table
 // and takes out those that it did not.
 func (r *run) showKeys(schemas []*row.Schema) {
@@ -324,6 +343,9 @@ func (r *run) showKeys(schemas []*row.Schema) {
 			}
 		}
 		s.Show = show
+		for i := range s.Columns {
+			s.Columns[i].Idle = contains(keys, s.Columns[i].ID) && !contains(by, s.Columns[i].ID)
+		}
 	}
 }
 

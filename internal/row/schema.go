@@ -24,6 +24,7 @@ type Column struct {
 	Left  bool   // text is aligned to the left
 	Sum   bool   // can be added up when rows are grouped
 	Key   bool   // of a counting tool: may be named in --by
+	Idle  bool   // a Key that is not counted by: it has no values
 	Unit  string // of a histogram's values: bytes, us
 	As    string // the Namer that makes a name of the raw value: "cgroup", "errno", …
 
