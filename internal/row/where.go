@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/checker"
 	"github.com/expr-lang/expr/compiler"
 	"github.com/expr-lang/expr/conf"
@@ -91,7 +93,7 @@ func (f *Filter) Row(r *Row) error {
 	}
 	v, err := f.vm.Run(p.code, p.env)
 	if err != nil {
-		return explain(err, nil)
+		return explain(err, "", nil)
 	}
 	if keep, _ := v.(bool); !keep {
 		return nil
@@ -183,6 +185,9 @@ func inputsOf(s *Schema, all []*Schema) (map[string]input, types.Map) {
 			return i
 		}
 		for i := range o.Columns {
+			if o.Columns[i].Idle {
+				continue
+			}
 			add(input{id: o.Columns[i].ID, cell: cell(i), column: &o.Columns[i]}, typeOf(&o.Columns[i]))
 		}
 		if h := o.hist(); h >= 0 {
@@ -198,13 +203,18 @@ func compile(expression string, s *Schema, all []*Schema) (*program, error) {
 	inputs, env := inputsOf(s, all)
 	c := conf.New(env)
 	c.Expect = reflect.Bool
+	clear(c.Builtins) // count(…) is a function all the same; count alone is an unknown name
 
 	tree, err := parser.ParseWithConfig(expression, c)
 	if err != nil {
-		return nil, explain(err, all)
+		return nil, explain(err, expression, all)
 	}
 	if _, err := checker.Check(tree, c); err != nil {
-		return nil, explain(err, all)
+		return nil, explain(err, expression, all)
+	}
+	l := literals{inputs: inputs}
+	if ast.Walk(&tree.Node, &l); l.err != nil {
+		return nil, l.err
 	}
 	g := guard{inputs: inputs, used: map[string]bool{}}
 	tree.Node = g.rewrite(tree.Node, false)
@@ -212,14 +222,14 @@ func compile(expression string, s *Schema, all []*Schema) (*program, error) {
 		return nil, fmt.Errorf("where: $env is not for expressions: name a column")
 	}
 	if _, err := checker.Check(tree, c); err != nil {
-		return nil, explain(err, all)
+		return nil, explain(err, expression, all)
 	}
 	if err := optimizer.Optimize(&tree.Node, c); err != nil {
-		return nil, explain(err, all)
+		return nil, explain(err, expression, all)
 	}
 	code, err := compiler.Compile(tree, c)
 	if err != nil {
-		return nil, explain(err, all)
+		return nil, explain(err, expression, all)
 	}
 	p := &program{code: code, env: map[string]any{}}
 	for i := range s.Columns { // in a fixed order
@@ -234,9 +244,51 @@ func compile(expression string, s *Schema, all []*Schema) (*program, error) {
 	return p, nil
 }
 
+// CommLen is how many bytes of a process's name the kernel keeps.
+const CommLen = 15
+
+// literals finds text that a column is compared with and can never be equal to.
+type literals struct {
+	inputs map[string]input
+	err    error
+}
+
+func (l *literals) Visit(n *ast.Node) {
+	b, ok := (*n).(*ast.BinaryNode)
+	if !ok || b.Operator != "==" && b.Operator != "!=" && b.Operator != "in" {
+		return
+	}
+	one, many := b.Left, []ast.Node{b.Right}
+	if _, ok := one.(*ast.StringNode); ok {
+		one, many = b.Right, []ast.Node{b.Left}
+	}
+	if list, ok := b.Right.(*ast.ArrayNode); ok {
+		many = list.Nodes
+	}
+	id, ok := one.(*ast.IdentifierNode)
+	if !ok || l.inputs[id.Value].column == nil {
+		return
+	}
+	for _, m := range many {
+		text, ok := m.(*ast.StringNode)
+		if !ok {
+			continue
+		}
+		if id.Value == "comm" && len(text.Value) > CommLen {
+			l.err = fmt.Errorf("where: character %d: the kernel keeps %d bytes of a name: %q", m.Location().From+1, CommLen, text.Value[:CommLen])
+		}
+		if _, err := netip.ParseAddr(text.Value); err != nil && l.inputs[id.Value].column.Kind == Addr {
+			l.err = fmt.Errorf("where: character %d: %q is no address%s", m.Location().From+1, text.Value, networks)
+		}
+	}
+}
+
+const networks = "; networks are for --addr, --laddr, --raddr"
+
 // explain turns an error of the expression library into one line that names the
-// place and, for an unknown column, the nearest one.
-func explain(err error, schemas []*Schema) error {
+// place and, for an unknown column, the nearest one. While an expression runs it knows
+// neither the expression nor the schemas.
+func explain(err error, expression string, schemas []*Schema) error {
 	var e *file.Error
 	if !errors.As(err, &e) {
 		line, _, _ := strings.Cut(err.Error(), "\n")
@@ -244,8 +296,14 @@ func explain(err error, schemas []*Schema) error {
 	}
 	what, _, _ := strings.Cut(e.Message, "\n")
 	if id, ok := strings.CutPrefix(what, "unknown name "); ok && schemas != nil {
-		if slices.ContainsFunc(schemas, func(s *Schema) bool { return s.Index(id) >= 0 }) {
+		has := func(s *Schema) bool { return s.Index(id) >= 0 }
+		if i := slices.IndexFunc(schemas, has); i >= 0 && schemas[i].Columns[schemas[i].Index(id)].Idle {
+			return fmt.Errorf("where: character %d: rows have no %s unless --by names it", e.From+1, id)
+		} else if i >= 0 {
 			return fmt.Errorf("where: character %d: column %s is a whole object, not a value to compare", e.From+1, id)
+		}
+		if id == "count" {
+			return fmt.Errorf("where: character %d: rows have no count: --where tests them before --by counts them", e.From+1)
 		}
 		unknown := Unknown(id, schemas...)
 		if e.From > 0 && !strings.Contains(unknown.Error(), "did you mean") { // comm == curl
@@ -253,8 +311,15 @@ func explain(err error, schemas []*Schema) error {
 		}
 		return fmt.Errorf("where: character %d: %w", e.From+1, unknown)
 	}
-	if what == "unexpected token EOF" {
+	switch rest := string([]rune(expression)[min(e.From, len([]rune(expression))):]); {
+	case what == "unexpected token EOF":
 		what = "the expression ends too early"
+	case what == `unexpected token Operator("=")` && strings.HasPrefix(rest, "=~"):
+		what = "patterns are tested by the word matches: comm matches \"^ng\""
+	case what == `unexpected token Operator("=")`:
+		what = "equal is written =="
+	case what == "invalid operation: in (mismatched types string and string)":
+		what = `in takes a list: ["a", "b"]` + networks
 	}
 	return fmt.Errorf("where: character %d: %s", e.From+1, what)
 }

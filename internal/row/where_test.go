@@ -90,6 +90,7 @@ func TestWhere(t *testing.T) {
 
 func TestWhereErrors(t *testing.T) {
 	s := sample()
+	s.Columns = append(s.Columns, row.Column{ID: "idle", Kind: row.Uint, Key: true, Idle: true})
 	for _, tt := range []struct{ expr, want string }{
 		{`latncy_us > 5`, `where: character 1: unknown column "latncy_us": did you mean latency_us? (--columns help lists them)`},
 		{`pid > 1 && daddr == "x"`, `where: character 12: unknown column "daddr": did you mean raddr? (--columns help lists them)`},
@@ -101,6 +102,15 @@ func TestWhereErrors(t *testing.T) {
 		{`comm > 5`, `where: character 6: invalid operation: > (mismatched types string and int)`},
 		{`comm matches "("`, "where: character 6: error parsing regexp: missing closing ): `(`"},
 		{`stack == "x"`, `where: character 1: column stack is a whole object, not a value to compare`},
+		{`count > 5`, `where: character 1: rows have no count: --where tests them before --by counts them`},
+		{`len > 5`, `where: character 1: unknown column "len" (--columns help lists them)`},
+		{`comm =~ "x"`, `where: character 6: patterns are tested by the word matches: comm matches "^ng"`},
+		{`comm = "x"`, `where: character 6: equal is written ==`},
+		{`raddr in "10.0.0.0/8"`, `where: character 7: in takes a list: ["a", "b"]; networks are for --addr, --laddr, --raddr`},
+		{`pid == 1 || raddr == "10.0.0.0/8"`, `where: character 22: "10.0.0.0/8" is no address; networks are for --addr, --laddr, --raddr`},
+		{`raddr not in ["::1", "x"]`, `where: character 22: "x" is no address; networks are for --addr, --laddr, --raddr`},
+		{`"systemd-resolved" != comm`, `where: character 1: the kernel keeps 15 bytes of a name: "systemd-resolve"`},
+		{`idle == 5`, `where: character 1: rows have no idle unless --by names it`},
 		{`$env.pid > 5`, `where: $env is not for expressions: name a column`},
 	} {
 		_, err := row.Where(nil, tt.expr, []*row.Schema{s})

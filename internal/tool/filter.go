@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf"
+
+	"seine/internal/row"
 )
 
 // Filter is a set of filters: enum filter of filter.h, same bits.
@@ -210,9 +212,6 @@ func (w *Wanted) fillNets(m *ebpf.Map) error {
 	return nil
 }
 
-// commLen is how many bytes of a process's name the kernel keeps.
-const commLen = 15
-
 // A Glob is patterns for process names as the automaton of filter.h: a state means
 // that so many characters of a pattern are matched, and a star is one that loops.
 type Glob struct {
@@ -240,7 +239,7 @@ func ParseGlob(pattern string) (*Glob, error) {
 			g.start |= 1 << at
 			continue
 		case '*':
-			if at-from < commLen {
+			if at-from < row.CommLen {
 				g.loops |= 1 << at
 			}
 			continue
@@ -262,9 +261,9 @@ func ParseGlob(pattern string) (*Glob, error) {
 		default:
 			set[c] = true
 		}
-		if at-from == commLen {
+		if at-from == row.CommLen {
 			if g.loops>>from != 0 {
-				return nil, fmt.Errorf("%q asks for more than the %d characters that the kernel keeps of a name", pattern, commLen)
+				return nil, fmt.Errorf("%q asks for more than the %d characters that the kernel keeps of a name", pattern, row.CommLen)
 			}
 			continue
 		}
