@@ -194,6 +194,11 @@ func (r *run) pipe(schemas []*row.Schema) (*pipe, error) {
 		shown = []*row.Schema{by.Schema()}
 	}
 	r.showKeys(shown)
+	if f.output == "table" && f.timeFormat != "" && f.timeFormat != "none" && f.interval == 0 { // else it is above the output
+		for _, s := range shown {
+			s.ShowTime()
+		}
+	}
 	if err := r.grouped(schemas, shown); err != nil {
 		return nil, err
 	}

@@ -284,3 +284,17 @@ func (s *Schema) SetShow(list string) error {
 	}
 	return nil
 }
+
+// ShowTime puts the time first in a table, or a sentence, that does not have it.
+func (s *Schema) ShowTime() {
+	i := s.Index("time")
+	if i < 0 {
+		return
+	}
+	if !slices.Contains(s.Show, i) {
+		s.Show = slices.Insert(s.Show, 0, i)
+	}
+	if s.Line != "" && !strings.Contains(s.Line, "{time}") {
+		s.Line = "{time} " + s.Line
+	}
+}
