@@ -127,7 +127,8 @@ func every(s *row.Schema) []int {
 }
 
 // HelpColumns writes what --columns help says: the columns of each view with
-// unit, kind and meaning; those that a table shows by default are marked.
+// unit, kind and meaning; those that a table, or a sentence in place of it, shows
+// by default are marked.
 func HelpColumns(w io.Writer, schemas ...*row.Schema) error {
 	var b []byte
 	for n, s := range schemas {
@@ -147,14 +148,22 @@ func HelpColumns(w io.Writer, schemas ...*row.Schema) error {
 		for i := range s.Columns {
 			c := &s.Columns[i]
 			mark := " "
-			if slices.Contains(s.Show, i) {
+			if s.Line == "" && slices.Contains(s.Show, i) || strings.Contains(s.Line, "{"+c.ID+"}") {
 				mark = "*"
 			}
 			hist = hist || c.IsHist()
 			b = fmt.Appendf(b, "%s %-*s  %-*s  %-9s  %s", mark, id, c.ID, unit, unitOf(c), kindOf(c), c.Help)
 			b = append(trimRight(b), '\n')
 		}
-		b = append(b, "* in the table by default\n"...)
+		if s.Line == "" {
+			b = append(b, "* in the table by default\n"...)
+		} else {
+			var ids []string
+			for _, i := range s.Show {
+				ids = append(ids, s.Columns[i].ID)
+			}
+			b = fmt.Appendf(b, "* in the line by default; +a,-b add to and take from %s\n", strings.Join(ids, ","))
+		}
 		if hist {
 			b = fmt.Appendf(b, "The histogram also has, for --where and --sort: %s.\n", strings.Join(row.Measures, " "))
 		}

@@ -98,7 +98,9 @@ func TestHelpColumns(t *testing.T) {
 	var b bytes.Buffer
 	d := drops()
 	d.Columns[1].Help = "why"
-	if err := HelpColumns(&b, life(), sizes(), d); err != nil {
+	said := life()
+	said.View, said.Line = "said", "{comm} to {raddr}"
+	if err := HelpColumns(&b, life(), sizes(), d, said); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "columns.help", b.Bytes())
