@@ -3,6 +3,7 @@
 package tools
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +17,8 @@ import (
 
 	"seine/internal/object"
 	"seine/internal/probe"
+	"seine/internal/row"
+	"seine/internal/sink"
 	"seine/internal/tool"
 )
 
@@ -165,6 +168,39 @@ func TestColumns(t *testing.T) {
 				}
 				if v := views[i]; v.Sort != "" && s.Index(v.Sort) < 0 {
 					t.Errorf("view %q is sorted by %s, which is no column", v.Name, v.Sort)
+				}
+			}
+		}
+	})
+}
+
+// TestGroupedHeads: the head of a column that rows are grouped by says that column
+// and no other, in the letters of the tool's heads.
+func TestGroupedHeads(t *testing.T) {
+	small := func(head string) bool { return head == strings.ToLower(head) && head != strings.ToUpper(head) }
+	each(t, func(t *testing.T, tl *tool.Tool, _ *ebpf.CollectionSpec) {
+		schemas, err := tl.Schemas(tl.Views(tl.NewConfig()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range schemas {
+			for _, c := range s.Columns {
+				if c.Kind == row.Object || c.Kind == row.Time {
+					continue
+				}
+				g, err := row.By(nil, []string{c.ID}, s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var b bytes.Buffer
+				out, err := sink.New("table", &b, sink.Options{Schemas: []*row.Schema{g.Schema()}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				out.End(row.End{})
+				heads := strings.Fields(b.String())
+				if len(heads) < 2 || strings.ContainsAny(heads[0], ":<>") || heads[0][0] == '(' || small(heads[0]) != small(heads[1]) {
+					t.Errorf("--by %s has the head %q", c.ID, b.String())
 				}
 			}
 		}

@@ -212,7 +212,11 @@ func (r *run) pipe(schemas []*row.Schema) (*pipe, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--%w", err)
 	}
-	out, err := sink.New(f.output, r.out, r.sinkOptions(shown, columns, kind))
+	o := r.sinkOptions(shown, columns, kind)
+	if by != nil {
+		o.Book = nil // it is for rows as they come
+	}
+	out, err := sink.New(f.output, r.out, o)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -64,6 +65,9 @@ func By(next Sink, keys []string, s *Schema) (*Groups, error) {
 	if i := s.Index("count"); i >= 0 && s.Columns[i].Sum {
 		count, g.adds = s.Columns[i], true
 	}
+	if s.Columns[g.keys[0]].small() {
+		count.Head = strings.ToLower(count.Head)
+	}
 	g.show(count)
 	for i := range s.Columns {
 		c := &s.Columns[i]
@@ -86,7 +90,8 @@ func (g *Groups) show(c Column) {
 }
 
 func (g *Groups) column(c Column) {
-	c.As = "" // named before rows are grouped
+	c.As = ""                  // named before rows are grouped
+	c.Before, c.After = "", "" // which set it off from what is no longer beside it
 	g.out.Columns = append(g.out.Columns, c)
 }
 

@@ -28,8 +28,10 @@ type Column struct {
 	Unit  string // of a histogram's values: bytes, us
 	As    string // the Namer that makes a name of the raw value: "cgroup", "errno", …
 
-	// What a table writes around a value, as the book does: "-> ESTABLISHED", "R>".
+	// What a table writes around values and head, as the book does: "-> ESTABLISHED", "R>".
 	Before, After string
+	// Prefix is what a table writes before values alone: 0x.
+	Prefix string
 	// With is the id of a column that a table writes behind this one, after a
 	// colon: laddr with lport is 192.0.2.1:80.
 	With string
@@ -88,7 +90,7 @@ func (s *Schema) Fill(r *Row, p unsafe.Pointer) {
 //
 // A tag is `col:"id,option,…"`, or several of them separated by semicolons
 // where one field gives several columns. Options: head=H width=N div=N scale=N
-// prec=N left sum key unit=U as=NAMER before=TEXT after=TEXT. The help line is the field's `help` tag.
+// prec=N left sum key unit=U as=NAMER before=TEXT after=TEXT prefix=TEXT. The help line is the field's `help` tag.
 func SchemaOf(t reflect.Type) (*Schema, error) {
 	s := &Schema{}
 	if err := s.add(t, 0); err != nil {
@@ -153,7 +155,7 @@ func parseTag(tag string) (Column, error) {
 		switch k {
 		case "":
 			continue
-		case "head", "as", "unit", "before", "after":
+		case "head", "as", "unit", "before", "after", "prefix":
 			err = nil
 		case "left", "sum", "key":
 			if err = nil; has {
@@ -174,6 +176,8 @@ func parseTag(tag string) (Column, error) {
 			c.Before = v
 		case "after":
 			c.After = v
+		case "prefix":
+			c.Prefix = v
 		case "width":
 			c.Width = int(n)
 		case "div":
@@ -263,12 +267,10 @@ func (s *Schema) SetShow(list string) error {
 			return fmt.Errorf("no column %s", id)
 		}
 		if joined {
-			j := s.Index(with)
-			if j < 0 {
+			if s.Index(with) < 0 {
 				return fmt.Errorf("no column %s", with)
 			}
 			s.Columns[i].With = with
-			s.Columns[i].Head += ":" + s.Columns[j].Head
 		}
 		if head != "" {
 			s.Columns[i].Head = head
@@ -282,7 +284,17 @@ func (s *Schema) SetShow(list string) error {
 		}
 		s.Show = append(s.Show, i)
 	}
+	if len(s.Show) > 0 && !slices.ContainsFunc(s.Show, func(i int) bool { return !s.Columns[i].small() }) { // then all heads are
+		for i := range s.Columns {
+			s.Columns[i].Head = strings.ToLower(s.Columns[i].Head)
+		}
+	}
 	return nil
+}
+
+// small says whether the head is in small letters.
+func (c *Column) small() bool {
+	return c.Head == strings.ToLower(c.Head) && c.Head != strings.ToUpper(c.Head)
 }
 
 // ShowTime puts the time first in a table, or a sentence, that does not have it.

@@ -61,7 +61,7 @@ func (b *bookSink) Row(r *row.Row) error {
 		}
 		col, c := &r.Schema.Columns[i], &r.Cells[i]
 		if c.Kind != row.Null {
-			b.buf = append(b.buf, col.Before...)
+			b.buf = append(b.buf, col.Prefix...)
 		}
 		switch c.Kind {
 		case row.Uint, row.Int:

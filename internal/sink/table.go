@@ -97,14 +97,16 @@ func (t *tableSink) plan(s *row.Schema) (*tablePlan, error) {
 		case c.Kind == row.Object:
 			p.stacks = append(p.stacks, i)
 		default:
-			head, width := c.Before+c.Head+c.After, c.Width
+			head, width := c.Head, c.Width
 			if c.Kind == row.Time {
 				head, width = t.clock.head(head), max(width, t.clock.width())
 			}
 			k := tableColumn{cell: i, col: c, div: scale(c), left: c.Left, start: at}
 			if j := s.Index(c.With); c.With != "" && j >= 0 && !slices.Contains(columns, j) {
 				k.with = &tableColumn{cell: j, col: &s.Columns[j], div: scale(&s.Columns[j])}
+				head += ":" + s.Columns[j].Head
 			}
+			head = c.Before + head + c.After
 			k.end = at + max(width, utf8.RuneCountInString(head))
 			at = k.end + 1
 			p.cols = append(p.cols, k)
@@ -291,7 +293,7 @@ func (t *tableSink) joined(b []byte, k *tableColumn, r *row.Row) []byte {
 	if c.Kind == row.Null {
 		return append(b, '-')
 	}
-	b = append(b, k.col.Before...)
+	b = append(append(b, k.col.Before...), k.col.Prefix...)
 	if k.with == nil {
 		return append(t.value(b, k, c), k.col.After...)
 	}

@@ -45,7 +45,7 @@ func (w *what) Cell(c *row.Cell) { c.SetText([...]string{"rcv", "retrans", "new"
 type event struct {
 	kern.Head
 	kern.Tuple
-	Sk         kern.Ptr  `col:"skaddr,before=0x,width=18" help:"the socket's address in the kernel, used again when it is gone; sock is a stable id"`
+	Sk         kern.Ptr  `col:"skaddr,prefix=0x,width=18" help:"the socket's address in the kernel, used again when it is gone; sock is a stable id"`
 	Since      uint64    `col:"time_us,div=1000,width=10" help:"since the start"`
 	Event      what      `col:"event,width=7,key" help:"rcv: a segment came in; retrans: one was sent again; new: the connection is established"`
 	Cwnd       uint32    `col:"snd_cwnd,width=8" help:"congestion window, in segments"`
@@ -60,7 +60,7 @@ type event struct {
 
 // key is struct win_key of tcpwin.bpf.c.
 type key struct {
-	Sk    kern.Ptr  `col:"skaddr,before=0x,width=18,key" help:"the socket's address in the kernel"`
+	Sk    kern.Ptr  `col:"skaddr,prefix=0x,width=18,key" help:"the socket's address in the kernel"`
 	Laddr kern.Addr `col:"laddr,width=15,key" help:"local address"`
 	Raddr kern.Addr `col:"raddr,width=15,key" help:"remote address"`
 	Lport uint16    `col:"lport,width=5,key" help:"local port"`
