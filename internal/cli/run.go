@@ -212,6 +212,16 @@ func (r *run) pipe(schemas []*row.Schema) (*pipe, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--%w", err)
 	}
+	shown = slices.DeleteFunc(slices.Clone(shown), func(s *row.Schema) bool {
+		cols, chosen := columns[s]
+		return chosen && len(cols) == 0
+	})
+	if by == nil {
+		schemas = shown
+	}
+	if len(shown) == 0 {
+		return nil, fmt.Errorf("--columns %s: no kind of rows has them together: choose with --view", f.columns)
+	}
 	o := r.sinkOptions(shown, columns, kind)
 	if by != nil {
 		o.Book = nil // it is for rows as they come

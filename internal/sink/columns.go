@@ -34,12 +34,13 @@ func Columns(format string, s *row.Schema, spec string) ([]int, error) {
 
 // Choose reads --columns for the views of a tool, for Options.Columns. A column
 // has to be in one of the views at least; a view that has none of the columns
-// chosen keeps its own.
+// chosen keeps its own. One that would be left with sums, and nothing to say what
+// of, has no columns at all: it is not to be shown.
 func Choose(format string, schemas []*row.Schema, spec string) (map[*row.Schema][]int, error) {
 	if spec == "" {
 		return nil, nil
 	}
-	words, _, err := split(spec)
+	words, relative, err := split(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +56,10 @@ func Choose(format string, schemas []*row.Schema, spec string) (map[*row.Schema]
 		if len(mine) == 0 {
 			continue
 		}
-		if out[s], err = Columns(format, s, strings.Join(mine, ",")); err != nil {
+		sum := func(id string) bool { return s.Columns[s.Index(id)].Sum }
+		if !relative && len(mine) < len(words) && !slices.ContainsFunc(mine, func(id string) bool { return !sum(id) }) {
+			out[s] = []int{}
+		} else if out[s], err = Columns(format, s, strings.Join(mine, ",")); err != nil {
 			return nil, err
 		}
 	}

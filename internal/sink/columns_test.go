@@ -86,6 +86,13 @@ func TestChooseAmongViews(t *testing.T) {
 	if got, err = Choose("table", both, "reason"); err != nil || got[l] != nil || ids(d, got[d]) != "reason" {
 		t.Errorf("got %v, error %v; want the first view as it was", got, err)
 	}
+	l.Columns[l.Index("tx_bytes")].Sum = true
+	if got, err = Choose("table", both, "tx_bytes,reason"); err != nil || got[l] == nil || len(got[l]) > 0 || ids(d, got[d]) != "reason" {
+		t.Errorf("got %v, error %v; want no bytes of nobody", got, err)
+	}
+	if got, err = Choose("table", []*row.Schema{l}, "tx_bytes"); err != nil || ids(l, got[l]) != "tx_bytes" {
+		t.Errorf("got %v, error %v; want what was asked for", got, err)
+	}
 	if got, err = Choose("table", both, ""); err != nil || got != nil {
 		t.Errorf("no --columns gives %v, error %v", got, err)
 	}
