@@ -122,10 +122,13 @@ func parse(s *row.Schema, base []int, spec string) ([]int, error) {
 	return out, nil
 }
 
+// every is all columns that have values.
 func every(s *row.Schema) []int {
-	all := make([]int, len(s.Columns))
-	for i := range all {
-		all[i] = i
+	var all []int
+	for i := range s.Columns {
+		if !s.Columns[i].Idle {
+			all = append(all, i)
+		}
 	}
 	return all
 }

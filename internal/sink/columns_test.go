@@ -76,6 +76,17 @@ func TestColumnsByFormat(t *testing.T) {
 	}
 }
 
+func TestIdleColumns(t *testing.T) {
+	s := life()
+	s.Columns[s.Index("pid")].Idle = true
+	for _, format := range []string{"csv", "json"} {
+		got, err := Columns(format, s, "")
+		if err != nil || len(got) != 11 || slices.Contains(got, s.Index("pid")) {
+			t.Errorf("%s writes %s, error %v; want all but pid, which is not counted by", format, ids(s, got), err)
+		}
+	}
+}
+
 func TestChooseAmongViews(t *testing.T) {
 	l, d := life(), drops()
 	both := []*row.Schema{l, d}
