@@ -161,10 +161,13 @@ static __always_inline void owner_on_state(const struct sock *sk, int old, int n
 		owner_take(sk, OWNER_BORN);
 #ifdef OWNER_TIMES
 	} else if (new == TCP_SYN_RECV) {
-		/* a child of a listener; accept will name its owner */
+		/* A child of a listener; accept will name its owner. Where both ends
+		 * connect at once, or to itself, a socket comes here from SYN_SENT.
+		 */
 		struct owner nobody = {};
 
-		owner_put(sk, &nobody, OWNER_BORN, BPF_ANY);
+		if (old == TCP_LISTEN)
+			owner_put(sk, &nobody, OWNER_BORN, BPF_ANY);
 	} else if (new == TCP_ESTABLISHED) {
 		struct owner *o = owner_entry(sk);
 

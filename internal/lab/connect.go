@@ -21,6 +21,10 @@ type Attempt struct {
 	// Hasty makes TCP give up on a silent peer after about one second, having
 	// sent the SYN twice: TCP_SYNCNT 1 and a short TCP_USER_TIMEOUT.
 	Hasty bool `json:"hasty"`
+	// From is what the socket is bound to first; default: nothing.
+	From string `json:"from"`
+	// Again takes the socket of the attempt before this one.
+	Again bool `json:"again"`
 }
 
 // Mode is a way to connect.
@@ -99,16 +103,22 @@ func makeAttempts(c *Child) error {
 		return err
 	}
 	var out []Outcome
-	for _, a := range attempts {
-		fd, err := Socket(a.Network)
-		if err != nil {
-			return err
+	fd := -1
+	for i, a := range attempts {
+		if !a.Again {
+			var err error
+			if fd, err = a.socket(); err != nil {
+				return err
+			}
 		}
 		o, err := a.make(fd)
 		if err != nil {
 			return fmt.Errorf("%s: %w", a.Name, err)
 		}
 		out = append(out, o)
+		if i+1 < len(attempts) && attempts[i+1].Again {
+			continue
+		}
 		if a.Mode == Unfollowed {
 			defer Close(fd)
 		} else if err := Close(fd); err != nil {
@@ -116,6 +126,15 @@ func makeAttempts(c *Child) error {
 		}
 	}
 	return c.Report(out)
+}
+
+// socket makes the socket of an attempt.
+func (a Attempt) socket() (fd int, err error) {
+	if a.From == "" {
+		return Socket(a.Network)
+	}
+	fd, _, err = Bind(a.Network, a.From)
+	return fd, err
 }
 
 // make connects fd; its error is one of the means, not the outcome.

@@ -33,6 +33,7 @@ var live = []tool.Case{
 	{Name: "uring", Run: uring},
 	{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
 	{Name: "older", Hosts: lab.TwoHosts, Run: older},
+	{Name: "self", Run: self},
 	{Name: "flood", Run: flood, Slow: true},
 	{Name: "small-ring", Run: smallRing, Slow: true},
 	{Name: "small-maps", Run: smallMaps, Slow: true},
@@ -199,6 +200,28 @@ func older(x *tool.Trial) error {
 			x.Errorf("no seen_ms in %s", tool.Dump(r))
 		}
 	})
+	return nil
+}
+
+// self: a socket that connects to itself goes through SYN_RECV too, and was not
+// born there.
+func self(x *tool.Trial) error {
+	at := lab.TCP4.At(x.World.Addr("", lab.TCP4), 7001)
+	c, err := lab.StartConnects(x.World, "", "lab-self", lab.Attempt{Network: lab.TCP4, From: at, Addr: at})
+	if err != nil {
+		return err
+	}
+	if err := x.Attach(fmt.Sprintf("--pid=%d", c.PID)); err != nil {
+		return err
+	}
+	if _, err := c.Run(); err != nil {
+		return err
+	}
+	rows, err := x.Exactly(1)
+	if err != nil {
+		return err
+	}
+	x.Want(rows[0], "comm", c.Comm)
 	return nil
 }
 
