@@ -29,6 +29,7 @@ var live = []tool.Case{
 	{Name: "uring", Run: uring},
 	{Name: "older", Hosts: lab.TwoHosts, Run: older},
 	{Name: "listener", Run: listener},
+	{Name: "self", Run: self},
 }
 
 // A change of state, from one to another.
@@ -243,4 +244,35 @@ func listener(x *tool.Trial) error {
 		x.Errorf("%d ends of the listener, want 1", ends)
 	}
 	return nil
+}
+
+// self: a socket that connects to itself comes to SYN_RECV, but not from LISTEN.
+func self(x *tool.Trial) error {
+	at := lab.TCP4.At(x.World.Addr("", lab.TCP4), 7001)
+	rows, err := connects(x, 6, lab.Attempt{Network: lab.TCP4, From: at, Addr: at})
+	if err != nil {
+		return err
+	}
+	from := "CLOSE"
+	for i, to := range []string{"SYN_SENT", "SYN_RECV", "ESTABLISHED", "FIN_WAIT1", "CLOSING", "CLOSE"} {
+		x.Want(rows[i], "oldstate", from)
+		x.Want(rows[i], "newstate", to)
+		from = to
+	}
+	return nil
+}
+
+// connects makes the attempts, from which n rows of their process must come.
+func connects(x *tool.Trial, n int, list ...lab.Attempt) ([]*row.Row, error) {
+	c, err := lab.StartConnects(x.World, "", "lab-connects", list...)
+	if err != nil {
+		return nil, err
+	}
+	if err := x.Attach(fmt.Sprintf("--pid=%d", c.PID)); err != nil {
+		return nil, err
+	}
+	if _, err := c.Run(); err != nil {
+		return nil, err
+	}
+	return x.Exactly(n)
 }

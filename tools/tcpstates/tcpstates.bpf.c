@@ -4,7 +4,9 @@
 /* tcpstates - one event for each change of a TCP state. */
 #define OWNER_LISTENERS
 #define OWNER_STATE_IN_TOOL
-#define OWNER_FIELDS __u64 since; /* when the socket came into the state that it is in; 0: not seen */
+#define OWNER_FIELDS                                                                      \
+	__u64 since; /* when the socket came into the state that it is in; 0: not seen */ \
+	__u64 held;  /* the change to that state is still to be told */
 #include "owner.h"
 
 struct state_event {
@@ -69,6 +71,7 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 	struct owner *o, *known;
 	struct change c = {};
 	__u16 proto = load_proto(sk);
+	bool held = false;
 
 	if (!is_tcp(proto) || old == new)
 		return 0;
@@ -83,11 +86,13 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 		if (o->since)
 			spent = now - o->since;
 		o->since = now;
+		held = o->held;
+		/* A child of a listener has the listener's addresses until it is
+		 * complete: its first change is told together with the second.
+		 */
+		o->held = old == TCP_LISTEN && new == TCP_SYN_RECV;
 	}
-	/* A child of a listener has the listener's addresses until it is complete:
-	 * its first change is told together with the second.
-	 */
-	if (new == TCP_SYN_RECV && old == TCP_LISTEN)
+	if (old == TCP_LISTEN && new == TCP_SYN_RECV)
 		return 0;
 	if (!tuple_load(&c.tuple, sk) || !tuple_wanted(&c.tuple))
 		return 0;
@@ -97,7 +102,7 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 	if (!who_wanted(&c.who))
 		return 0;
 	c.netns = load_netns(sk);
-	if (old == TCP_SYN_RECV && spent != NONE)
+	if (held)
 		tell(&c, sk, now - spent, NONE, TCP_LISTEN, TCP_SYN_RECV);
 	return tell(&c, sk, now, spent, old, new);
 }
