@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"seine/internal/lab"
 	"seine/internal/row"
 	"seine/internal/tool"
@@ -30,6 +32,7 @@ var live = []tool.Case{
 	{Name: "older", Hosts: lab.TwoHosts, Run: older},
 	{Name: "listener", Run: listener},
 	{Name: "self", Run: self},
+	{Name: "again", Run: again},
 }
 
 // A change of state, from one to another.
@@ -258,6 +261,26 @@ func self(x *tool.Trial) error {
 		x.Want(rows[i], "oldstate", from)
 		x.Want(rows[i], "newstate", to)
 		from = to
+	}
+	return nil
+}
+
+// again: a socket that connects once more has no port until one is chosen.
+func again(x *tool.Trial) error {
+	a := lab.Attempt{Network: lab.TCP4, Addr: lab.TCP4.At(x.World.Addr("", lab.TCP4), 7001), Want: unix.ECONNREFUSED}
+	b := a
+	b.Again = true
+	rows, err := connects(x, 4, a, b)
+	if err != nil {
+		return err
+	}
+	for i, r := range rows {
+		if i%2 == 0 {
+			x.Want(r, "newstate", "SYN_SENT")
+			x.Want(r, "lport", "-")
+		} else if x.Want(r, "newstate", "CLOSE"); r.Get("lport").Kind == row.Null {
+			x.Errorf("no lport in %s", tool.Dump(r))
+		}
 	}
 	return nil
 }

@@ -94,7 +94,14 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 	}
 	if (old == TCP_LISTEN && new == TCP_SYN_RECV)
 		return 0;
-	if (!tuple_load(&c.tuple, sk) || !tuple_wanted(&c.tuple))
+	if (!tuple_load(&c.tuple, sk))
+		return 0;
+	/* inet_sport is still that of an attempt that failed: the next port is
+	 * chosen later in connect.
+	 */
+	if (new == TCP_SYN_SENT)
+		c.tuple.lport = LOAD(sk, __sk_common.skc_num);
+	if (!tuple_wanted(&c.tuple))
 		return 0;
 	known = owner_known(sk, o);
 	if (known)
