@@ -107,7 +107,7 @@ func makeAttempts(c *Child) error {
 	for i, a := range attempts {
 		if !a.Again {
 			var err error
-			if fd, err = a.socket(); err != nil {
+			if fd, err = bound(a.Network, a.From); err != nil {
 				return err
 			}
 		}
@@ -126,15 +126,6 @@ func makeAttempts(c *Child) error {
 		}
 	}
 	return c.Report(out)
-}
-
-// socket makes the socket of an attempt.
-func (a Attempt) socket() (fd int, err error) {
-	if a.From == "" {
-		return Socket(a.Network)
-	}
-	fd, _, err = Bind(a.Network, a.From)
-	return fd, err
 }
 
 // make connects fd; its error is one of the means, not the outcome.

@@ -221,7 +221,7 @@ func (s *side) open(k caller, index int) (*opened, error) {
 	if s.Plain {
 		network = plainOf[network]
 	}
-	if o.fd, err = Socket(network); err != nil {
+	if o.fd, err = bound(network, s.From); err != nil {
 		return nil, err
 	}
 	o.start = time.Now()

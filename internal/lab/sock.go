@@ -55,6 +55,15 @@ func Bind(n Network, addr string) (fd, port int, err error) {
 	return fd, port, nil
 }
 
+// bound is a socket that connects from addr; "": from wherever.
+func bound(n Network, addr string) (fd int, err error) {
+	if addr == "" {
+		return Socket(n)
+	}
+	fd, _, err = Bind(n, addr)
+	return fd, err
+}
+
 // Listen binds a socket and listens; sockets of datagrams are only bound.
 func Listen(n Network, addr string, backlog int) (fd, port int, err error) {
 	fd, port, err = Bind(n, addr)

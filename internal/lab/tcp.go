@@ -46,6 +46,7 @@ type Sessions struct {
 	// had with several addresses of 127.0.0.0/8.
 	Addrs   []netip.Addr
 	Port    int    // of the server; default: a free one
+	From    string // what the client binds to first; default: nothing
 	Path    string // of the server, for Unix; default: one in the world's directory
 	Backlog int    // of the server; default 1024
 	// Brief leaves the single sessions out of the result.

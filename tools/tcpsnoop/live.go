@@ -25,6 +25,7 @@ var live = []tool.Case{
 	{Name: "reset", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 7, Send: 101, Recv: 53, Close: lab.ByReset})},
 	{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
 	{Name: "older", Hosts: lab.TwoHosts, Run: older},
+	{Name: "same-ports", Hosts: lab.TwoHosts, Run: samePorts},
 }
 
 // side is the packets of one host in one direction.
@@ -178,5 +179,38 @@ func older(x *tool.Trial) error {
 	if len(rows) < 3*2*6 {
 		x.Errorf("%d rows, want 36 at least", len(rows))
 	}
+	return nil
+}
+
+// samePorts: two connections have the same addresses and ports, and other
+// processes.
+func samePorts(x *tool.Trial) error {
+	s := lab.Sessions{Send: 101, Recv: 53, Close: lab.ByReset, Port: 7001, From: lab.TCP4.At(x.World.Addr4("client"), 7003)}
+	var all [2]*lab.TCP
+	rows, err := x.Rows(func() (err error) {
+		for i := range all {
+			if all[i], err = lab.StartTCP(x.World, s); err != nil {
+				return err
+			}
+			if _, err := all[i].Run(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, "--port=7001")
+	if err != nil {
+		return err
+	}
+	var begins []int
+	for i, r := range rows {
+		if r.Get("flags").S == "S" && r.Get("dir").S == "out" {
+			begins = append(begins, i)
+		}
+	}
+	if len(begins) != 2 {
+		return fmt.Errorf("%d SYNs went out, want 2", len(begins))
+	}
+	split(x, all[0], rows[:begins[1]])
+	split(x, all[1], rows[begins[1]:])
 	return nil
 }

@@ -106,6 +106,11 @@ static __always_inline int snoop(const struct sk_buff *skb, const void *ip, stru
 	if (!family_wanted(tuple.family) || !tuple_wanted(&tuple))
 		return 0;
 	f = flow_at(&tuple, netns, sk || p.flags & FLAG_SYN);
+	/* Another connection begins: what is known is of the one before it. */
+	if (f && !f->sk && (p.flags & (FLAG_SYN | FLAG_ACK)) == FLAG_SYN) {
+		f->who.pid = 0;
+		f->known[0] = f->known[1] = false;
+	}
 	if (f && sk)
 		f->sk = sk;
 	if (f && p.flags & FLAG_SYN) {
