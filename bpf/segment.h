@@ -20,7 +20,8 @@ struct segment {
 #define PACKET_NO_HEADER 0xffff /* of network_header: not set */
 
 /* Read the TCP packet whose IP header is at ip; false if it is none, or not the
- * first of its fragments, or if IPv6 has more headers in between.
+ * first of its fragments, or if IPv6 has more headers in between. One is let pass:
+ * until 7.0, packets of more than 64 KB have their length in 8 bytes hop by hop.
  */
 static __always_inline bool segment_read(struct segment *p, const struct sk_buff *skb, const void *ip)
 {
@@ -38,12 +39,18 @@ static __always_inline bool segment_read(struct segment *p, const struct sk_buff
 		tcp = (h[0] & 15) * 4;
 		total = h[2] << 8 | h[3];
 	} else if (h[0] >> 4 == 6) {
+		tcp = 40;
+		if (!h[6]) { /* hop by hop */
+			if (bpf_probe_read_kernel(t, 2, ip + tcp) || t[1])
+				return false;
+			h[6] = t[0];
+			tcp += 8;
+		}
 		if (h[6] != IPPROTO_TCP || bpf_probe_read_kernel(h, 40, ip))
 			return false;
 		p->family = AF_INET6;
 		__builtin_memcpy(p->saddr, &h[8], 16);
 		__builtin_memcpy(p->daddr, &h[24], 16);
-		tcp = 40;
 		total = h[4] << 8 | h[5];
 		if (total)
 			total += 40;
@@ -52,8 +59,9 @@ static __always_inline bool segment_read(struct segment *p, const struct sk_buff
 	}
 	if (bpf_probe_read_kernel(t, sizeof(t), ip + tcp))
 		return false;
-	if (!total) /* more than 64 KB at once */
-		total = LOAD(skb, len);
+	/* more than 64 KB at once; the link's header may be there, or IP's be gone */
+	if (!total)
+		total = LOAD(skb, len) + ((const void *)LOAD(skb, data) - ip);
 	p->sport = t[0] << 8 | t[1];
 	p->dport = t[2] << 8 | t[3];
 	p->seq = bpf_ntohl(*(__be32 *)&t[4]);

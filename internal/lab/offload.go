@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -75,6 +76,32 @@ func (w *World) Offload(host string, in, out bool) error {
 		}
 		return nil
 	})
+}
+
+// BigTCP lets every host hand packets of more than 64 KB to its first link, and
+// take them: of IPv6 from 5.19 on, of IPv4 from 6.3 on.
+func (w *World) BigTCP(n Network) error {
+	const size = 190000
+	set := netlink.LinkSetGSOMaxSize
+	is := func(a *netlink.LinkAttrs) uint32 { return a.GSOMaxSize }
+	if n.Family() == unix.AF_INET {
+		set, is = netlink.LinkSetGSOIPv4MaxSize, func(a *netlink.LinkAttrs) uint32 { return a.GSOIPv4MaxSize }
+	}
+	for _, h := range w.hosts {
+		if err := h.do(func() error {
+			l, err := netlink.LinkByName(h.devs[0])
+			if err != nil {
+				return err
+			}
+			if l.Attrs().TSOMaxSize == 0 || is(l.Attrs()) == 0 { // attributes that came with it
+				return fmt.Errorf("lab: %s over 64 KB at once: %w", n, ErrNotSupported)
+			}
+			return set(l, size)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Commands of ethtool: ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO.

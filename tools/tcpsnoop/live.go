@@ -3,7 +3,9 @@
 package tcpsnoop
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"seine/internal/lab"
@@ -22,6 +24,8 @@ var live = []tool.Case{
 	{Name: "ipv4", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 7, Send: 101, Recv: 53})},
 	{Name: "ipv6", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 7, Send: 101, Recv: 53, Network: lab.TCP6})},
 	{Name: "large", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 1, Send: 300007, Recv: 53})},
+	{Name: "big-ipv4", Hosts: lab.TwoHosts, Run: big(lab.TCP4)},
+	{Name: "big-ipv6", Hosts: lab.TwoHosts, Run: big(lab.TCP6)},
 	{Name: "reset", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 7, Send: 101, Recv: 53, Close: lab.ByReset})},
 	{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
 	{Name: "older", Hosts: lab.TwoHosts, Run: older},
@@ -70,36 +74,52 @@ func split(x *tool.Trial, t *lab.TCP, rows []*row.Row) map[string]*side {
 // sessions: what one host sends the other one receives, packet by packet, and
 // both hosts count as many.
 func sessions(s lab.Sessions) func(*tool.Trial) error {
-	return func(x *tool.Trial) error { return snoop(x, s, true) }
+	return func(x *tool.Trial) error { _, err := snoop(x, s, true); return err }
 }
 
-func snoop(x *tool.Trial, s lab.Sessions, exact bool) error {
-	t, err := lab.StartTCP(x.World, s)
-	if err != nil {
+// big: packets of more than 64 KB, whose length IP's header cannot tell.
+func big(n lab.Network) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		if err := x.World.BigTCP(n); errors.Is(err, lab.ErrNotSupported) {
+			return tool.Skip("%v", err)
+		} else if err != nil {
+			return err
+		}
+		rows, err := snoop(x, lab.Sessions{Count: 1, Send: 3000017, Recv: 53, Network: n}, true)
+		if err == nil && !slices.ContainsFunc(rows, func(r *row.Row) bool { return r.Get("bytes").N > 1<<16 }) {
+			err = errors.New("no packet of more than 64 KB")
+		}
 		return err
 	}
+}
+
+func snoop(x *tool.Trial, s lab.Sessions, exact bool) ([]*row.Row, error) {
+	t, err := lab.StartTCP(x.World, s)
+	if err != nil {
+		return nil, err
+	}
 	if err := x.Attach("--port", fmt.Sprint(t.Port)); err != nil {
-		return err
+		return nil, err
 	}
 	var before [2]lab.Counters
 	for i, h := range lab.TwoHosts {
 		if before[i], err = x.World.Counters(h); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if _, err := t.Run(); err != nil {
-		return err
+		return nil, err
 	}
 	rows, err := x.Detach()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	sides := split(x, t, rows)
 	for i, h := range lab.TwoHosts {
 		other := lab.TwoHosts[1-i]
 		out, in := sides[h+" out"], sides[other+" in"]
 		if out == nil || in == nil {
-			return fmt.Errorf("no packets from %s", h)
+			return nil, fmt.Errorf("no packets from %s", h)
 		}
 		for k, n := range out.seen {
 			if in.seen[k] != n {
@@ -108,7 +128,7 @@ func snoop(x *tool.Trial, s lab.Sessions, exact bool) error {
 		}
 		after, err := x.World.Counters(h)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		c := after.Since(before[i])
 		// Coming in, the kernel counts packets, whatever they are made of.
@@ -126,7 +146,7 @@ func snoop(x *tool.Trial, s lab.Sessions, exact bool) error {
 	if exact {
 		relative(x, t, rows)
 	}
-	return nil
+	return rows, nil
 }
 
 // relative: sequence numbers count from the SYN.
@@ -155,7 +175,8 @@ func mptcp(x *tool.Trial) error {
 	if err := lab.MPTCPSupported(); err != nil {
 		return tool.Skip("%v", err)
 	}
-	return snoop(x, lab.Sessions{Count: 7, Send: 101, Recv: 53, Network: lab.MPTCP4}, false)
+	_, err := snoop(x, lab.Sessions{Count: 7, Send: 101, Recv: 53, Network: lab.MPTCP4}, false)
+	return err
 }
 
 // older: connections from before the tool have their process, and no relative
