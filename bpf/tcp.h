@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* tcp.h - payload bytes of a TCP session, exactly: neither SYN nor FIN. */
+/* tcp.h - payload bytes of a TCP session, exactly: neither SYN nor FIN; packets
+ * under way.
+ */
 #pragma once
 #include "probe.h"
 
@@ -42,4 +44,12 @@ static __always_inline __u64 tcp_rx_load(const struct tcp_sock *tp)
 static __always_inline const struct tcp_sock *tcp_load(const struct sock *sk)
 {
 	return plain() ? bpf_skc_to_tcp_sock((void *)sk) : (void *)sk;
+}
+
+/* Packets on their way, of which the congestion window allows so many: neither
+ * those that the peer has nor those that are lost.
+ */
+static __always_inline __u32 tcp_in_flight(const struct tcp_sock *tp)
+{
+	return LOAD(tp, packets_out) - LOAD(tp, sacked_out) - LOAD(tp, lost_out) + LOAD(tp, retrans_out);
 }

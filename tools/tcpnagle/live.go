@@ -3,8 +3,11 @@
 package tcpnagle
 
 import (
+	"errors"
 	"fmt"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"seine/internal/kern"
 	"seine/internal/lab"
@@ -37,6 +40,7 @@ var live = []tool.Case{
 	{Name: "ipv6", Run: states(lab.TCP6)},
 	{Name: "nagle", Run: nagle},
 	{Name: "window", Run: window},
+	{Name: "recovery", Hosts: lab.TwoHosts, Run: recovery},
 	{Name: "xmit", Run: xmit},
 	{Name: "comm", Run: ofOne},
 }
@@ -201,6 +205,84 @@ func window(x *tool.Trial) error {
 		}
 	}
 	return nil
+}
+
+const bodyRecovery = "tcpnagle-recovery"
+
+func init() { lab.Register(bodyRecovery, recovering) }
+
+// recovering writes a small packet, which is lost, then five full ones at once, which
+// are not, and when the first has been sent again a small one, which waits for it.
+func recovering(c *lab.Child) error {
+	var addr string
+	if err := c.Arg(&addr); err != nil {
+		return err
+	}
+	fd, err := lab.Connect(lab.TCP4, addr)
+	if err != nil {
+		return err
+	}
+	defer lab.Close(fd)
+	until := func(is func(*unix.TCPInfo) bool) error {
+		for {
+			i, err := unix.GetsockoptTCPInfo(fd, unix.SOL_TCP, unix.TCP_INFO)
+			if err != nil || is(i) {
+				return err
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	var mss int
+	noDelay := func(on int) func() error {
+		return func() error { return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, on) }
+	}
+	for _, step := range []func() error{
+		func() error { return c.Await("go") },
+		func() error { return until(func(i *unix.TCPInfo) bool { mss = int(i.Snd_mss); return true }) },
+		noDelay(1),
+		func() error { return lab.SendAll(fd, make([]byte, 100)) },
+		func() error { return lab.SendAll(fd, make([]byte, 5*mss)) },
+		func() error { return until(func(i *unix.TCPInfo) bool { return i.Sacked == 5 && i.Retrans == 1 }) },
+		noDelay(0),
+		func() error { return lab.SendAll(fd, make([]byte, 100)) },
+		func() error {
+			return until(func(i *unix.TCPInfo) bool { return i.Unacked == 0 && i.Notsent_bytes == 0 })
+		},
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return c.Report(true)
+}
+
+// recovery: what the peer has, or what is lost, does not fill the congestion window.
+func recovery(x *tool.Trial) error {
+	s, err := lab.StartLate(x.World, lab.Late{})
+	if err != nil {
+		return err
+	}
+	p, err := x.World.Start("client", "writer", bodyRecovery, s.Addr)
+	if err != nil {
+		return err
+	}
+	for _, nth := range []int{0, 2} { // the first, and it again
+		loss, err := lab.StartLoss(lab.Loss{To: s.Port, Data: 1, Skip: nth, Count: 1})
+		if err != nil {
+			return err
+		}
+		defer loss.Close()
+	}
+	var done bool
+	rows, err := x.Rows(func() error { return p.Call("go", &done) }, "--rport", fmt.Sprint(s.Port))
+	if err != nil {
+		return err
+	}
+	_, held := parts(rows)
+	if h := held["ON nagle"]; h == nil || h.Count != 1 || len(held) != 1 {
+		x.Errorf("held %v, want one by nagle", held)
+	}
+	return errors.Join(p.Wait(), s.End())
 }
 
 // xmit: calls by their flags, where functions can be traced.

@@ -102,15 +102,14 @@ static __always_inline enum metric held_by(const struct tcp_sock *tp, __u32 unse
 {
 	__u32 mss = LOAD(tp, mss_cache);
 	__u32 next = LOAD(tp, snd_nxt) + (unsent < mss ? unsent : mss);
-	__u32 out = LOAD(tp, packets_out);
 
-	if (out >= LOAD(tp, snd_cwnd))
+	if (tcp_in_flight(tp) >= LOAD(tp, snd_cwnd))
 		return HELD_CWND;
 	if ((__s32)(next - LOAD(tp, snd_una) - LOAD(tp, snd_wnd)) > 0)
 		return HELD_RWND;
 	if (state & NAGLE_CORK)
 		return HELD_CORK;
-	if (!state && out && unsent < mss)
+	if (!state && unsent < mss && LOAD(tp, packets_out))
 		return HELD_NAGLE;
 	return HELD_OTHER;
 }

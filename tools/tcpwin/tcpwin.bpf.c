@@ -106,8 +106,7 @@ static __noinline int window(const struct sock *sk, __u32 event)
 	e->wmem_queued = LOAD(sk, sk_wmem_queued);
 	e->srtt_us = LOAD(tp, srtt_us) >> 3;
 	e->rcv_wnd = LOAD(tp, rcv_wnd);
-	e->inflight = LOAD(tp, packets_out) - LOAD(tp, sacked_out) - LOAD(tp, lost_out) +
-		      LOAD(tp, retrans_out);
+	e->inflight = tcp_in_flight(tp);
 	ops = HOP(tp, struct tcp_sock, inet_conn.icsk_ca_ops);
 	BPF_CORE_READ_STR_INTO(&e->cong, ops, name);
 	return event_send(e);
