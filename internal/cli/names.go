@@ -149,10 +149,13 @@ func (n *names) kernelFrames(addrs []uint64) []sym.Frame {
 	return frames
 }
 
-// observed leaves out the frames of the program that took the stack.
+// observed leaves out the frames of the program that took the stack, and those by
+// which the kernel called it: where a tracepoint has one program they are others than
+// where it has several.
 func observed(frames []sym.Frame) []sym.Frame {
 	for i, f := range frames {
-		if f.Module != "bpf" && !strings.HasPrefix(f.Sym, "bpf_trace_run") && !strings.HasPrefix(f.Sym, "bpf_trampoline") {
+		called := strings.HasPrefix(f.Sym, "__traceiter_") || strings.HasPrefix(f.Sym, "__bpf_trace_")
+		if f.Module != "bpf" && !strings.HasPrefix(f.Sym, "bpf_trace_run") && !strings.HasPrefix(f.Sym, "bpf_trampoline") && (i == 0 || !called) {
 			return frames[i:]
 		}
 	}

@@ -250,8 +250,9 @@ func (r *run) pipe(schemas []*row.Schema) (*pipe, error) {
 		}
 	}
 	view := &r.prepared.Views[0]
-	if by := r.prepared.By(); view.Merge || contains(by, "ustack") && !contains(by, "pid") {
-		// Stacks of several processes may be the same once they have names.
+	if by := r.prepared.By(); view.Merge || contains(by, "kstack") || contains(by, "ustack") && !contains(by, "pid") {
+		// Stacks of several processes may be the same once they have names, and those
+		// of the kernel without what has to do with tracing.
 		next = row.Fold(next, by)
 		for _, id := range by {
 			p.use[id] = true

@@ -15,7 +15,8 @@ type Folder interface {
 
 // Fold merges the rows of an output that agree in the columns called keys, once
 // they have their names: numbers that can be added up are, histograms are
-// merged. Columns that are neither are blank afterwards if they differ.
+// merged. Columns that are neither are blank afterwards if they differ. Rows of a
+// view that does not have these columns stay as they are.
 func Fold(next Sink, keys []string) Sink { return &folding{next: next, keys: keys} }
 
 type folding struct {
@@ -28,10 +29,13 @@ type folding struct {
 
 func (f *folding) Row(r *Row) error {
 	f.key = f.key[:0]
-	for i := range r.Cells {
-		if slices.Contains(f.keys, r.Schema.Columns[i].ID) {
-			f.key = appendKey(f.key, &r.Cells[i])
+	for _, id := range f.keys {
+		c := r.Get(id)
+		if c == nil {
+			f.list = append(f.list, r.Clone())
+			return nil
 		}
+		f.key = appendKey(f.key, c)
 	}
 	if f.rows == nil {
 		f.rows = map[string]*Row{}

@@ -584,3 +584,30 @@ func TestNearest(t *testing.T) {
 		t.Error("p9 is near to no measure")
 	}
 }
+
+// TestFold: rows that agree are one, and rows of a view that has other columns are
+// as they were.
+func TestFold(t *testing.T) {
+	s := sample()
+	other := &row.Schema{Tool: "sample", View: "other", Columns: s.Columns[:5]}
+	stack := func(f string) *kern.Stack { return &kern.Stack{Frames: []kern.Frame{{Sym: f}}} }
+	var got row.Collect
+	f := row.Fold(&got, []string{"comm", "stack"})
+	feed(t, f,
+		rowOf(t, s, map[string]any{"comm": "a", "stack": stack("f"), "tx_bytes": 1}),
+		rowOf(t, other, map[string]any{"comm": "a", "tx_bytes": 10}),
+		rowOf(t, s, map[string]any{"comm": "a", "stack": stack("f"), "tx_bytes": 2}),
+		rowOf(t, other, map[string]any{"comm": "a", "tx_bytes": 20}),
+		rowOf(t, s, map[string]any{"comm": "a", "stack": stack("g"), "tx_bytes": 4}),
+	)
+	if err := f.End(row.End{Last: true}); err != nil {
+		t.Fatal(err)
+	}
+	var sums []uint64
+	for _, r := range got.Rows {
+		sums = append(sums, r.Get("tx_bytes").N)
+	}
+	if want := []uint64{3, 10, 20, 4}; !slices.Equal(sums, want) {
+		t.Errorf("sums %v, want %v", sums, want)
+	}
+}

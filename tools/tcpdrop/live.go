@@ -6,7 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"seine/internal/kern"
@@ -44,6 +48,7 @@ var live = []tool.Case{
 	{Name: "no-socket-ipv6", Hosts: lab.TwoHosts, Run: noSocket(lab.TCP6)},
 	{Name: "old-data", Hosts: lab.TwoHosts, Run: oldData(lab.TCP4)},
 	{Name: "old-data-ipv6", Hosts: lab.TwoHosts, Run: oldData(lab.TCP6)},
+	{Name: "two-tracers", Hosts: lab.TwoHosts, Run: twoTracers},
 	{Name: "none", Hosts: lab.TwoHosts, Run: none},
 }
 
@@ -115,7 +120,26 @@ func noSocket(network lab.Network) func(*tool.Trial) error {
 	}
 }
 
-// reached checks that the stack of a row goes through a function.
+// twoTracers: the kernel calls two programs through a function of its own, which is
+// no part of how a packet came to be dropped.
+func twoTracers(x *tool.Trial) error {
+	other, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.RawTracepoint, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	})
+	if err != nil {
+		return err
+	}
+	defer other.Close()
+	l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: "kfree_skb", Program: other})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	return noSocket(lab.TCP4)(x)
+}
+
+// reached checks that the stack of a row goes through a function, and begins where
+// the packet was dropped, not where that is told.
 func reached(x *tool.Trial, r *row.Row, function string) {
 	st, ok := r.Get("kstack").Ref.(*kern.Stack)
 	if !ok {
@@ -124,6 +148,9 @@ func reached(x *tool.Trial, r *row.Row, function string) {
 	}
 	if !slices.ContainsFunc(st.Frames, func(f kern.Frame) bool { return f.Sym == function }) {
 		x.Errorf("%s is not in the stack %v", function, st.Frames)
+	}
+	if strings.Contains(st.Frames[0].Sym, "trace") {
+		x.Errorf("the stack begins with its tracer: %v", st.Frames)
 	}
 }
 
