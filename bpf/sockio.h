@@ -20,6 +20,11 @@
 #include "uring.h"
 #include "who.h"
 
+/* Flags of receives that take nothing out of the receive queue: bytes are only
+ * looked at, or come back with an error as they were sent.
+ */
+#define MSG_NOT_RECEIVED (MSG_PEEK | MSG_ERRQUEUE)
+
 enum io_dir { IO_RECV, IO_SEND }; /* Go: kern.Dir */
 
 static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir, long ret, int flags);

@@ -33,6 +33,7 @@ var live = []tool.Case{
 	{Name: "mptcp", Run: mptcp},
 	{Name: "failed", Run: failed},
 	{Name: "reused", Run: reused},
+	{Name: "unreachable", Run: unreachable},
 }
 
 // histogram: a server that waits puts all connections into the right buckets.
@@ -249,4 +250,17 @@ func reused(x *tool.Trial) error {
 		x.Errorf("%d rows of %d sockets that never connected, want none", len(rows), received)
 	}
 	return p.Wait()
+}
+
+// unreachable: errors that are read, with what had been sent, are no first byte.
+func unreachable(x *tool.Trial) error {
+	f, err := lab.StartRefused(x.World, "sender", 3, 101)
+	if err != nil {
+		return err
+	}
+	rows, err := x.Rows(f.Run, "--events")
+	if len(rows) != 0 {
+		x.Errorf("%d rows of a socket that received nothing, want 0", len(rows))
+	}
+	return err
 }

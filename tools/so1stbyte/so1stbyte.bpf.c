@@ -152,7 +152,7 @@ static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir,
 {
 	struct waiting *found, w;
 
-	if (ret <= 0)
+	if (ret <= 0 || flags & MSG_ERRQUEUE)
 		return 0;
 	found = waiting_of(sk);
 	if (!found)

@@ -36,6 +36,7 @@ var demo = tool.Workload{
 var live = []tool.Case{
 	{Name: "calls", Run: calls(lab.TCP4, lab.TCP6, lab.UDP4, lab.UDP6, lab.Unix, lab.UnixDgram, lab.UnixPacket)},
 	{Name: "failures", Run: failures},
+	{Name: "refused", Run: refused},
 	{Name: "uring", Run: uring},
 	{Name: "mptcp", Run: mptcp},
 	{Name: "by", Run: by},
@@ -232,6 +233,17 @@ func failures(x *tool.Trial) error {
 	}
 	w.check(x, rows, "dir", "proto", "port")
 	return nil
+}
+
+// refused: a read of the error queue is a call without bytes.
+func refused(x *tool.Trial) error {
+	f, err := lab.StartRefused(x.World, "io", 3, 101)
+	if err != nil {
+		return err
+	}
+	rows, err := x.Rows(f.Run, "--by=dir,proto")
+	want{"write udp ": {count: 3, bytes: 303}, "read udp ": {count: 3}}.check(x, rows, "dir", "proto")
+	return err
 }
 
 var mixed = []lab.Load{

@@ -25,7 +25,7 @@ static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir,
 	__sync_fetch_and_add(&c->count.count, 1);
 	if (ret < 0)
 		__sync_fetch_and_add(&c->errors, 1);
-	else if (!(flags & MSG_PEEK))
+	else if (!(flags & MSG_NOT_RECEIVED))
 		__sync_fetch_and_add(&c->count.bytes, ret);
 	return 0;
 }

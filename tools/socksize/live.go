@@ -29,6 +29,7 @@ var live = []tool.Case{
 	{Name: "totals", Run: totals_},
 	{Name: "zero", Run: zero},
 	{Name: "failures", Run: failures},
+	{Name: "refused", Run: refused},
 	{Name: "uring", Run: uring},
 	{Name: "by", Run: by},
 	{Name: "stacks", Run: stacks},
@@ -304,6 +305,26 @@ func intervals(x *tool.Trial) error {
 		if want := histogram(loads); h.Count != want.Count || h.Sum != want.Sum || h.Slots != want.Slots {
 			x.Errorf("%s: outputs add up to %d of %d bytes, want %d of %d", dir, h.Count, h.Sum, want.Count, want.Sum)
 		}
+	}
+	return nil
+}
+
+// refused: reads of the error queue have no size.
+func refused(x *tool.Trial) error {
+	f, err := lab.StartRefused(x.World, "io", 3, 101)
+	if err != nil {
+		return err
+	}
+	rows, err := x.Rows(f.Run)
+	if err != nil {
+		return err
+	}
+	if len(rows) != 1 {
+		x.Errorf("%d rows, want 1, of what was sent", len(rows))
+	}
+	for _, r := range rows {
+		x.Want(r, "dir", "write")
+		same(x, r, histogram([]lab.Load{{Count: 3, Size: 101}}))
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir,
 	struct size_key k = {};
 	struct size_value *v;
 
-	if (io_again(ret) || flags & MSG_PEEK || !io_key_fill(&k.io, sk, dir))
+	if (io_again(ret) || flags & MSG_NOT_RECEIVED || !io_key_fill(&k.io, sk, dir))
 		return 0;
 	if (KEY_WANTS(ustack)) {
 		k.ustack = user_stack(ctx);

@@ -13,6 +13,7 @@ import (
 var live = []tool.Case{
 	{Name: "mix", Run: mix},
 	{Name: "by-comm", Run: byComm},
+	{Name: "refused", Run: refused},
 	{Name: "sessions", Hosts: lab.TwoHosts, Run: sessions},
 }
 
@@ -50,4 +51,26 @@ func sessions(x *tool.Trial) error {
 		x.Errorf("not counted: %v", want)
 	}
 	return nil
+}
+
+// refused: a read of the error queue is a call without bytes.
+func refused(x *tool.Trial) error {
+	f, err := lab.StartRefused(x.World, "sender", 3, 101)
+	if err != nil {
+		return err
+	}
+	rows, err := x.Rows(f.Run, "--interval=1h")
+	want := map[string]int{"send": 303, "receive": 0}
+	for _, r := range rows {
+		op := tool.Value(r.Get("op"))
+		if bytes, ok := want[op]; ok {
+			x.Want(r, "count", 3)
+			x.Want(r, "bytes", bytes)
+			delete(want, op)
+		}
+	}
+	if len(want) > 0 {
+		x.Errorf("not counted: %v", want)
+	}
+	return err
 }

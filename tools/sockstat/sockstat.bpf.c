@@ -49,8 +49,7 @@ static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir,
 		return 0;
 	call_key_fill(&k, dir == IO_SEND ? CALL_SEND : CALL_RECEIVE, &who, sk, key_mask & KEY_FAMILY ? sock_family(sk) : 0);
 	k.cpu = bpf_get_smp_processor_id();
-	/* bytes that were only looked at are not received */
-	stat_add(&k, ret, flags & MSG_PEEK ? 0 : ret);
+	stat_add(&k, ret, flags & MSG_NOT_RECEIVED ? 0 : ret);
 	return 0;
 }
 

@@ -214,7 +214,7 @@ static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir,
 {
 	struct life *l = life_of(sk);
 
-	if (ret < 0 || (dir == IO_RECV && flags & (MSG_PEEK | MSG_ERRQUEUE)))
+	if (ret < 0 || (dir == IO_RECV && flags & MSG_NOT_RECEIVED))
 		return 0;
 	if (!l) {
 		/* Datagrams need no connect. A stream that we do not know is older. */

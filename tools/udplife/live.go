@@ -44,6 +44,7 @@ var live = []tool.Case{
 	{Name: "exit", Run: unconnected(true)},
 	{Name: "killed", Run: killed},
 	{Name: "drops", Run: dropped},
+	{Name: "refused", Run: refused},
 }
 
 // moved makes a case of one connection with both ends in one process.
@@ -221,5 +222,26 @@ func dropped(x *tool.Trial) error {
 		x.Want(r, "drops", res.Dropped)
 		amounts(x, r, 0, 0, res.Received, 100*res.Received)
 	}
+	return nil
+}
+
+// refused: what comes back by the error queue was not received.
+func refused(x *tool.Trial) error {
+	f, err := lab.StartRefused(x.World, "sender", 3, 101)
+	if err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	if err := f.Run(); err != nil {
+		return err
+	}
+	rows, err := x.Exactly(1)
+	if err != nil {
+		return err
+	}
+	x.Want(rows[0], "pid", f.PID)
+	amounts(x, rows[0], 3, 303, 0, 0)
 	return nil
 }

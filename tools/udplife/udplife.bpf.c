@@ -77,7 +77,7 @@ static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir,
 	__u64 key = (__u64)sk;
 	struct life *l = bpf_map_lookup_elem(&lives, &key);
 
-	if (!l || ret < 0 || (dir == IO_RECV && flags & MSG_PEEK))
+	if (!l || ret < 0 || (dir == IO_RECV && flags & MSG_NOT_RECEIVED))
 		return 0;
 	if (l->who.pid != bpf_get_current_pid_tgid() >> 32) {
 		struct who w = {};
