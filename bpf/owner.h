@@ -25,8 +25,7 @@
  * listen(2) and the end of listeners cost it anything.
  *
  * A tool that defines OWNER_ALL first gets the owners of all IP sockets. Those
- * of sockets that are not TCP's are found when they are bound, send or receive,
- * and stay until another socket lives at their address.
+ * that are not TCP's have one from when they are made until they are released.
  *
  * Keyed by the address of the socket: MPTCP sockets share cookies.
  */
@@ -37,6 +36,9 @@
 #include "uring.h"
 #include "who.h"
 
+#ifdef OWNER_ALL
+#include "cgroup.h"
+#endif
 #ifdef OWNER_LISTENERS_ONLY
 #define OWNER_LISTENERS
 #define OWNER_ENDS_AT_CLOSE
@@ -118,10 +120,15 @@ static __noinline void owner_take(const struct sock *sk, __u32 flags)
 
 static __always_inline bool is_tcp(__u16 proto)
 {
+	return proto == IPPROTO_TCP || proto == IPPROTO_MPTCP;
+}
+
+static __always_inline bool is_owned(__u16 proto)
+{
 #ifdef OWNER_ALL
 	return true;
 #endif
-	return proto == IPPROTO_TCP || proto == IPPROTO_MPTCP;
+	return is_tcp(proto);
 }
 
 #ifdef OWNER_LISTENERS
@@ -221,7 +228,7 @@ KTRACE(owner_state, inet_sock_set_state, const struct sock *sk, int old, int new
 #ifndef OWNER_COOKIES_IN_TOOL
 	make_cookie(sk);
 #endif
-	if (!owner_state(old, new) || !is_tcp(load_proto(sk)))
+	if (!owner_state(old, new) || !is_owned(load_proto(sk)))
 		return 0;
 	owner_on_state(sk, old, new);
 #ifdef OWNER_ENDS_AT_CLOSE
@@ -242,7 +249,7 @@ static __noinline void owner_accepted(struct sock *sk)
 	if (!sk || !is_inet(sock_family(sk)))
 		return;
 	proto = sock_proto(sk);
-	if (!is_tcp(proto))
+	if (!is_owned(proto))
 		return;
 #ifdef OWNER_ENDS_AT_CLOSE
 	if (sock_state(sk) == TCP_CLOSE) /* reset before it was accepted */
@@ -254,9 +261,28 @@ static __noinline void owner_accepted(struct sock *sk)
 }
 
 #ifdef OWNER_ALL
-SYS_ENTER(owner_bind, bind)
+/* Data may arrive before anything else is done with a socket that is not TCP's. */
+SEC("cgroup/sock_create") int owner_made__cgroup(struct cgroup_sk *ctx)
 {
-	owner_accepted(fd_sock(a0));
+	if (!is_tcp(ctx->protocol))
+		owner_take(cgroup_sock(ctx), OWNER_BORN);
+	return CGROUP_ALLOW;
+}
+
+/* Attached after the tool's own programs, which may still ask for the owner. */
+SEC("cgroup/sock_release") int owner_release__cgroup(struct cgroup_sk *ctx)
+{
+	if (!is_tcp(ctx->protocol))
+		owner_end(cgroup_sock(ctx));
+	return CGROUP_ALLOW;
+}
+
+SYS_EXIT(owner_made, socket)
+{
+	struct sock *sk = ret < 0 ? NULL : fd_sock(ret);
+
+	if (sk && is_inet(sock_family(sk)) && !is_tcp(sock_proto(sk)))
+		owner_take(sk, OWNER_BORN);
 	return 0;
 }
 #endif
@@ -290,7 +316,7 @@ static __noinline int owner_on_io(const struct sock *sk)
 	__u32 pid = bpf_get_current_pid_tgid() >> 32;
 	struct owner *o = owner_entry(sk);
 
-	if (o ? o->who.pid == pid : !is_inet(LOAD(sk, __sk_common.skc_family)) || !is_tcp(load_proto(sk)))
+	if (o ? o->who.pid == pid : !is_inet(LOAD(sk, __sk_common.skc_family)) || !is_owned(load_proto(sk)))
 		return 0;
 #ifdef OWNER_ENDS_AT_CLOSE
 	if (!o && LOAD(sk, __sk_common.skc_state) == TCP_CLOSE)
@@ -364,7 +390,7 @@ SEC("iter/task_file") int owner_seed__iter(struct bpf_iter__task_file *ctx)
 	if (!sk || !is_inet(sock_family(sk)))
 		return 0;
 	proto = sock_proto(sk);
-	if (!is_tcp(proto))
+	if (!is_owned(proto))
 		return 0;
 	owner_found(sk, task);
 	if (proto == IPPROTO_MPTCP && (first = mptcp_first(sk)))

@@ -15,6 +15,8 @@ import (
 
 const before63 = "on kernels before 6.3 a process that only sends on a socket which another one opened"
 
+const madeOnly = "the process of sockets that are made by io_uring, until it sends or receives"
+
 // owners are the moments at which owner.h writes down who owns a socket. A tool
 // has those whose programs its object holds: it need not name them.
 var owners = []probe.Point{
@@ -23,7 +25,11 @@ var owners = []probe.Point{
 		{Name: "tp", Programs: []string{"owner_accept__tp__*"}},
 		{Name: "sys", Programs: []string{"owner_accept__btf__*"}, Misses: "nothing, but every system call of the machine pays for it"},
 	}},
-	{Name: "owner_bind"},
+	{Name: "owner_made", Ways: []probe.Way{
+		{Name: "cgroup", Programs: []string{"owner_made__cgroup"}},
+		{Name: "tp", Programs: []string{"owner_made__tp__*"}, Misses: madeOnly},
+		{Name: "sys", Programs: []string{"owner_made__btf__*"}, Misses: madeOnly + "; every system call of the machine pays for it"},
+	}},
 	probe.Uring("owner_uring", "the process of sockets accepted by io_uring, until it sends or receives"),
 	{Name: "owner_send", Optional: true, Misses: before63},
 	{Name: "owner_recv", Optional: true, Misses: before63},
@@ -32,17 +38,26 @@ var owners = []probe.Point{
 	{Name: "owner_gone"},
 }
 
-var ownerSeed = probe.Point{
-	Name: "owner_seed", Optional: true,
-	Misses: "the process of sockets that were open before",
+// ownersLast come after the tool's own programs: these may still ask for an owner
+// that is forgotten now, and the walk over existing sockets comes last of all, so
+// that nothing falls between.
+var ownersLast = []probe.Point{
+	{Name: "owner_release", Optional: true, Misses: "when sockets that are not TCP's end: their owners take up room until another socket has their place"},
+	{Name: ownerSeed, Optional: true, Misses: "the process of sockets that were open before"},
 }
+
+const ownerSeed = "owner_seed"
 
 func ownerPoints(spec *ebpf.CollectionSpec) []probe.Point {
 	if _, ok := spec.Maps["owners"]; !ok {
 		return nil
 	}
-	var out []probe.Point
-	for _, p := range owners {
+	return held(spec, owners)
+}
+
+// held are the points that an object has programs for.
+func held(spec *ebpf.CollectionSpec, points []probe.Point) (out []probe.Point) {
+	for _, p := range points {
 		if slices.ContainsFunc(p.WaysIn(spec), func(w probe.Way) bool { return len(w.Programs) > 0 }) {
 			out = append(out, p)
 		}

@@ -267,7 +267,7 @@ func (p *Prepared) Attach() (*Session, error) {
 		views: p.Views, schemas: p.Schemas, by: p.by, keyBits: p.keyBits,
 		ticks: p.opts.Interval > 0, late: attachesLate(p.spec), keeps: p.Tool.Keeps,
 	}
-	if it := set.Iters[ownerSeed.Name]; it != nil {
+	if it := set.Iters[ownerSeed]; it != nil {
 		if err := drain(it); err != nil {
 			s.Close()
 			return nil, fmt.Errorf("walking over open sockets: %w", err)

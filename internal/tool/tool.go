@@ -181,10 +181,7 @@ func (t *Tool) points(spec *ebpf.CollectionSpec, cfg any, needed func(probe.Poin
 	for _, v := range t.Views(cfg) {
 		add(v.Points)
 	}
-	// The walk over existing sockets comes last, so that nothing falls between.
-	if _, ok := spec.Programs["owner_seed__iter"]; ok {
-		points = append(points, ownerSeed)
-	}
+	points = append(points, held(spec, ownersLast)...)
 	return slices.DeleteFunc(points, func(p probe.Point) bool { return !needed(p) })
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -36,6 +37,7 @@ var live = []tool.Case{
 	{Name: "zero-window", Run: zeroWindow},
 	{Name: "ping", Run: ping},
 	{Name: "raw", Run: raw},
+	{Name: "reused", Run: reused},
 	{Name: "prune", Run: prune},
 	{Name: "send", Run: sends},
 	{Name: "tcp-rmem", Run: tcpRmem, Slow: true},
@@ -146,6 +148,8 @@ const (
 	bodyPing    = "sormem-ping"
 	bodyRaw     = "sormem-raw"
 	bodyPruned  = "sormem-pruned"
+	bodyLeaver  = "sormem-leaver"
+	bodyReader  = "sormem-reader"
 )
 
 func init() {
@@ -153,6 +157,8 @@ func init() {
 	lab.Register(bodyPing, deafPing)
 	lab.Register(bodyRaw, deafRaw)
 	lab.Register(bodyPruned, pruned)
+	lab.Register(bodyLeaver, leaver)
+	lab.Register(bodyReader, reader)
 }
 
 // stalled connects to itself, and writes until nothing more is taken. Its argument
@@ -555,4 +561,67 @@ func tcpRmem(x *tool.Trial) error {
 		}
 	}
 	return nil
+}
+
+const reusing = 211 // sockets
+
+// leaver binds sockets and ends.
+func leaver(*lab.Child) error {
+	for range reusing {
+		if _, _, err := lab.Bind(lab.UDP4, lab.UDP4.At(addr4, 0)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reader has sockets that connect, which binds them, and receive a datagram each.
+func reader(*lab.Child) error {
+	w, port, err := lab.Bind(lab.UDP4, lab.UDP4.At(addr4, 0))
+	if err != nil {
+		return err
+	}
+	for range reusing {
+		fd, err := lab.Connect(lab.UDP4, lab.UDP4.At(addr4, port))
+		if err != nil {
+			return err
+		}
+		to, err := unix.Getsockname(fd)
+		if err == nil {
+			err = unix.Sendto(w, []byte("x"), 0, to)
+		}
+		if err == nil {
+			_, err = unix.Read(fd, make([]byte, 8))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reused: sockets at the addresses in the kernel of those of a process that has
+// ended are not its.
+func reused(x *tool.Trial) error {
+	rows, err := x.Rows(func() error {
+		for _, body := range []string{bodyLeaver, bodyReader} {
+			p, err := x.World.Start("", body[len("sormem-"):], body, nil)
+			if err == nil {
+				err = p.Wait()
+			}
+			if err != nil {
+				return err
+			}
+			time.Sleep(200 * time.Millisecond) // the kernel frees sockets after a grace period
+		}
+		return nil
+	}, "--by=comm")
+	fills, _ := split(rows)
+	for _, r := range fills {
+		x.Want(r, "comm", "reader")
+	}
+	if n := hist(fills, "rmem_alloc").Count; n != reusing {
+		x.Errorf("%d arrivals, want %d", n, reusing)
+	}
+	return err
 }
