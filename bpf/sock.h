@@ -123,6 +123,9 @@ static __always_inline bool tuple_read(struct tuple *t, const struct sock *sk, b
 	/* skc_num is 0 again at ->CLOSE; inet_sport stays. */
 	t->lport = bpf_ntohs(FIELD(sk, struct inet_sock, inet_sport));
 	t->rport = bpf_ntohs(DIRECT(sk, __sk_common.skc_dport));
+	/* A raw socket has no port, and its protocol in that place. */
+	if (t->lport == t->proto && DIRECT(sk, sk_type) == SOCK_RAW)
+		t->lport = 0;
 	return true;
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"seine/internal/kern"
 	"seine/internal/probe"
+	"seine/internal/row"
 	"seine/internal/tool"
 )
 
@@ -48,10 +49,13 @@ type event struct {
 	Total   kern.Nanos `col:"latency_us,head=TOTAL(us),div=1000,width=9" help:"both"`
 }
 
+// ends leaves out the port that a raw socket does not have.
+func ends(_ *event, r *row.Row) { kern.NoEnd(r, "laddr", "lport") }
+
 func views(cfg any) []tool.View {
 	if cfg.(*config).Events {
 		return []tool.View{{
-			Output: tool.Stream[event]{Type: "byte_event"},
+			Output: tool.Stream[event]{Type: "byte_event", Each: ends},
 			Show:   "pid comm:PROCESS raddr:ADDRESS rport:PORT connect_us wait_us latency_us",
 		}}
 	}

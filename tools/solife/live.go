@@ -3,6 +3,7 @@
 package solife
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -50,6 +51,7 @@ var live = []tool.Case{
 	{Name: "unixgram", Run: moved(lab.Load{Network: lab.UnixDgram, Count: 13, Size: 31})},
 	{Name: "unixpacket", Run: moved(lab.Load{Network: lab.UnixPacket, Count: 13, Size: 31})},
 	{Name: "splice", Run: moved(lab.Load{Network: lab.TCP4, Count: 13, Size: 1009, Write: lab.Splice, Read: lab.Splice})},
+	{Name: "raw", Run: rawSocket},
 	{Name: "dup", Run: outlived(dup)},
 	{Name: "forked", Run: outlived(forked)},
 	{Name: "killed", Run: outlived(killed)},
@@ -62,6 +64,52 @@ var live = []tool.Case{
 	{Name: "names", Run: tooManyNames},
 	{Name: "failed", Run: failed},
 	{Name: "family", Run: onlyUnix},
+}
+
+const bodyPing = "solife-ping"
+
+func init() {
+	lab.Register(bodyPing, func(c *lab.Child) error {
+		if err := c.Await("go"); err != nil {
+			return err
+		}
+		fd, err := lab.Socket(lab.Raw4)
+		if err != nil {
+			return err
+		}
+		defer lab.Close(fd)
+		to := &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}
+		return unix.Sendto(fd, []byte{8, 0, 0xf7, 0xfe, 0, 0, 0, 1}, 0, to)
+	})
+}
+
+// rawSocket: a raw socket has no port, though the kernel keeps its protocol in
+// that place; so --lport does not find it.
+func rawSocket(x *tool.Trial) error {
+	for n, flags := range [][]string{{"--lport=1"}, nil} {
+		p, err := x.World.Start("", "pinger", bodyPing, nil)
+		if err != nil {
+			return err
+		}
+		if err := x.Attach(flags...); err != nil {
+			return err
+		}
+		if err := errors.Join(p.Tell("go"), p.Wait()); err != nil {
+			return err
+		}
+		rows, err := x.Exactly(n)
+		if err != nil {
+			return fmt.Errorf("%v: %w", flags, err)
+		}
+		for _, r := range rows {
+			x.Want(r, "pid", p.PID)
+			x.Want(r, "type", "raw")
+			x.Want(r, "tx_bytes", 8)
+			x.Want(r, "laddr", "-")
+			x.Want(r, "lport", "-")
+		}
+	}
+	return nil
 }
 
 // sessions makes a case of sessions that are all seen, at both ends.

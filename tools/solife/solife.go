@@ -58,7 +58,10 @@ func tidy(e *event, r *row.Row) {
 		e.Path.Cell(r.Get("laddr"))
 		e.Peer.Cell(r.Get("raddr"))
 		*r.Get("lport"), *r.Get("rport") = row.Cell{}, row.Cell{}
-	} else if e.Peerless != 0 {
+		return
+	}
+	kern.NoEnd(r, "laddr", "lport")
+	if e.Peerless != 0 {
 		*r.Get("raddr"), *r.Get("rport") = row.Cell{}, row.Cell{}
 	}
 }

@@ -52,7 +52,7 @@ type key struct {
 	PID    kern.ID32  `col:"pid,width=7,key" help:"process"`
 	UID    uint32     `col:"uid,width=5,key" help:"user"`
 	Metric metric     `col:"metric,width=10,key" help:"rmem_alloc: bytes in the buffer; rmem_limit: its size; rmem_ratio: the one in per cent of the other"`
-	Lport  uint16     `col:"lport,width=5,key" help:"local port"`
+	Lport  kern.ID16  `col:"lport,width=5,key" help:"local port"`
 	Proto  kern.Proto `col:"proto,width=5,key" help:"protocol"`
 	Comm   kern.Comm  `col:"comm,width=16,key" help:"process name"`
 }
