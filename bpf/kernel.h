@@ -451,7 +451,12 @@ typedef struct {
 struct cred {
 	kuid_t uid;
 };
+struct thread_info {
+	unsigned long flags;
+	__u32 status; /* x86 */
+};
 struct task_struct {
+	struct thread_info thread_info;
 	unsigned int flags;
 	int pid;
 	int tgid;

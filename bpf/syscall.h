@@ -96,6 +96,27 @@ static __always_inline unsigned long sys_arg(const struct pt_regs *regs, int n)
 	return v;
 }
 
+#if defined(__TARGET_ARCH_x86)
+#define COMPAT_WORD thread_info.status
+#define COMPAT_BIT 0x2 /* TS_COMPAT */
+#else
+#define COMPAT_WORD thread_info.flags
+#define COMPAT_BIT 0x400000 /* TIF_32BIT */
+#endif
+
+/* The call under way is a 32-bit one, whose number is another one's among ours. The
+ * calls' own tracepoints never tell of those.
+ */
+static __always_inline bool sys_compat(void)
+{
+	struct task_struct *task;
+
+	if (typed_task)
+		return bpf_get_current_task_btf()->COMPAT_WORD & COMPAT_BIT;
+	task = (void *)bpf_get_current_task();
+	return BPF_CORE_READ(task, COMPAT_WORD) & COMPAT_BIT;
+}
+
 /* SYS_ENTER(point, call) { body of (a0, a1, a2, a3) } */
 #define SYS_ENTER(point, call)                                                 \
 	static __always_inline int ____##point##_enter_##call(void *ctx, __u64 a0, __u64 a1, __u64 a2, __u64 a3); \
@@ -107,7 +128,7 @@ static __always_inline unsigned long sys_arg(const struct pt_regs *regs, int n)
 	{                                                                      \
 		const struct pt_regs *regs = (void *)ctx[0];                   \
 									       \
-		if (ctx[1] != SYS_##call)                                      \
+		if (ctx[1] != SYS_##call || sys_compat())                      \
 			return 0;                                              \
 		return ____##point##_enter_##call(ctx, sys_arg(regs, 0), sys_arg(regs, 1), \
 						  sys_arg(regs, 2), sys_arg(regs, 3)); \
@@ -125,7 +146,7 @@ static __always_inline unsigned long sys_arg(const struct pt_regs *regs, int n)
 	}                                                                      \
 	SEC("tp_btf/sys_exit") int point##__btf__exit_##call(unsigned long long *ctx) \
 	{                                                                      \
-		if (sys_number((void *)ctx[0]) != SYS_##call)                  \
+		if (sys_number((void *)ctx[0]) != SYS_##call || sys_compat())  \
 			return 0;                                              \
 		return ____##point##_exit_##call(ctx, ctx[1]);                 \
 	}                                                                      \

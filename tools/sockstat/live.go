@@ -14,6 +14,7 @@ var live = []tool.Case{
 	{Name: "mix", Run: mix},
 	{Name: "by-comm", Run: byComm},
 	{Name: "refused", Run: refused},
+	{Name: "compat", Run: compat},
 	{Name: "sessions", Hosts: lab.TwoHosts, Run: sessions},
 }
 
