@@ -462,11 +462,12 @@ func (x *expander) noFunctions(ap AttachPoint, name string, why error) error {
 				}
 			}
 		}
-		word, _, _ := strings.Cut(strings.TrimLeft(name, "_*"), "_")
-		word = strings.Trim(word, "*?")
+		words := strings.FieldsFunc(name, func(c rune) bool { return strings.ContainsRune("_*?", c) })
 		for _, e := range events {
-			g, _, _ := strings.Cut(e, ":")
-			if word != "" && g == word && len(some) < 6 && !slices.Contains(some, e) {
+			// Of the same subsystem, and alike in more than its name.
+			group, event, _ := strings.Cut(e, ":")
+			alike := func(word string) bool { return slices.Contains(strings.Split(event, "_"), word) }
+			if len(words) > 1 && group == words[0] && slices.ContainsFunc(words[1:], alike) && len(some) < 6 && !slices.Contains(some, e) {
 				some = append(some, e)
 			}
 		}
