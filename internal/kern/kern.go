@@ -188,7 +188,7 @@ type Tuple struct {
 	Lport  uint16 `col:"lport,width=5,key" help:"local port"`
 	Rport  uint16 `col:"rport,width=5,key" help:"remote port"`
 	Family Family `col:"family,key;ip,as=ip,width=2,key" help:"address family; version of IP: 4 or 6"`
-	Proto  Proto  `col:"proto,key" help:"protocol"`
+	Proto  Proto  `col:"proto,width=7,key" help:"protocol"`
 	Sock   ID     `col:"sock" help:"stable id of the socket (its cookie)"`
 }
 

@@ -31,7 +31,7 @@ type event struct {
 	Sport  kern.ID16   `col:"sport,width=5,key" help:"source port of TCP and UDP; absent in later fragments"`
 	Dport  kern.ID16   `col:"dport,width=5,key" help:"destination port"`
 	Family kern.Family `col:"family,key;ip,as=ip,width=2,key" help:"address family; version of IP: 4 or 6"`
-	Proto  kern.Proto  `col:"proto,key" help:"protocol"`
+	Proto  kern.Proto  `col:"proto,width=7,key" help:"protocol"`
 	Pad    uint32      `col:"-"`
 }
 
@@ -45,7 +45,7 @@ type key struct {
 	Sport  kern.ID16   `col:"sport,width=5,key" help:"source port of TCP and UDP"`
 	Dport  kern.ID16   `col:"dport,width=5,key" help:"destination port"`
 	Family kern.Family `col:"family,key;ip,as=ip,width=2,key" help:"address family; version of IP: 4 or 6"`
-	Proto  kern.Proto  `col:"proto,width=5,key" help:"protocol"`
+	Proto  kern.Proto  `col:"proto,width=7,key" help:"protocol"`
 }
 
 // mix is struct ecn_mix.

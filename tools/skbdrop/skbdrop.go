@@ -60,7 +60,7 @@ type key struct {
 	Rport    kern.ID16       `col:"rport,width=5,key" help:"remote port"`
 	Family   kern.Family     `col:"family,width=6,key" help:"address family"`
 	Pad      uint16          `col:"-"`
-	Proto    proto           `col:"proto,width=6,key" help:"protocol of IP; of other packets the EtherType"`
+	Proto    proto           `col:"proto,width=7,key" help:"protocol of IP; of other packets the EtherType"`
 	Netns    kern.ID32       `col:"netns,width=10,key" help:"network namespace, by inode"`
 	Dir      kern.Packet     `col:"dir,width=3,key" help:"out: a socket here has sent them; in: others"`
 	Pad2     uint32          `col:"-"`

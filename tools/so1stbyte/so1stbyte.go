@@ -30,7 +30,7 @@ type key struct {
 	TID   kern.ID32  `col:"tid,width=7,key" help:"thread"`
 	UID   uint32     `col:"uid,width=5,key" help:"user"`
 	Rport uint16     `col:"rport,width=5,key" help:"remote port"`
-	Proto kern.Proto `col:"proto,width=5,key" help:"protocol"`
+	Proto kern.Proto `col:"proto,width=7,key" help:"protocol"`
 	Comm  kern.Comm  `col:"comm,width=16,key" help:"process name"`
 	Raddr kern.Addr  `col:"raddr,width=15,key" help:"remote address"`
 }

@@ -24,7 +24,7 @@ type config struct {
 type event struct {
 	kern.Head
 	kern.Tuple
-	Result result    `col:"result,width=12;errno,as=errno" help:"how it ended, in the words of accept(2); errno by name, absent on success"`
+	Result result    `col:"result,width=17;errno,as=errno,width=13" help:"how it ended, in the words of accept(2); errno by name, absent on success"`
 	By     kern.Via  `col:"via,width=7" help:"syscall or uring"`
 	Path   kern.Path `col:"-"`
 	Peer   kern.Path `col:"-"`

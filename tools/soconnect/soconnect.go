@@ -28,7 +28,7 @@ type event struct {
 	kern.Head
 	kern.Tuple
 	Latency kern.Nanos  `col:"latency_us,head=LAT(us),div=1000,width=8" help:"from the call to the end of the connection attempt"`
-	Result  kern.Result `col:"result,as=connect,width=12;errno,as=errno" help:"how it ended, in the words of connect(2); errno by name, absent on success"`
+	Result  kern.Result `col:"result,as=connect,width=19;errno,as=errno,width=13" help:"how it ended, in the words of connect(2); errno by name, absent on success"`
 	By      via         `col:"via,width=7" help:"what asked for it: syscall, uring, or a send with MSG_FASTOPEN"`
 	Path    kern.Path   `col:"-"`
 	Pad     uint32      `col:"-"`

@@ -36,7 +36,7 @@ type key struct {
 	Comm   kern.Comm    `col:"comm,width=16,key" help:"process name"`
 	Raddr  kern.Addr    `col:"raddr,width=15,key" help:"remote address"`
 	Rport  uint16       `col:"rport,width=5,key" help:"remote port"`
-	Proto  kern.Proto   `col:"proto,width=5,key" help:"protocol"`
+	Proto  kern.Proto   `col:"proto,width=7,key" help:"protocol"`
 	Ustack kern.StackID `col:"ustack,as=ustack,key" help:"user stack, innermost function first"`
 }
 

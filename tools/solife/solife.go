@@ -105,7 +105,7 @@ var Tool = &tool.Tool{
 	Narrow: narrow,
 	Views: tool.One(tool.View{
 		Output: tool.Stream[event]{Type: "life_event", Each: tidy},
-		Show:   "time pid comm proto::5 laddr lport raddr rport tx_bytes rx_bytes duration_ms",
+		Show:   "time pid comm proto laddr lport raddr rport tx_bytes rx_bytes duration_ms",
 	}),
 	Demo: demo,
 	Live: live,

@@ -53,7 +53,7 @@ type key struct {
 	UID    uint32     `col:"uid,width=5,key" help:"user"`
 	Metric metric     `col:"metric,width=10,key" help:"rmem_alloc: bytes in the buffer; rmem_limit: its size; rmem_ratio: the one in per cent of the other"`
 	Lport  kern.ID16  `col:"lport,width=5,key" help:"local port"`
-	Proto  kern.Proto `col:"proto,width=5,key" help:"protocol"`
+	Proto  kern.Proto `col:"proto,width=7,key" help:"protocol"`
 	Comm   kern.Comm  `col:"comm,width=16,key" help:"process name"`
 }
 

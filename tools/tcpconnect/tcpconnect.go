@@ -37,7 +37,7 @@ type event struct {
 	kern.Head
 	kern.Tuple
 	Latency kern.Nanos  `col:"latency_us,div=1000,width=8" help:"from the call to the end of the handshake, or of the attempt"`
-	Result  kern.Result `col:"result,as=connect,width=12;errno,as=errno" help:"how it ended, in the words of connect(2); errno by name, absent on success"`
+	Result  kern.Result `col:"result,as=connect,width=19;errno,as=errno,width=13" help:"how it ended, in the words of connect(2); errno by name, absent on success"`
 	Host    word        `col:"host,width=20,key" help:"with --dns, the name that was last looked up and had this address for an answer; absent if none was"`
 }
 

@@ -33,7 +33,7 @@ type event struct {
 	Cong        kern.Comm    `col:"cong,width=6" help:"congestion control"`
 	State       kern.State   `col:"state_close,width=10" help:"the state it left for CLOSE"`
 	Reset       kern.Reset   `col:"reset_by" help:"who reset it: local or remote; absent after an orderly close"`
-	Error       kern.Errno16 `col:"errno" help:"the socket's error, if it had one"`
+	Error       kern.Errno16 `col:"errno,width=13" help:"the socket's error, if it had one"`
 	Pad         uint32       `col:"-"`
 }
 
