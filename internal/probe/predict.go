@@ -25,7 +25,7 @@ func Predict(k *Kernel, spec *ebpf.CollectionSpec, points []Point, f Force) []Ch
 				c.Way, c.Programs, c.Misses = w.Name, w.Programs, w.Misses
 				break
 			}
-			c.Refused = append(c.Refused, Refusal{w.Name, err})
+			c.refuse(w.Name, err)
 		}
 		out = append(out, c)
 	}

@@ -31,6 +31,13 @@ type Refusal struct {
 	Err error
 }
 
+// refuse notes why a way is not taken, once: a way may come in several forms.
+func (c *Choice) refuse(way string, err error) {
+	if !slices.ContainsFunc(c.Refused, func(r Refusal) bool { return r.Way == way && Reason(r.Err) == Reason(err) }) {
+		c.Refused = append(c.Refused, Refusal{way, err})
+	}
+}
+
 // A Set is the points of one tool, attached.
 type Set struct {
 	Maps     map[string]*ebpf.Map
@@ -149,7 +156,7 @@ func (s *Set) point(k *Kernel, spec *ebpf.CollectionSpec, p Point, f Force) (Cho
 			c.Way, c.Programs, c.Misses, c.Nested = w.Name, w.Programs, w.Misses, w.Nested
 			return c, nil
 		}
-		c.Refused = append(c.Refused, Refusal{w.Name, err})
+		c.refuse(w.Name, err)
 	}
 	if _, named := f.ByPoint[p.Name]; p.Optional && !named {
 		return c, nil

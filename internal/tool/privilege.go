@@ -130,17 +130,26 @@ func columns(schemas []*row.Schema, all bool) map[string]bool {
 // Keeps lists the capabilities that the session cannot do without, now that it
 // is attached, if it shows the columns in use.
 func (s *Session) Keeps(use map[string]bool) []Privilege {
-	out := append(naming(s.schemas, use), s.keeps...)
+	var out []Privilege
+	add := func(ps ...Privilege) { // each capability once, with what it is first needed for
+		for _, p := range ps {
+			if !slices.Contains(capsOf(out), p.Cap) {
+				out = append(out, p)
+			}
+		}
+	}
+	add(naming(s.schemas, use)...)
+	add(s.keeps...)
 	if s.late {
 		const why = "programs to attach as processes come"
-		out = append(out, Privilege{host.CapBPF, why}, Privilege{host.CapPerfmon, why}, Privilege{host.CapSysAdmin, why},
+		add(Privilege{host.CapBPF, why}, Privilege{host.CapPerfmon, why}, Privilege{host.CapSysAdmin, why},
 			Privilege{host.CapSysPtrace, why}, Privilege{host.CapDACReadSearch, why})
 	} else if s.readsNeed() {
 		c := host.CapBPF
 		if !host.HasCap(c) {
 			c = host.CapSysAdmin
 		}
-		out = append(out, Privilege{c, "reading maps, which needs it before Linux 6.0"})
+		add(Privilege{c, "reading maps, which needs it before Linux 6.0"})
 	}
 	return out
 }

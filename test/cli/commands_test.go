@@ -110,11 +110,20 @@ func TestDoctorJSON(t *testing.T) {
 		if tl.Runs && len(tl.Points) == 0 {
 			t.Errorf("%s runs without a point", tl.Tool)
 		}
+		kept := capNames(tl.Keeps)
+		for i, k := range kept {
+			if slices.Contains(kept[:i], k) {
+				t.Errorf("%s keeps %s twice", tl.Tool, k)
+			}
+		}
 		for _, p := range tl.Points {
 			if tl.Runs && p.Way == "" && p.Misses == "" {
 				t.Errorf("%s: point %s has no way, and nothing is missed by it", tl.Tool, p.Point)
 			}
-			for _, r := range p.Refused {
+			for i, r := range p.Refused {
+				if slices.Contains(p.Refused[:i], r) {
+					t.Errorf("%s: point %s: said twice: %+v", tl.Tool, p.Point, r)
+				}
 				if r.Way == "" || r.Why == "" {
 					t.Errorf("%s: point %s: a refusal without a reason: %+v", tl.Tool, p.Point, r)
 				}
