@@ -184,6 +184,9 @@ func (r *run) pipe(schemas []*row.Schema) (*pipe, error) {
 	var by *row.Groups
 	// What counts in the kernel groups there.
 	if f.by != "" && kind != tool.Counting && len(r.prepared.Keys()) == 0 {
+		if contains([]string{"dot", "svg", "png"}, f.output) && contains(r.tool.Formats, f.output) {
+			return nil, fmt.Errorf("-o %s draws rows as they come: leave out --by", f.output)
+		}
 		if len(schemas) > 1 {
 			return nil, fmt.Errorf("--by needs --view: %s has several kinds of rows", r.tool.Name)
 		}
