@@ -462,6 +462,7 @@ struct task_struct {
 	int tgid;
 	char comm[16];
 	__u64 start_time;
+	__u64 self_exec_id;
 	void *stack;
 	struct task_struct *group_leader;
 	struct fs_struct *fs;

@@ -50,11 +50,11 @@
 
 struct owner {
 	struct who who;
+	__u32 exec;  /* who_exec() of who; 0 if it was found */
+	__u32 flags; /* OWNER_*, with OWNER_TIMES */
 #ifdef OWNER_TIMES
 	__u64 seen;	   /* when this entry was made */
 	__u64 established; /* 0: not seen */
-	__u32 flags;	   /* OWNER_* */
-	__u32 pad;
 #endif
 #ifdef OWNER_FIELDS
 	OWNER_FIELDS
@@ -106,12 +106,14 @@ static __noinline void owner_take(const struct sock *sk, __u32 flags)
 
 	if (!who_current(&mine.who))
 		return;
+	mine.exec = who_exec();
 #ifdef OWNER_KEEPS
 	/* A socket that is born has no entry, unless its address is an old one's. */
 	struct owner *o = flags & OWNER_BORN ? NULL : owner_entry(sk);
 
 	if (o) {
 		o->who = mine.who;
+		o->exec = mine.exec;
 		return;
 	}
 #endif
@@ -309,14 +311,14 @@ URING_COMPLETE(owner_uring, op == URING_ACCEPT)
 }
 
 /* Sending or receiving in another process than the one we know: a descriptor
- * was inherited or passed on.
+ * was inherited or passed on, or it runs another program now.
  */
 static __noinline int owner_on_io(const struct sock *sk)
 {
 	__u32 pid = bpf_get_current_pid_tgid() >> 32;
 	struct owner *o = owner_entry(sk);
 
-	if (o ? o->who.pid == pid : !is_inet(LOAD(sk, __sk_common.skc_family)) || !is_owned(load_proto(sk)))
+	if (o ? o->who.pid == pid && o->exec == who_exec() : !is_inet(LOAD(sk, __sk_common.skc_family)) || !is_owned(load_proto(sk)))
 		return 0;
 #ifdef OWNER_ENDS_AT_CLOSE
 	if (!o && LOAD(sk, __sk_common.skc_state) == TCP_CLOSE)

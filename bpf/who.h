@@ -46,6 +46,14 @@ static __always_inline void who_task(struct who *w, struct task_struct *task)
 	BPF_CORE_READ_STR_INTO(&w->comm, task, comm);
 }
 
+/* Which of the programs that the current process has run this is: exec changes its
+ * name, and may its user, not its PID. 0 where it costs more than a plain load.
+ */
+static __always_inline __u32 who_exec(void)
+{
+	return typed_task ? bpf_get_current_task_btf()->self_exec_id : 0;
+}
+
 /* A worker of io_uring is a thread of its process with a name of its own; show
  * the process's. A kernel thread is nobody: it works for somebody unknown.
  */

@@ -105,6 +105,28 @@ func runChild() error {
 	return c.send(message{End: endingOf(body(c))})
 }
 
+const self = "/proc/self/exe"
+
+// successor is the environment of a program that becomes another child.
+func successor(comm, body string, arg any) ([]string, error) {
+	a, err := json.Marshal(arg)
+	if err != nil {
+		return nil, err
+	}
+	b, err := encode(order{Comm: comm, Body: body, Arg: a})
+	return append(os.Environ(), childEnv+"=1", orderEnv+"="+string(b)), err
+}
+
+// Become has the process, by exec, run another body under another name. It keeps
+// the descriptors that are not closed then.
+func (c *Child) Become(comm, body string, arg any) error {
+	env, err := successor(comm, body, arg)
+	if err != nil {
+		return err
+	}
+	return unix.Exec(self, []string{comm}, env)
+}
+
 // listen passes on the parent's words. Its end is the end of the parent, and
 // then of this process.
 func (c *Child) listen(in *bufio.Reader) {

@@ -3,7 +3,6 @@
 package lab
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -69,15 +68,11 @@ func mountsBody(c *Child) error {
 	}
 	program, env := m.Program, os.Environ()
 	if len(program) == 0 {
-		arg, err := json.Marshal(m.Arg)
+		order, err := successor(c.Comm, m.Body, m.Arg)
 		if err != nil {
 			return err
 		}
-		b, err := encode(order{Comm: c.Comm, Body: m.Body, Arg: arg})
-		if err != nil {
-			return err
-		}
-		program, env = []string{"/proc/self/exe"}, append(env, childEnv+"=1", orderEnv+"="+string(b))
+		program, env = []string{self}, order
 	}
 	root := m.At
 	if root != "" {

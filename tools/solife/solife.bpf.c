@@ -33,7 +33,8 @@ struct life {
 	__u16 family;
 	__u8 flags;
 	__u8 named; /* bits of enum end */
-	__u8 pad[6];
+	__u8 pad[2];
+	__u32 exec; /* who_exec() of who */
 };
 #define LIFE_BORN 1 /* seen is its beginning; else it is older */
 #define LIFE_IDLE 2 /* older, unconnected, and not used since: perhaps no session */
@@ -225,11 +226,13 @@ static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir,
 	}
 	if (l->flags & LIFE_IDLE)
 		l->flags &= ~LIFE_IDLE;
-	if (l->who.pid != bpf_get_current_pid_tgid() >> 32) {
+	if (l->who.pid != bpf_get_current_pid_tgid() >> 32 || l->exec != who_exec()) {
 		struct who w = {};
 
-		if (who_current(&w))
+		if (who_current(&w)) {
 			l->who = w;
+			l->exec = who_exec();
+		}
 	}
 	__sync_fetch_and_add(dir == IO_SEND ? &l->tx : &l->rx, ret);
 	return 0;

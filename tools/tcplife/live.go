@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"seine/internal/lab"
+	"seine/internal/probe"
 	"seine/internal/row"
 	"seine/internal/tool"
 )
@@ -34,6 +37,7 @@ var live = []tool.Case{
 	{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
 	{Name: "older", Hosts: lab.TwoHosts, Run: older},
 	{Name: "self", Run: self},
+	{Name: "exec", Run: execs},
 	{Name: "flood", Run: flood, Slow: true},
 	{Name: "small-ring", Run: smallRing, Slow: true},
 	{Name: "small-maps", Run: smallMaps, Slow: true},
@@ -294,4 +298,84 @@ func smallMaps(x *tool.Trial) error {
 		}
 	}
 	return nil
+}
+
+const (
+	bodyBefore = "tcplife-before"
+	bodyAfter  = "tcplife-after"
+)
+
+func init() {
+	lab.Register(bodyBefore, before)
+	lab.Register(bodyAfter, after)
+}
+
+// before connects to itself and leaves both ends to another program.
+func before(c *lab.Child) error {
+	l, port, err := lab.Listen(lab.TCP4, "127.0.0.1:0", 1)
+	if err != nil {
+		return err
+	}
+	if err := c.Await("go"); err != nil {
+		return err
+	}
+	w, err := lab.Connect(lab.TCP4, fmt.Sprint("127.0.0.1:", port))
+	if err != nil {
+		return err
+	}
+	r, err := lab.Accept(l)
+	if err != nil {
+		return err
+	}
+	for _, fd := range []int{w, r} {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
+			return err
+		}
+	}
+	return c.Become("after", bodyAfter, []int{w, r})
+}
+
+func after(c *lab.Child) error {
+	var ends []int
+	if err := c.Arg(&ends); err != nil {
+		return err
+	}
+	for i := range ends {
+		if _, err := unix.Write(ends[i], []byte("hello")); err != nil {
+			return err
+		}
+		if _, err := unix.Read(ends[1-i], make([]byte, 8)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// execs: a process that used a connection last under another name than it was
+// made under is shown by its last one.
+func execs(x *tool.Trial) error {
+	k, err := probe.Running()
+	if err != nil {
+		return err
+	}
+	if !k.HasFunc("bpf_get_current_task_btf") {
+		return tool.Skip("on this kernel it would cost too much to look")
+	}
+	p, err := x.World.Start("", "before", bodyBefore, nil)
+	if err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	if err := errors.Join(p.Tell("go"), p.Wait()); err != nil {
+		return err
+	}
+	p.Comm = "after"
+	rows, err := x.Exactly(2)
+	for _, r := range rows {
+		x.Want(r, "pid", p.PID)
+		x.Want(r, "comm", p.Comm)
+	}
+	return err
 }

@@ -26,6 +26,8 @@ struct life {
 	__u64 tx_datagrams, rx_datagrams;
 	__u32 drops; /* at that moment */
 	__u32 born;  /* then; else it is older */
+	__u32 exec;  /* who_exec() of who */
+	__u32 pad;
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -79,11 +81,13 @@ static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir,
 
 	if (!l || ret < 0 || (dir == IO_RECV && flags & MSG_NOT_RECEIVED))
 		return 0;
-	if (l->who.pid != bpf_get_current_pid_tgid() >> 32) {
+	if (l->who.pid != bpf_get_current_pid_tgid() >> 32 || l->exec != who_exec()) {
 		struct who w = {};
 
-		if (who_current(&w))
+		if (who_current(&w)) {
 			l->who = w;
+			l->exec = who_exec();
+		}
 	}
 	if (dir == IO_SEND) {
 		__sync_fetch_and_add(&l->tx, ret);
