@@ -67,6 +67,9 @@ func (f *btFlags) options(name string, out, errw io.Writer) (o bt.Options, err e
 		Verbose: f.verbose, Way: f.way, Out: out, Err: errw,
 	}
 	if f.pids != "" {
+		if host.InPIDNamespace() {
+			return o, tool.Usagef("-p: %v", errPIDs)
+		}
 		for p := range strings.SplitSeq(f.pids, ",") {
 			n, err := strconv.ParseUint(strings.TrimSpace(p), 10, 31)
 			if err != nil {

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -183,7 +184,12 @@ func words(s string) ([]string, error) {
 	return list, nil
 }
 
+var errPIDs = errors.New("process ids here are those of a PID namespace, which programs do not know: run seine in the host's (a container with --pid=host)")
+
 func parsePIDs(s string) (out []uint32, err error) {
+	if host.InPIDNamespace() {
+		return nil, errPIDs
+	}
 	list, err := words(s)
 	for _, w := range list {
 		n, err := strconv.ParseUint(w, 10, 31)

@@ -52,6 +52,13 @@ func InUserNamespace() bool {
 	return err == nil && link != "user:[4026531837]"
 }
 
+// InPIDNamespace says whether this process lives in a PID namespace of its own (a
+// container), where processes have other ids than programs see.
+func InPIDNamespace() bool {
+	link, err := os.Readlink("/proc/self/ns/pid")
+	return err == nil && link != "pid:[4026531836]"
+}
+
 // A Need is something that seine does and that takes privileges.
 type Need int
 

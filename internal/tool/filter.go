@@ -5,7 +5,6 @@ package tool
 import (
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
 
 	"github.com/cilium/ebpf"
@@ -96,7 +95,7 @@ func (w *Wanted) constants(spec *ebpf.CollectionSpec) error {
 		return nil
 	}
 	set := map[string]any{
-		"filter_on": uint32(w.On), "filter_self": uint32(os.Getpid()),
+		"filter_on": uint32(w.On), "filter_self": OwnPID(),
 		"filter_cgroup": w.Cgroup, "filter_cgroup_level": uint32(w.CgroupLevel),
 	}
 	if w.Comm != nil {

@@ -56,6 +56,18 @@ func nobtf() {
 	become(os.Args[1:])
 }
 
+// pidns COMMAND… runs it in a PID namespace of its own.
+func pidns() {
+	c := exec.Command(os.Args[1], os.Args[2:]...)
+	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
+	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID}
+	err := c.Run()
+	if c.ProcessState == nil {
+		check(err)
+	}
+	os.Exit(c.ProcessState.ExitCode())
+}
+
 func become(args []string) {
 	path, err := exec.LookPath(args[0])
 	check(err)

@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 		"nobody":   nobody,
 		"uncapped": uncapped,
 		"nobtf":    nobtf,
+		"pidns":    pidns,
 	})
 }
 
