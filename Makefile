@@ -54,6 +54,10 @@ coverage: ## as test, and see which tools of others work on the same kernels; wr
 coverage-others: ## only which tools of others work; docs/COVERAGE.md keeps what it says of ours
 	COVERAGE=docs/COVERAGE.md THEIRS=1 $(GO) run ./test/run
 
+.PHONY: coverage-ours
+coverage-ours: ## as test; docs/COVERAGE.md keeps what it says of others
+	COVERAGE=docs/COVERAGE.md OURS=1 $(GO) run ./test/run
+
 .PHONY: live
 live: ## ring 3 on the running kernel
 	$(GO) test -count=1 -skip 'TestPeers|TestTheirs' ./test/live

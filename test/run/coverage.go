@@ -79,10 +79,13 @@ func (r *results) theirs(w io.Writer) {
 	}
 }
 
-// beforeTheirs is what a file made earlier says about our tools.
-func beforeTheirs(old []byte) []byte {
-	ours, _, _ := bytes.Cut(old, []byte(theirsMark))
-	return ours
+// parts is what a file made earlier says about our tools, and about those of others.
+func parts(old []byte) (ours, theirs []byte) {
+	i := bytes.Index(old, []byte(theirsMark))
+	if i < 0 {
+		return old, nil
+	}
+	return old[:i], old[i:]
 }
 
 var noise = regexp.MustCompile(`^.*skipped: (\S+: )?(libbpf: )?`)

@@ -4,8 +4,8 @@
 // rings, prints a table tool × kernel × way, and ends with the one line
 // "N passed, N failed" (", N skipped" where some were). FULL=1 takes every way
 // on every kernel; COVERAGE names a file to write docs/COVERAGE.md's text to, and
-// runs the tools of others too. With THEIRS=1 it runs nothing but those, and keeps
-// what the file says of ours.
+// runs the tools of others too. With THEIRS=1 it runs nothing but those, and with
+// OURS=1 none of them; the file keeps what it says of the rest.
 package main
 
 import (
@@ -46,15 +46,21 @@ func main() {
 	s.run()
 	if path := os.Getenv("COVERAGE"); path != "" {
 		s.step("coverage", func(context.Context) error {
-			var b bytes.Buffer
-			if !onlyTheirs() {
-				s.results.coverage(&b)
-			} else if old, err := os.ReadFile(path); err != nil {
+			old, err := os.ReadFile(path)
+			if err != nil && (onlyTheirs() || onlyOurs()) {
 				return err
-			} else {
-				b.Write(beforeTheirs(old))
 			}
-			s.results.theirs(&b)
+			var b bytes.Buffer
+			oldOurs, oldTheirs := parts(old)
+			if b.Write(oldOurs); !onlyTheirs() {
+				b.Reset()
+				s.results.coverage(&b)
+			}
+			if onlyOurs() {
+				b.Write(oldTheirs)
+			} else {
+				s.results.theirs(&b)
+			}
 			return os.WriteFile(path, b.Bytes(), 0o644)
 		})
 	}
@@ -74,6 +80,9 @@ type suite struct {
 
 // onlyTheirs tells whether nothing but the tools of others is asked for.
 func onlyTheirs() bool { return os.Getenv("THEIRS") != "" }
+
+// onlyOurs tells whether the tools of others are to be left out of COVERAGE.
+func onlyOurs() bool { return os.Getenv("OURS") != "" }
 
 func (s *suite) run() {
 	if !s.step("packages", install) {
@@ -124,7 +133,7 @@ func (s *suite) run() {
 	wg.Go(func() { s.peers(runner, live) })
 	wg.Go(func() { s.arm64(runner) })
 	wg.Wait()
-	if os.Getenv("COVERAGE") != "" {
+	if os.Getenv("COVERAGE") != "" && !onlyOurs() {
 		s.theirs(runner, live)
 	}
 }
