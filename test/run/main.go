@@ -123,7 +123,7 @@ func (s *suite) run() {
 		wg.Go(func() {
 			for _, g := range lane {
 				every := g.every || os.Getenv("FULL") != ""
-				command := []string{runner, "run", "-kernels", g.name, "-cpus", "1", "-timeout", "30m", "-nic", "-modules", modules}
+				command := []string{runner, "run", "-kernels", g.name, "-cpus", "1", "-timeout", "40m", "-nic", "-modules", modules}
 				s.live(g.name, every, append(append(command, files...), "--", live)...)
 				s.language(g.name, runner, bt)
 			}
@@ -222,7 +222,7 @@ const debianOffers = "btf,fentry,kprobe,raw,tp"
 // live runs rings 3 and 4: the live tests here or in a guest.
 func (s *suite) live(where string, every bool, command ...string) {
 	s.say("live: %s", where)
-	command = append(command, "-test.v", "-test.timeout=28m", "-test.skip=^Test(Peers|Theirs)$")
+	command = append(command, "-test.v", "-test.timeout=38m", "-test.skip=^Test(Peers|Theirs)$")
 	if where != native {
 		command = append(command, "-offers="+debianOffers)
 	}
