@@ -75,8 +75,8 @@ soak: ## 100,000 sockets, and sessions without a pause for ten minutes
 	$(GO) test -count=1 -v -timeout 30m ./test/soak -sockets 100000 -for 10m
 
 .PHONY: bench
-bench: build ## speed and size, natively and in a VM
-	./test/bench/run
+bench: build ## speed and size, natively and in a VM, beside the tools of others; writes them into docs/BENCHMARKS.md
+	./test/bench/run -o docs/BENCHMARKS.md
 
 .PHONY: release
 release: ## dist/: tarballs, .deb and .rpm for amd64 and arm64, SBOMs, checksums

@@ -14,8 +14,8 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -56,7 +56,7 @@ func main() {
 	flag.IntVar(&o.requests, "requests", 0, "requests of a round (default 50000; 2000 where emulated)")
 	flag.StringVar(&o.only, "only", "", "one `part`: start, sessions, requests, tools, language, peers or sinks")
 	flag.StringVar(&o.tools, "tools", "", "of the parts tools and peers, only these `names`, with commas between")
-	flag.StringVar(&o.markdown, "o", "", "also write the tables to a `file`, as Markdown")
+	flag.StringVar(&o.markdown, "o", "", "also write the tables into a `file` of Markdown, in the place of those it has of the same machine")
 	flag.StringVar(&o.vm, "vm", "", "the `program` of test/vm, to measure in a guest too")
 	flag.StringVar(&o.kernel, "kernel", "6.12", "the guest's `kernel`")
 	flag.BoolVar(&o.each, "each", false, "say what each program costs a session")
@@ -72,6 +72,7 @@ func main() {
 // A machine is where figures were taken.
 type machine struct {
 	Title   string
+	Stamp   string
 	Figures []figure
 }
 
@@ -98,11 +99,14 @@ func run(o *options) error {
 	if o.markdown == "" {
 		return nil
 	}
-	var b bytes.Buffer
-	for _, m := range machines {
-		m.writeMarkdown(&b)
+	doc, err := os.ReadFile(o.markdown)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
-	return os.WriteFile(o.markdown, b.Bytes(), 0o644)
+	for _, m := range machines {
+		doc = m.record(doc, o.only == "" && o.tools == "")
+	}
+	return os.WriteFile(o.markdown, doc, 0o644)
 }
 
 // measure takes all figures on this machine.
@@ -118,7 +122,7 @@ func (o *options) measure() (*machine, error) {
 		return nil, fmt.Errorf("counting what programs cost: %w", err)
 	}
 	defer stats.Close()
-	m := &machine{Title: title(emulated, o.steady)}
+	m := &machine{Title: title(emulated, o.steady), Stamp: o.stamp()}
 	for _, p := range []struct {
 		name string
 		take func(*options) ([]figure, error)
@@ -192,12 +196,4 @@ func (m *machine) print(w io.Writer) {
 		rows = append(rows, f.cells())
 	}
 	align(w, rows)
-}
-
-func (m *machine) writeMarkdown(w io.Writer) {
-	fmt.Fprintf(w, "### %s\n\n| %s |\n|%s\n", m.Title, strings.Join(head, " | "), strings.Repeat("---|", len(head)))
-	for _, f := range m.Figures {
-		fmt.Fprintf(w, "| %s |\n", strings.Join(f.cells(), " | "))
-	}
-	fmt.Fprintln(w)
 }

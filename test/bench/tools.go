@@ -86,7 +86,7 @@ func everyTool(o *options) ([]figure, error) {
 	failed := map[string]error{}
 	for _, name := range names {
 		s := goalOf(name)
-		perRun[name] = &figure{What: name + ": BPF per run", Unit: "ns", Beside: "empty program"}
+		perRun[name] = &figure{What: name + ": BPF per run under " + s.of.name, Unit: "ns", Beside: "empty program"}
 		part[name] = &figure{What: name + ": BPF, of the CPU of " + s.of.name, Unit: "%"}
 		if s.most > 0 && !lab.Emulated() {
 			part[name].Goal = &goal{Bound: s.most}
