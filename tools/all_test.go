@@ -35,6 +35,22 @@ func each(t *testing.T, check func(t *testing.T, tl *tool.Tool, spec *ebpf.Colle
 	}
 }
 
+// eachView runs a check for every view of every tool.
+func eachView(t *testing.T, check func(t *testing.T, tl *tool.Tool, v tool.View, s *row.Schema, of int)) {
+	each(t, func(t *testing.T, tl *tool.Tool, _ *ebpf.CollectionSpec) {
+		for _, cfg := range configs(tl) {
+			views := tl.Views(cfg)
+			schemas, err := tl.Schemas(views)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, s := range schemas {
+				check(t, tl, views[i], s, len(schemas))
+			}
+		}
+	})
+}
+
 // configs is the default config of a tool and one for each of its switches.
 func configs(tl *tool.Tool) []any {
 	out := []any{tl.NewConfig()}
@@ -144,32 +160,23 @@ func TestUses(t *testing.T) {
 
 // TestColumns: every view has a valid table, and every column says what it is.
 func TestColumns(t *testing.T) {
-	each(t, func(t *testing.T, tl *tool.Tool, spec *ebpf.CollectionSpec) {
-		for _, cfg := range configs(tl) {
-			views := tl.Views(cfg)
-			schemas, err := tl.Schemas(views)
-			if err != nil {
-				t.Fatal(err)
+	eachView(t, func(t *testing.T, _ *tool.Tool, v tool.View, s *row.Schema, of int) {
+		if of > 1 && s.View == "" {
+			t.Errorf("a view has no name, and there are %d", of)
+		}
+		if len(s.Show) == 0 && s.Line == "" {
+			t.Errorf("view %q shows nothing", s.View)
+		}
+		for _, c := range s.Columns {
+			if c.Help == "" {
+				t.Errorf("column %s has no help", c.ID)
 			}
-			for i, s := range schemas {
-				if len(schemas) > 1 && s.View == "" {
-					t.Errorf("view %d has no name, and there are %d", i, len(schemas))
-				}
-				if len(s.Show) == 0 && s.Line == "" {
-					t.Errorf("view %q shows nothing", s.View)
-				}
-				for _, c := range s.Columns {
-					if c.Help == "" {
-						t.Errorf("column %s has no help", c.ID)
-					}
-					if c.ID != strings.ToLower(c.ID) || strings.ContainsAny(c.ID, " -") {
-						t.Errorf("column %q is not spelled like one", c.ID)
-					}
-				}
-				if v := views[i]; v.Sort != "" && s.Index(v.Sort) < 0 {
-					t.Errorf("view %q is sorted by %s, which is no column", v.Name, v.Sort)
-				}
+			if c.ID != strings.ToLower(c.ID) || strings.ContainsAny(c.ID, " -") {
+				t.Errorf("column %q is not spelled like one", c.ID)
 			}
+		}
+		if v.Sort != "" && s.Index(v.Sort) < 0 {
+			t.Errorf("view %q is sorted by %s, which is no column", v.Name, v.Sort)
 		}
 	})
 }

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/cilium/ebpf"
-
 	"seine/internal/row"
 	"seine/internal/tool"
 )
@@ -17,31 +15,22 @@ import (
 // TestWidths: a column of a table has room for the words that it can hold. Those
 // that are made of several, and protocols that hardly anybody has, may be longer.
 func TestWidths(t *testing.T) {
-	each(t, func(t *testing.T, tl *tool.Tool, _ *ebpf.CollectionSpec) {
-		for _, cfg := range configs(tl) {
-			views := tl.Views(cfg)
-			schemas, err := tl.Schemas(views)
-			if err != nil {
-				t.Fatal(err)
+	eachView(t, func(t *testing.T, tl *tool.Tool, v tool.View, s *row.Schema, _ int) {
+		own := wordsOf(v.Output)
+		for _, c := range s.Columns {
+			words := own[c.ID]
+			switch {
+			case c.Kind != row.Text:
+			case c.As == "connect":
+				words = []string{"Connect refused", "Network unreachable"}
+			case c.ID == "errno":
+				words = []string{"ECONNREFUSED", "EADDRNOTAVAIL"}
+			case c.ID == "proto" && tl.Sockets.Protos == nil && tl.Name != "gethostlatency": // DNS has tcp and udp
+				words = append(words, "tcp", "icmpv6", "udplite")
 			}
-			for i, s := range schemas {
-				own := wordsOf(views[i].Output)
-				for _, c := range s.Columns {
-					words := own[c.ID]
-					switch {
-					case c.Kind != row.Text:
-					case c.As == "connect":
-						words = []string{"Connect refused", "Network unreachable"}
-					case c.ID == "errno":
-						words = []string{"ECONNREFUSED", "EADDRNOTAVAIL"}
-					case c.ID == "proto" && tl.Sockets.Protos == nil && tl.Name != "gethostlatency": // DNS has tcp and udp
-						words = append(words, "tcp", "icmpv6", "udplite")
-					}
-					for _, w := range words {
-						if n := max(c.Width, len(c.Head)); len(w) > n {
-							t.Errorf("view %q: column %s has room for %d characters, not for %q", s.View, c.ID, n, w)
-						}
-					}
+			for _, w := range words {
+				if n := max(c.Width, len(c.Head)); len(w) > n {
+					t.Errorf("view %q: column %s has room for %d characters, not for %q", s.View, c.ID, n, w)
 				}
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -607,12 +606,11 @@ func reused(x *tool.Trial) error {
 		for _, body := range []string{bodyLeaver, bodyReader} {
 			p, err := x.World.Start("", body[len("sormem-"):], body, nil)
 			if err == nil {
-				err = p.Wait()
+				err = errors.Join(p.Wait(), x.World.Grace()) // which sockets are freed after
 			}
 			if err != nil {
 				return err
 			}
-			time.Sleep(200 * time.Millisecond) // the kernel frees sockets after a grace period
 		}
 		return nil
 	}, "--by=comm")
