@@ -39,7 +39,7 @@ var live = []tool.Case{
 	{Name: "reused", Run: reused},
 	{Name: "prune", Run: prune},
 	{Name: "send", Run: sends},
-	{Name: "tcp-rmem", Run: tcpRmem, Slow: true},
+	{Name: "tcp-rmem", Run: tcpRmem},
 }
 
 // split parts the rows by view.
@@ -149,6 +149,7 @@ const (
 	bodyPruned  = "sormem-pruned"
 	bodyLeaver  = "sormem-leaver"
 	bodyReader  = "sormem-reader"
+	bodyGrower  = "sormem-grower"
 )
 
 func init() {
@@ -158,6 +159,7 @@ func init() {
 	lab.Register(bodyPruned, pruned)
 	lab.Register(bodyLeaver, leaver)
 	lab.Register(bodyReader, reader)
+	lab.Register(bodyGrower, grower)
 }
 
 // stalled connects to itself, and writes until nothing more is taken. Its argument
@@ -189,13 +191,7 @@ func stalled(c *lab.Child) error {
 			return err
 		}
 	}
-	if err := unix.SetNonblock(w, true); err != nil {
-		return err
-	}
-	for err == nil {
-		_, err = unix.Write(w, make([]byte, 1<<16))
-	}
-	if !errors.Is(err, unix.EAGAIN) {
+	if _, err := fillUp(w); err != nil {
 		return err
 	}
 	return c.Await("end")
@@ -526,6 +522,62 @@ func sends(x *tool.Trial) error {
 	return nil
 }
 
+// grower connects to itself, fills the receiver's buffer and empties it, again
+// and again, and reports the size that the kernel has made of that buffer when a
+// last byte arrives.
+func grower(c *lab.Child) error {
+	l, port, err := lab.Listen(lab.TCP4, "127.0.0.1:0", 1)
+	if err != nil {
+		return err
+	}
+	w, err := lab.Connect(lab.TCP4, lab.TCP4.At(addr4, port))
+	if err != nil {
+		return err
+	}
+	r, err := lab.Accept(l)
+	if err != nil {
+		return err
+	}
+	chunk := make([]byte, 1<<16)
+	for moved := 0; moved < 64<<20; {
+		n, err := fillUp(w)
+		if err != nil {
+			return err
+		}
+		for left := n; left > 0; {
+			got, err := unix.Read(r, chunk[:min(left, len(chunk))])
+			if err != nil {
+				return err
+			}
+			left -= got
+		}
+		moved += n
+	}
+	size, err := unix.GetsockoptInt(r, unix.SOL_SOCKET, unix.SO_RCVBUF)
+	if err == nil {
+		_, err = unix.Write(w, chunk[:1])
+	}
+	return errors.Join(err, c.Report(size))
+}
+
+// fillUp writes until nothing more is taken, and says how much was.
+func fillUp(fd int) (total int, err error) {
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return 0, err
+	}
+	chunk := make([]byte, 1<<16)
+	for {
+		n, err := unix.Write(fd, chunk)
+		if errors.Is(err, unix.EAGAIN) {
+			return total, nil
+		}
+		if err != nil {
+			return total, err
+		}
+		total += n
+	}
+}
+
 // tcpRmem is the book's experiment: the largest size of a buffer that the
 // system allows moves the histogram of limits.
 func tcpRmem(x *tool.Trial) error {
@@ -533,27 +585,30 @@ func tcpRmem(x *tool.Trial) error {
 		if err := x.World.Sysctl("", "net.ipv4.tcp_rmem", fmt.Sprint("4096 32768 ", largest)); err != nil {
 			return err
 		}
-		t, err := lab.StartTCP(x.World, lab.Sessions{Count: 1, Send: 10, Recv: 64 << 20})
-		if err != nil {
-			return err
-		}
-		rows, _, err := tool.RowsOf(x, 0, t.Run, "--by=comm")
+		var size uint64
+		rows, err := x.Rows(func() error {
+			p, err := x.World.Start("", "grower", bodyGrower, nil)
+			if err != nil {
+				return err
+			}
+			return errors.Join(p.Expect(&size), p.Wait())
+		}, "--by=comm")
 		if err != nil {
 			return err
 		}
 		all, _ := split(rows)
-		var client []*row.Row
+		var own []*row.Row
 		for _, r := range all {
-			if tool.Value(r.Get("comm")) == t.Client.Comm {
-				client = append(client, r)
+			if tool.Value(r.Get("comm")) == "grower" {
+				own = append(own, r)
 			}
 		}
-		limit := hist(client, "rmem_limit")
-		if limit.Max > largest {
-			x.Errorf("a limit of %d, want no more than %d", limit.Max, largest)
+		limit := hist(own, "rmem_limit")
+		if limit.Max != size || size > largest {
+			x.Errorf("limits up to %d, want the socket's %d, of %d that are allowed", limit.Max, size, largest)
 		}
-		if largest > 1<<20 && limit.Max < 1<<20 {
-			x.Errorf("limits up to %d, want more than a mebibyte of the ten that are allowed", limit.Max)
+		if largest > 1<<20 && size <= 100000 {
+			x.Errorf("the buffer has grown to %d, want more than the 100000 that are allowed next", size)
 		}
 		if largest == 100000 && limit.Quantile(0.5) < 65536 {
 			x.Errorf("half of the limits are below %.0f, want them in [64K, 128K)", limit.Quantile(0.5))
