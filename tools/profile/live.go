@@ -291,18 +291,29 @@ func interrupted(st *kern.Stack) bool {
 }
 
 // net: a bulk transfer is in the network code, most of it in TCP, which copies,
-// and some in each layer below. Functions of modules have their names.
+// and some in each layer below. Functions of modules have their names. What is
+// rare may need more than one transfer to be met by a sample.
 func net(x *tool.Trial) error {
-	rows, err := x.Rows(func() error { return transfer(x.World, bulk(3<<30)) }, "--net", "-F997", "--by=comm,layer,kstack")
-	if err != nil {
-		return err
-	}
+	_, err := os.Stat("/sys/module/veth/sections")
+	module := err == nil // veth, and the kernel has names for its functions
 	layers := map[string]uint64{}
-	var all uint64
-	for _, r := range rows {
-		if comm := r.Get("comm").S; comm == "sender" || comm == "receiver" {
-			all += r.Get("count").N
-			layers[tool.Value(r.Get("layer"))] += r.Get("count").N
+	var all, inModule uint64
+	for range 5 {
+		rows, err := x.Rows(func() error { return transfer(x.World, bulk(3<<30)) }, "--net", "-F997", "--by=comm,layer,kstack")
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			if comm := r.Get("comm").S; comm == "sender" || comm == "receiver" {
+				all += r.Get("count").N
+				layers[tool.Value(r.Get("layer"))] += r.Get("count").N
+			}
+		}
+		n, _ := with(rows, "kstack", func(st *kern.Stack) bool {
+			return slices.ContainsFunc(st.Frames, func(f kern.Frame) bool { return f.Module == "veth" && strings.HasPrefix(f.Sym, "veth_") })
+		})
+		if inModule += n; layers["driver"] > 0 && layers["queue"] > 0 && (inModule > 0 || !module) {
+			break
 		}
 	}
 	in, least := all-layers["-"], uint64(70)
@@ -320,13 +331,8 @@ func net(x *tool.Trial) error {
 			x.Errorf("no sample in %s: %v", l, layers)
 		}
 	}
-	if _, err := os.Stat("/sys/module/veth/sections"); err == nil {
-		n, _ := with(rows, "kstack", func(st *kern.Stack) bool {
-			return slices.ContainsFunc(st.Frames, func(f kern.Frame) bool { return f.Module == "veth" && strings.HasPrefix(f.Sym, "veth_") })
-		})
-		if n == 0 {
-			x.Errorf("no sample in a function of the module veth, through which all went")
-		}
+	if module && inModule == 0 {
+		x.Errorf("no sample in a function of the module veth, through which all went")
 	}
 	return nil
 }

@@ -378,15 +378,7 @@ func child(x *tool.Trial, body string) (*lab.Proc, int, []*row.Row, error) {
 // pruned writes to itself what it was told that there was room for, and takes the
 // room away before.
 func pruned(c *lab.Child) error {
-	l, port, err := lab.Listen(lab.TCP4, "127.0.0.1:0", 1)
-	if err != nil {
-		return err
-	}
-	w, err := lab.Connect(lab.TCP4, lab.TCP4.At(addr4, port))
-	if err != nil {
-		return err
-	}
-	r, err := lab.Accept(l)
+	w, r, port, err := bothEnds()
 	if err != nil {
 		return err
 	}
@@ -526,15 +518,7 @@ func sends(x *tool.Trial) error {
 // and again, and reports the size that the kernel has made of that buffer when a
 // last byte arrives.
 func grower(c *lab.Child) error {
-	l, port, err := lab.Listen(lab.TCP4, "127.0.0.1:0", 1)
-	if err != nil {
-		return err
-	}
-	w, err := lab.Connect(lab.TCP4, lab.TCP4.At(addr4, port))
-	if err != nil {
-		return err
-	}
-	r, err := lab.Accept(l)
+	w, r, _, err := bothEnds()
 	if err != nil {
 		return err
 	}
@@ -558,6 +542,19 @@ func grower(c *lab.Child) error {
 		_, err = unix.Write(w, chunk[:1])
 	}
 	return errors.Join(err, c.Report(size))
+}
+
+// bothEnds is a TCP connection within the process, and the port of the end that
+// accepted.
+func bothEnds() (w, r, port int, err error) {
+	l, port, err := lab.Listen(lab.TCP4, "127.0.0.1:0", 1)
+	if err == nil {
+		w, err = lab.Connect(lab.TCP4, lab.TCP4.At(addr4, port))
+	}
+	if err == nil {
+		r, err = lab.Accept(l)
+	}
+	return w, r, port, err
 }
 
 // fillUp writes until nothing more is taken, and says how much was.
