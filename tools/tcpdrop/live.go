@@ -65,10 +65,10 @@ func refused(w *lab.World, network lab.Network, n int) (*lab.Targets, []lab.Atte
 	return t, list, nil
 }
 
-// deaf makes the session of s with a client that does not hear the first
-// answer: it sends its data again, which the server has.
+// deaf makes the session of s with a client that hears neither that its data came
+// nor the answer nor that once more: it sends its data again, which the server has.
 func deaf(s *lab.TCP) error {
-	l, err := lab.StartLoss(lab.Loss{From: s.Port, Flags: lab.ACK, Skip: 1, Count: 2})
+	l, err := lab.StartLoss(lab.Loss{From: s.Port, Flags: lab.ACK, Skip: 1, Count: 3})
 	if err != nil {
 		return err
 	}
