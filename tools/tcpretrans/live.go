@@ -185,12 +185,12 @@ func fastMPTCP(x *tool.Trial) error {
 // again because others arrived; whatever the cause, the segments are as many as
 // the kernel counts.
 func fastNetem(x *tool.Trial) error {
-	if err := x.World.Lose("client", "eth0", 0.02); errors.Is(err, lab.ErrNotSupported) {
+	if err := x.World.Lose("client", "eth0", 0.03); errors.Is(err, lab.ErrNotSupported) {
 		return tool.Skip("%v", err)
 	} else if err != nil {
 		return err
 	}
-	t, rows, counted, err := lost(x, lab.Sessions{Send: 4 << 20, Recv: 1}, func(port int) lab.Loss { return lab.Loss{To: port} }, 0, "-l")
+	t, rows, counted, err := lost(x, lab.Sessions{Send: 16 << 20, Recv: 1}, func(port int) lab.Loss { return lab.Loss{To: port} }, 0, "-l")
 	if err != nil {
 		return err
 	}
