@@ -100,9 +100,11 @@ func CheckForce(spec *ebpf.CollectionSpec, points []Point, f Force) error {
 	return nil
 }
 
-// Attach makes the maps of spec once, then loads and attaches the points in
-// order. A way that does not fit, or that the verifier or the attach refuses,
-// is replaced by the next one and the reason kept. Fill is called with the maps
+// Attach makes the maps of spec once, loads the programs of all points, and then
+// attaches them in order: quickly, since what happens meanwhile is seen by some of
+// them and not by others. So points that end something come before those that
+// begin it. A way that does not fit, or that the verifier or the attach refuses, is
+// replaced by the next one and the reason kept. Fill is called with the maps
 // before any program runs. Log goes to the verifier, for -vv.
 func Attach(k *Kernel, spec *ebpf.CollectionSpec, points []Point, f Force, log ebpf.LogLevel,
 	fill func(map[string]*ebpf.Map) error,
@@ -133,9 +135,17 @@ func Attach(k *Kernel, spec *ebpf.CollectionSpec, points []Point, f Force, log e
 	if s.twice, err = NewTwice(); err != nil {
 		return nil, err
 	}
+	var all []*candidate
 	for _, p := range points {
-		c, err := s.point(k, spec, p, f)
-		s.Choices = append(s.Choices, c)
+		c, err := s.candidate(k, spec, p, f)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	for _, c := range all {
+		err := c.attach(s)
+		s.Choices = append(s.Choices, c.Choice)
 		if err != nil {
 			return nil, err
 		}
@@ -143,25 +153,73 @@ func Attach(k *Kernel, spec *ebpf.CollectionSpec, points []Point, f Force, log e
 	return s, nil
 }
 
-func (s *Set) point(k *Kernel, spec *ebpf.CollectionSpec, p Point, f Force) (Choice, error) {
-	c := Choice{Point: p.Name, Misses: p.Misses}
+// A candidate is a point on its way to be attached.
+type candidate struct {
+	Choice
+	point Point
+	must  bool // it is an error if no way works
+	ways  []Way
+	load  func(Way) ([]loaded, error)
+	ready []loaded // programs of the first of the ways
+}
+
+// A loaded program is in the kernel, and is to be attached.
+type loaded struct {
+	prog *ebpf.Program
+	spec *ebpf.ProgramSpec
+}
+
+// candidate loads the programs of the first way to p that can be loaded.
+func (s *Set) candidate(k *Kernel, spec *ebpf.CollectionSpec, p Point, f Force) (*candidate, error) {
 	ways := p.resolve(spec)
 	forced, err := f.of(p.Name, ways)
 	if err != nil {
-		return c, err
+		return nil, err
 	}
-	for _, w := range only(ways, forced) {
-		err := s.way(k, spec, p, w)
-		if err == nil {
-			c.Way, c.Programs, c.Misses, c.Nested = w.Name, w.Programs, w.Misses, w.Nested
-			return c, nil
+	_, named := f.ByPoint[p.Name]
+	c := &candidate{
+		Choice: Choice{Point: p.Name, Misses: p.Misses}, point: p, must: !p.Optional || named, ways: only(ways, forced),
+		load: func(w Way) ([]loaded, error) { return s.loadWay(k, spec, p, w) },
+	}
+	c.next()
+	if len(c.ways) == 0 && c.must {
+		return nil, &PointError{c.Choice}
+	}
+	return c, nil
+}
+
+// next loads programs until it has those of a whole way.
+func (c *candidate) next() {
+	for len(c.ways) > 0 {
+		var err error
+		if c.ready, err = c.load(c.ways[0]); err == nil {
+			return
 		}
-		c.refuse(w.Name, err)
+		c.refused(err)
 	}
-	if _, named := f.ByPoint[p.Name]; p.Optional && !named {
-		return c, nil
+}
+
+// refused goes on to the next way.
+func (c *candidate) refused(err error) {
+	c.refuse(c.ways[0].Name, err)
+	c.ways = c.ways[1:]
+}
+
+func (c *candidate) attach(s *Set) error {
+	for len(c.ways) > 0 {
+		err := s.place(c.point, c.ready)
+		if err == nil {
+			w := c.ways[0]
+			c.Way, c.Programs, c.Misses, c.Nested = w.Name, w.Programs, w.Misses, w.Nested
+			return nil
+		}
+		c.refused(err)
+		c.next()
 	}
-	return c, &PointError{c}
+	if c.must {
+		return &PointError{c.Choice}
+	}
+	return nil
 }
 
 // only keeps the ways called name; all if name is empty.
@@ -198,79 +256,67 @@ func (e *PointError) Unwrap() []error {
 	return errs
 }
 
-func (s *Set) way(k *Kernel, spec *ebpf.CollectionSpec, p Point, w Way) (err error) {
+func (s *Set) loadWay(k *Kernel, spec *ebpf.CollectionSpec, p Point, w Way) ([]loaded, error) {
 	if w.Fits != nil {
 		if err := w.Fits(k); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if len(w.Programs) == 0 {
-		return fmt.Errorf("%w: no programs", ErrNotSupported)
+		return nil, fmt.Errorf("%w: no programs", ErrNotSupported)
+	}
+	var out []loaded
+	for _, name := range w.Programs {
+		ps := spec.Programs[name]
+		err := k.can(kindOf(ps))
+		if err == nil && ps.Type == ebpf.Tracing { // cilium/ebpf would look for it in every module
+			err = k.target(ps)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		for _, c := range s.copies(p, w, ps) {
+			l := loaded{spec: c.ProgramSpec}
+			if l.prog, err = s.load(spec, l.spec, nameOf(name, c)); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			out = append(out, l)
+		}
+	}
+	return out, nil
+}
+
+func (s *Set) copies(p Point, w Way, ps *ebpf.ProgramSpec) []Copy {
+	switch {
+	case p.Attach != nil:
+		return []Copy{{ps, false}}
+	case w.Nested:
+		return s.twice.Uncounted(ps)
+	}
+	return s.twice.Copies(ps)
+}
+
+// place attaches programs, all or none.
+func (s *Set) place(p Point, all []loaded) error {
+	attach := p.Attach
+	if attach == nil {
+		attach = bySection
 	}
 	attached := len(s.links)
-	defer func() {
+	for _, l := range all {
+		where, err := attach(l.prog, l.spec)
 		if err != nil {
 			for _, l := range slices.Backward(s.links[attached:]) {
 				l.Close()
 			}
 			s.links = s.links[:attached]
+			return fmt.Errorf("%s: attaching: %w", l.spec.Name, err)
 		}
-	}()
-	for _, name := range w.Programs {
-		if err := s.program(k, spec, p, w, name); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+		if it, ok := where.(*link.Iter); ok {
+			s.Iters[p.Name] = it
 		}
+		s.links = append(s.links, where)
 	}
-	return nil
-}
-
-func (s *Set) program(k *Kernel, spec *ebpf.CollectionSpec, p Point, w Way, name string) error {
-	ps := spec.Programs[name]
-	if err := k.can(kindOf(ps)); err != nil {
-		return err
-	}
-	if ps.Type == ebpf.Tracing { // cilium/ebpf would look for it in every module
-		if err := k.target(ps); err != nil {
-			return err
-		}
-	}
-	copies := []Copy{{ps, false}}
-	switch {
-	case p.Attach != nil:
-	case w.Nested:
-		copies = s.twice.Uncounted(ps)
-	default:
-		copies = s.twice.Copies(ps)
-	}
-	for _, c := range copies {
-		if err := s.attach(spec, p, c, name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// attach loads a program and brings it into place.
-func (s *Set) attach(spec *ebpf.CollectionSpec, p Point, c Copy, name string) error {
-	if c.Again {
-		name += again
-	}
-	prog, err := s.load(spec, c.ProgramSpec, name)
-	if err != nil {
-		return err
-	}
-	attach := p.Attach
-	if attach == nil {
-		attach = bySection
-	}
-	l, err := attach(prog, c.ProgramSpec)
-	if err != nil {
-		return fmt.Errorf("attaching: %w", err)
-	}
-	if it, ok := l.(*link.Iter); ok {
-		s.Iters[p.Name] = it
-	}
-	s.links = append(s.links, l)
 	return nil
 }
 
@@ -318,6 +364,13 @@ func codeOf(ps *ebpf.ProgramSpec) string {
 
 // again ends the name of a second copy.
 const again = "__again"
+
+func nameOf(name string, c Copy) string {
+	if c.Again {
+		name += again
+	}
+	return name
+}
 
 // Missed is how many events were lost because the kernel skipped a program.
 func (s *Set) Missed() uint64 {

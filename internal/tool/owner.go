@@ -17,43 +17,37 @@ const before63 = "on kernels before 6.3 a process that only sends on a socket wh
 
 const madeOnly = "the process of sockets that are made by io_uring, until it sends or receives"
 
-// owners are the moments at which owner.h writes down who owns a socket. A tool
-// has those whose programs its object holds: it need not name them.
-var owners = []probe.Point{
+// ownersFirst and ownersLast are the moments at which owner.h writes down who owns
+// a socket. A tool has those whose programs its object holds: it need not name
+// them. First is what ends an entry, and what comes before all others.
+var ownersFirst = []probe.Point{
+	{Name: "owner_gone"},
 	{Name: "owner_state"},
+}
+
+// ownersLast come after the tool's own programs: these may end entries too, or ask
+// for the owner of a socket that is released now. The walk over existing sockets
+// comes last of all, so that nothing falls between.
+var ownersLast = []probe.Point{
+	{Name: "owner_release", Optional: true, Misses: "when sockets that are not TCP's end: their owners take up room until another socket has their place"},
 	{Name: "owner_accept", Ways: []probe.Way{
 		{Name: "tp", Programs: []string{"owner_accept__tp__*"}},
 		{Name: "sys", Programs: []string{"owner_accept__btf__*"}, Misses: "nothing, but every system call of the machine pays for it"},
 	}},
+	probe.Uring("owner_uring", "the process of sockets accepted by io_uring, until it sends or receives"),
 	{Name: "owner_made", Ways: []probe.Way{
 		{Name: "cgroup", Programs: []string{"owner_made__cgroup"}},
 		{Name: "tp", Programs: []string{"owner_made__tp__*"}, Misses: madeOnly},
 		{Name: "sys", Programs: []string{"owner_made__btf__*"}, Misses: madeOnly + "; every system call of the machine pays for it"},
 	}},
-	probe.Uring("owner_uring", "the process of sockets accepted by io_uring, until it sends or receives"),
 	{Name: "owner_send", Optional: true, Misses: before63},
 	{Name: "owner_recv", Optional: true, Misses: before63},
 	// Stands in for owner_recv where there is no such tracepoint.
 	{Name: "owner_copied", Needed: func(k *probe.Kernel) bool { return k.Args("sock_recv_length") == nil }},
-	{Name: "owner_gone"},
-}
-
-// ownersLast come after the tool's own programs: these may still ask for an owner
-// that is forgotten now, and the walk over existing sockets comes last of all, so
-// that nothing falls between.
-var ownersLast = []probe.Point{
-	{Name: "owner_release", Optional: true, Misses: "when sockets that are not TCP's end: their owners take up room until another socket has their place"},
 	{Name: ownerSeed, Optional: true, Misses: "the process of sockets that were open before"},
 }
 
 const ownerSeed = "owner_seed"
-
-func ownerPoints(spec *ebpf.CollectionSpec) []probe.Point {
-	if _, ok := spec.Maps["owners"]; !ok {
-		return nil
-	}
-	return held(spec, owners)
-}
 
 // held are the points that an object has programs for.
 func held(spec *ebpf.CollectionSpec, points []probe.Point) (out []probe.Point) {

@@ -152,7 +152,7 @@ func (t *Tool) NewConfig() any {
 }
 
 // AllPoints lists the moments that the views of cfg need on the running kernel,
-// each once: owners first, since other programs rely on them.
+// each once, in the order in which they are attached.
 func (t *Tool) AllPoints(spec *ebpf.CollectionSpec, cfg any) []probe.Point {
 	k, err := probe.Running()
 	if err == nil {
@@ -167,7 +167,7 @@ func (t *Tool) EveryPoint(spec *ebpf.CollectionSpec, cfg any) []probe.Point {
 }
 
 func (t *Tool) points(spec *ebpf.CollectionSpec, cfg any, needed func(probe.Point) bool) []probe.Point {
-	points := ownerPoints(spec)
+	points := held(spec, ownersFirst)
 	seen := map[string]bool{}
 	add := func(ps []probe.Point) {
 		for _, p := range ps {

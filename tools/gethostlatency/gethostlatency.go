@@ -175,7 +175,7 @@ func views(cfg any) []tool.View {
 	c := cfg.(*config)
 	if c.Packets {
 		return []tool.View{{
-			Points: []probe.Point{{Name: "query"}, {Name: "answer"}},
+			Points: []probe.Point{{Name: "answer"}, {Name: "query"}},
 			Output: tool.Stream[message]{Type: "dns_event", Each: describe, Late: tool.Overdue[queryKey, query, message]{
 				Map: "queries", After: c.Timeout, Row: unanswered,
 				Since: func(q *query) kern.Mono { return q.Start },

@@ -63,8 +63,8 @@ var Tool = &tool.Tool{
 	Doc:     readme,
 	Filters: tool.ByWho | tool.FilterNetns | tool.FilterDev,
 	Points: []probe.Point{
-		{Name: "start", Ways: ways("start")},
 		{Name: "done", Ways: ways("done")},
+		{Name: "start", Ways: ways("start")},
 		{Name: "answer", Ways: ways("answer")},
 		{Name: "found", Ways: ways("found")},
 		{Name: "software", Optional: true, Misses: noSteps},

@@ -75,7 +75,7 @@ var Tool = &tool.Tool{
 	Filters:  tool.ByWho | tool.BySock | tool.ByTuple,
 	Families: []uint16{unix.AF_INET, unix.AF_INET6},
 	Config:   func() any { return &config{} },
-	Points:   slices.Concat([]probe.Point{{Name: "connect"}, {Name: "state"}, {Name: "gone"}}, tool.SockRecv),
+	Points:   slices.Concat([]probe.Point{{Name: "gone"}}, tool.SockRecv, []probe.Point{{Name: "connect"}, {Name: "state"}}),
 	Views:    views,
 	Demo:     demo,
 	Live:     live,

@@ -71,9 +71,9 @@ var Tool = &tool.Tool{
 	Families: []uint16{unix.AF_INET, unix.AF_INET6},
 	Config:   func() any { return &config{} },
 	Points: []probe.Point{
+		{Name: "gone"},
 		{Name: "connect"},
 		{Name: "state"},
-		{Name: "gone"},
 		probe.Uring("uring", "connects by io_uring"),
 	},
 	Views: tool.One(tool.View{

@@ -54,10 +54,10 @@ var Tool = &tool.Tool{
 	Families: []uint16{unix.AF_INET, unix.AF_INET6},
 	Config:   func() any { return &tool.Latency{} },
 	Points: []probe.Point{
+		{Name: "gone"},
+		noticed,
 		{Name: "state"},
 		{Name: "connect"},
-		noticed,
-		{Name: "gone"},
 	},
 	Views: tool.One(tool.View{
 		Output: tool.Snapshot[key, value]{Map: "lats"},

@@ -72,16 +72,20 @@ static __always_inline struct sock *unix_peer(const struct sock *sk)
 	return BPF_CORE_READ((struct unix_sock *)sk, peer);
 }
 
-/* Is sk of a kind whose end we see, and a program's? The kernel's own sockets,
- * and with them the subflows of MPTCP, have no file.
+/* Is sk of a kind whose end we see, and a program's? The kernel's own sockets have
+ * no file, and the first subflow of MPTCP has its connection's.
  */
 static __always_inline __u64 life_dentry(const struct sock *sk)
 {
 	__u16 family = sock_family(sk);
+	struct socket *socket;
 
 	if (family != AF_UNIX && !is_inet(family))
 		return 0;
-	return (__u64)BPF_CORE_READ(sk, sk_socket, file, f_path.dentry);
+	socket = BPF_CORE_READ(sk, sk_socket);
+	if (BPF_CORE_READ(socket, sk) != sk)
+		return 0;
+	return (__u64)BPF_CORE_READ(socket, file, f_path.dentry);
 }
 
 static __always_inline __u64 life_key(const struct sock *sk)

@@ -89,7 +89,6 @@ var Tool = &tool.Tool{
 	Doc:     readme,
 	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
 	Points: slices.Concat([]probe.Point{
-		{Name: "state"},
 		{Name: "release", Ways: []probe.Way{
 			{Name: "cgroup", Programs: []string{"release__cgroup"}},
 			{Name: "fentry", Programs: []string{"release__fentry"}},
@@ -101,6 +100,7 @@ var Tool = &tool.Tool{
 			{Name: "slab", Programs: []string{"unixend__slab"}, Nested: true,
 				Misses: "nothing, but every free of the kernel's memory pays for it"},
 		}},
+		{Name: "state"},
 	}, tool.SockCalls, tool.SockIO),
 	Narrow: narrow,
 	Views: tool.One(tool.View{

@@ -100,13 +100,13 @@ var Tool = &tool.Tool{
 	Config:  func() any { return &config{Lost: 3 * time.Second} },
 	Points: []probe.Point{
 		tool.Opener,
-		{Name: "request"},
 		{Name: "reply", Ways: []probe.Way{
 			{Name: "btf", Programs: []string{"reply__btf__*"}},
 			{Name: "raw", Programs: []string{"reply__raw__*"}},
 			{Name: "fentry", Programs: []string{"reply__fentry__*"}, Misses: later},
 			{Name: "kprobe", Programs: []string{"reply__kprobe__*"}, Misses: later},
 		}},
+		{Name: "request"},
 	},
 	Views: views,
 	Demo:  demo,

@@ -122,9 +122,9 @@ var Tool = &tool.Tool{
 	Check:   check,
 	Points: []probe.Point{
 		{Name: "thread"},
+		{Name: "gone"},
 		{Name: "connect"},
 		{Name: "state"},
-		{Name: "gone"},
 		probe.Uring("uring", "connects by io_uring that fail before a SYN is sent"),
 	},
 	Shorts: map[string]string{"P": "rport"},

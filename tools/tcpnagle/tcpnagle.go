@@ -79,8 +79,6 @@ type blocked struct {
 	Held kern.Hist `col:"blocked_us,unit=us" help:"from a call of tcp_write_xmit that returned true to the next that did not, as a histogram"`
 }
 
-var gone = probe.Point{Name: "gone"}
-
 func views(cfg any) []tool.View {
 	by := []string{"comm", "state"}
 	if cfg.(*config).Xmit {
@@ -91,13 +89,13 @@ func views(cfg any) []tool.View {
 		}
 	}
 	points := []probe.Point{
+		{Name: "gone"}, {Name: "out"},
 		{Name: "send", Ways: []probe.Way{
 			{Name: "btf", Programs: []string{"sent__btf"}},
 			{Name: "raw", Programs: []string{"sent__raw"}},
 			{Name: "fexit", Programs: []string{"call__fexit__tcp"}},
 			{Name: "kprobe", Programs: []string{"call__kprobe__tcp*"}},
 		}},
-		{Name: "out"}, gone,
 	}
 	return []tool.View{
 		{Name: "sends", Points: points, Output: tool.Snapshot[key, kern.Count]{Map: "sends"}, Show: "comm state count bytes", By: by, Sort: "count"},

@@ -54,15 +54,15 @@ var Tool = &tool.Tool{
 	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
 	Sockets: tool.OfIP("udp").Or(map[string]string{"tcp": "tcplife", "unix": "solife"}),
 	Points: append([]probe.Point{
-		{Name: "create", Ways: []probe.Way{
-			{Name: "cgroup", Programs: []string{"create__cgroup"}},
-			{Name: "tp", Programs: []string{"create__tp__*"}, Misses: noFile},
-			{Name: "sys", Programs: []string{"create__btf__*"}, Misses: noFile + "; every system call of the machine pays for it"},
-		}},
 		{Name: "release", Ways: []probe.Way{
 			{Name: "cgroup", Programs: []string{"release__cgroup"}},
 			{Name: "fentry", Programs: []string{"release__fentry__*"}},
 			{Name: "kprobe", Programs: []string{"release__kprobe__*"}},
+		}},
+		{Name: "create", Ways: []probe.Way{
+			{Name: "cgroup", Programs: []string{"create__cgroup"}},
+			{Name: "tp", Programs: []string{"create__tp__*"}, Misses: noFile},
+			{Name: "sys", Programs: []string{"create__btf__*"}, Misses: noFile + "; every system call of the machine pays for it"},
 		}},
 	}, tool.SockIO...),
 	Views: tool.One(tool.View{
