@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"seine/internal/probe"
 	"seine/internal/row"
 	"seine/internal/tool"
 	"seine/tools"
@@ -37,6 +38,7 @@ func Main(args []string, stdout, stderr *os.File) int {
 	// After the first signal the second one ends us at once.
 	context.AfterFunc(ctx, func() { time.AfterFunc(echo, stop) })
 
+	probe.LearnVersion()
 	err := execute(ctx, args, stdout, stderr)
 	var asked exitCode // of a script, which says nothing
 	if err != nil && code(err) != exitOK && !errors.As(err, &asked) {

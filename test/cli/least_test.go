@@ -209,11 +209,16 @@ func TestFileCapabilities(t *testing.T) {
 	if err := unix.Setxattr(file, "security.capability", data, 0); err != nil {
 		t.Skipf("no file capabilities on this file system: %v", err)
 	}
-	p := startWith(t, func(c *exec.Cmd) {
+	setcap := func(c *exec.Cmd) {
 		c.Path = file
 		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	}, "tcplife")
+	}
+	p := startWith(t, setcap, "tcplife")
 	p.wantCaps(nil)
+	p.signal(syscall.SIGINT)
+	p.wantEnd(0)
+	// uprobes, which are loaded as kprobes are
+	p = startWith(t, setcap, "gethostlatency")
 	p.signal(syscall.SIGINT)
 	p.wantEnd(0)
 }
