@@ -66,7 +66,7 @@ func lead(readme string) string {
 func long(t *tool.Tool) string {
 	text := lead(t.Doc)
 	if m := section(t.Doc, "What it misses"); m != "" {
-		text += "\n\nWhat it misses:\n" + m
+		text += "\n\nWhat it misses:\n\n" + m
 	}
 	return text
 }
