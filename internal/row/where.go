@@ -247,7 +247,8 @@ func compile(expression string, s *Schema, all []*Schema) (*program, error) {
 // CommLen is how many bytes of a process's name the kernel keeps.
 const CommLen = 15
 
-// literals finds text that a column is compared with and can never be equal to.
+// literals finds text that a column is compared with and can never be equal to, and
+// writes addresses as rows do: 2001:DB8:0::1 is 2001:db8::1.
 type literals struct {
 	inputs map[string]input
 	err    error
@@ -277,9 +278,14 @@ func (l *literals) Visit(n *ast.Node) {
 		if id.Value == "comm" && len(text.Value) > CommLen {
 			l.err = fmt.Errorf("where: character %d: the kernel keeps %d bytes of a name: %q", m.Location().From+1, CommLen, text.Value[:CommLen])
 		}
-		if _, err := netip.ParseAddr(text.Value); err != nil && l.inputs[id.Value].column.Kind == Addr {
+		if l.inputs[id.Value].column.Kind != Addr {
+			continue
+		}
+		a, err := netip.ParseAddr(text.Value)
+		if err != nil || a.Zone() != "" {
 			l.err = fmt.Errorf("where: character %d: %q is no address%s", m.Location().From+1, text.Value, networks)
 		}
+		text.Value = a.Unmap().String() // as rows have it
 	}
 }
 

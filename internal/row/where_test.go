@@ -46,6 +46,9 @@ func TestWhere(t *testing.T) {
 		{`!(latency_us > 1000 && tx_bytes < 0)`, true, true, false},     // six: unknown and false is false
 		{`tx_bytes > 0`, true, true, false},
 		{`raddr == "10.0.0.1"`, true, false, false},
+		{`raddr == "::ffff:10.0.0.1"`, true, false, false},
+		{`raddr == "2001:DB8:0::1"`, false, true, false},
+		{`raddr in ["::1", "2001:db8:0:0:0:0:0:1"]`, false, true, false},
 		{`raddr startsWith "2001:"`, false, true, false},
 		{`comm matches "^ng"`, true, false, false},
 		{`comm contains "gin"`, true, false, false},
@@ -109,6 +112,7 @@ func TestWhereErrors(t *testing.T) {
 		{`raddr in "10.0.0.0/8"`, `where: character 7: in takes a list: ["a", "b"]; networks are for --addr, --laddr, --raddr`},
 		{`pid == 1 || raddr == "10.0.0.0/8"`, `where: character 22: "10.0.0.0/8" is no address; networks are for --addr, --laddr, --raddr`},
 		{`raddr not in ["::1", "x"]`, `where: character 22: "x" is no address; networks are for --addr, --laddr, --raddr`},
+		{`raddr == "fe80::1%eth0"`, `where: character 10: "fe80::1%eth0" is no address; networks are for --addr, --laddr, --raddr`},
 		{`"systemd-resolved" != comm`, `where: character 1: the kernel keeps 15 bytes of a name: "systemd-resolve"`},
 		{`idle == 5`, `where: character 1: rows have no idle unless --by names it`},
 		{`$env.pid > 5`, `where: $env is not for expressions: name a column`},
