@@ -124,8 +124,14 @@ func (a *Addr) Cell(c *row.Cell) {
 	*c = row.Cell{Kind: row.Addr, S: unsafe.String(&a[0], 16)}
 }
 
+// CommLen is how many bytes of a name the kernel keeps, a task's or a device's.
+const CommLen = 15
+
 // Comm is a task's name as the kernel keeps it; empty is absent.
-type Comm [16]byte
+type Comm [CommLen + 1]byte
+
+// Most says how long it can be.
+func (Comm) Most() int { return CommLen }
 
 // Kind says that a Comm is text.
 func (Comm) Kind() row.Kind { return row.Text }

@@ -22,6 +22,7 @@ type Column struct {
 	Prec  int    // decimals in tables
 	Width int    // least width in tables; a value is never cut
 	Left  bool   // text is aligned to the left
+	Most  int    // bytes that a text can have; 0: any number
 	Sum   bool   // can be added up when rows are grouped
 	Key   bool   // of a counting tool: may be named in --by
 	Idle  bool   // a Key that is not counted by: it has no values
@@ -136,6 +137,9 @@ func (s *Schema) add(t reflect.Type, base uintptr) error {
 			}
 			if c.As != "" && kind != Object {
 				kind = Text
+			}
+			if m, ok := reflect.Zero(f.Type).Interface().(interface{ Most() int }); ok {
+				c.Most = m.Most()
 			}
 			c.Kind = kind
 			c.Left = c.Left || kind == Text || kind == Addr || kind == Time || kind == Object

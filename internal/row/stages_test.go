@@ -20,7 +20,7 @@ func sample() *row.Schema {
 	return &row.Schema{Tool: "sample", Show: []int{1, 2, 3, 4, 5}, Columns: []row.Column{
 		{ID: "time", Head: "TIME", Kind: row.Time, Div: 1, Scale: 1, Left: true},
 		{ID: "pid", Head: "PID", Kind: row.Uint, Div: 1, Scale: 1},
-		{ID: "comm", Head: "PROCESS", Kind: row.Text, Div: 1, Scale: 1, Left: true},
+		{ID: "comm", Head: "PROCESS", Kind: row.Text, Div: 1, Scale: 1, Left: true, Most: 15},
 		{ID: "raddr", Head: "DADDR", Kind: row.Addr, Div: 1, Scale: 1, Left: true},
 		{ID: "tx_bytes", Head: "TX_KB", Kind: row.Uint, Div: 1, Scale: 1024, Sum: true},
 		{ID: "latency_us", Head: "LAT(us)", Kind: row.Uint, Div: 1000, Scale: 1},

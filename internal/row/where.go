@@ -244,9 +244,6 @@ func compile(expression string, s *Schema, all []*Schema) (*program, error) {
 	return p, nil
 }
 
-// CommLen is how many bytes of a process's name the kernel keeps.
-const CommLen = 15
-
 // literals finds text that a column is compared with and can never be equal to, and
 // writes addresses as rows do: 2001:DB8:0::1 is 2001:db8::1.
 type literals struct {
@@ -275,8 +272,8 @@ func (l *literals) Visit(n *ast.Node) {
 		if !ok {
 			continue
 		}
-		if id.Value == "comm" && len(text.Value) > CommLen {
-			l.err = fmt.Errorf("where: character %d: the kernel keeps %d bytes of a name: %q", m.Location().From+1, CommLen, text.Value[:CommLen])
+		if most := l.inputs[id.Value].column.Most; most > 0 && len(text.Value) > most {
+			l.err = fmt.Errorf("where: character %d: the kernel keeps %d bytes of a name: %q", m.Location().From+1, most, text.Value[:most])
 		}
 		if l.inputs[id.Value].column.Kind != Addr {
 			continue

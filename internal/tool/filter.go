@@ -9,7 +9,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"seine/internal/row"
+	"seine/internal/kern"
 )
 
 // Filter is a set of filters: enum filter of filter.h, same bits.
@@ -238,7 +238,7 @@ func ParseGlob(pattern string) (*Glob, error) {
 			g.start |= 1 << at
 			continue
 		case '*':
-			if at-from < row.CommLen {
+			if at-from < kern.CommLen {
 				g.loops |= 1 << at
 			}
 			continue
@@ -260,9 +260,9 @@ func ParseGlob(pattern string) (*Glob, error) {
 		default:
 			set[c] = true
 		}
-		if at-from == row.CommLen {
+		if at-from == kern.CommLen {
 			if g.loops>>from != 0 {
-				return nil, fmt.Errorf("%q asks for more than the %d characters that the kernel keeps of a name", pattern, row.CommLen)
+				return nil, fmt.Errorf("%q asks for more than the %d characters that the kernel keeps of a name", pattern, kern.CommLen)
 			}
 			continue
 		}
