@@ -195,7 +195,9 @@ func TestFileCapabilities(t *testing.T) {
 	file := filepath.Join(filepath.Dir(seine), "setcap")
 	b, err := os.ReadFile(seine)
 	if err == nil {
+		syscall.ForkLock.RLock() // or the child of a parallel test has it open, and it is busy
 		err = os.WriteFile(file, b, 0o755)
+		syscall.ForkLock.RUnlock()
 	}
 	if err != nil {
 		t.Fatal(err)
