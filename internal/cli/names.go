@@ -24,12 +24,13 @@ type names struct {
 	processes  *sym.Processes
 	kernel     sym.Kernel
 	session    *tool.Session
+	pids       bool           // those of rows are those of /proc
 	broken     map[string]int // stacks that end early, by the file to blame
 	nameless   int            // addresses of the kernel that have no name
 }
 
 func newNames(s *tool.Session) *names {
-	n := &names{session: s, broken: map[string]int{}}
+	n := &names{session: s, broken: map[string]int{}, pids: !host.InPIDNamespace()}
 	n.namers = kern.Namers()
 	maps.Copy(n.namers, map[string]row.Namer{
 		"cgroup":    n.cgroup,
@@ -59,11 +60,15 @@ func (n *names) cgroup(_ *row.Row, c *row.Cell) {
 	setText(c, host.CgroupPath(c.N))
 }
 
-func (n *names) container(_ *row.Row, c *row.Cell) {
+func (n *names) container(r *row.Row, c *row.Cell) {
 	if n.containers == nil {
 		n.containers = enrich.NewContainers("")
 	}
 	_, name := n.containers.ByCgroupID(c.N)
+	// Containers of cgroup version 1 are in the root of version 2, all of them.
+	if pid := r.Get("pid"); name == "" && n.pids && pid != nil && pid.Kind == row.Uint && host.CgroupPath(c.N) == "/" {
+		_, name = n.containers.ByPID(int(pid.N))
+	}
 	setText(c, name)
 }
 

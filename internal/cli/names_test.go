@@ -3,10 +3,46 @@
 package cli
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
+	"seine/internal/enrich"
+	"seine/internal/host"
+	"seine/internal/row"
 	"seine/internal/sym"
 )
+
+// TestContainerOfVersion1: where cgroup2 has but its root, /proc tells the
+// container of a process, unless its ids are others than the rows'.
+func TestContainerOfVersion1(t *testing.T) {
+	root, _, err := host.CgroupID("/")
+	if err != nil {
+		t.Skip(err)
+	}
+	dir, id := t.TempDir(), strings.Repeat("0123456789abcdef", 4)
+	if err := os.MkdirAll(filepath.Join(dir, "proc/4218"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "proc/4218/cgroup"), []byte("4:memory:/docker/"+id+"\n0::/\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := &row.Schema{Columns: []row.Column{{ID: "pid", Kind: row.Uint}, {ID: "container", Kind: row.Text}}}
+	for _, c := range []struct {
+		pids bool
+		pid  uint64
+		want string
+	}{{true, 4218, id[:12]}, {true, 4219, ""}, {false, 4218, ""}} {
+		r := s.New()
+		r.Cells[0].SetUint(c.pid)
+		r.Cells[1].SetUint(root)
+		n := &names{containers: enrich.NewContainers(dir), pids: c.pids}
+		if n.container(r, &r.Cells[1]); r.Cells[1].S != c.want {
+			t.Errorf("process %d is in container %q, want %q", c.pid, r.Cells[1].S, c.want)
+		}
+	}
+}
 
 // TestObserved: a stack begins where a tracepoint is, however many programs it has;
 // a sample that was taken while one was called shows that.
