@@ -154,15 +154,17 @@ func (s *Session) Keeps(use map[string]bool) []Privilege {
 	return out
 }
 
-// GiveUp leaves the process with what Keeps says, for good. Unless it has to look
-// into other processes, the kernel also refuses it to write or run anything.
+// GiveUp leaves the process with what it has of Keeps, for good, and returns that.
+// Unless it has to look into other processes, the kernel also refuses it to write or
+// run anything.
 func (s *Session) GiveUp(use map[string]bool) ([]Privilege, error) {
 	host.Cgroup2() // names of cgroups are looked up there, and it may have to be mounted
-	kept := s.Keeps(use)
-	if err := host.Keep(capsOf(kept)...); err != nil {
+	keeps := s.Keeps(use)
+	kept := slices.DeleteFunc(slices.Clone(keeps), func(p Privilege) bool { return !host.HasCap(p.Cap) })
+	if err := host.Keep(capsOf(keeps)...); err != nil {
 		return kept, err
 	}
-	return kept, lockable(kept, host.Lock)
+	return kept, lockable(keeps, host.Lock)
 }
 
 // giveUpHere is GiveUp for a thread that is locked and dies.

@@ -219,8 +219,11 @@ func TestFileCapabilities(t *testing.T) {
 	p.wantCaps(nil)
 	p.signal(syscall.SIGINT)
 	p.wantEnd(0)
-	// uprobes, which are loaded as kprobes are
-	p = startWith(t, setcap, "gethostlatency")
+	// uprobes, which are loaded as kprobes are; it says what it has, not what it could use
+	p = startWith(t, setcap, "gethostlatency", "-v")
+	if kept := "seine: capabilities kept: CAP_BPF, CAP_PERFMON (programs"; !strings.Contains(p.err.String(), kept) {
+		t.Errorf("stderr %q, want %q", p.err.String(), kept)
+	}
 	p.signal(syscall.SIGINT)
 	p.wantEnd(0)
 }
