@@ -196,8 +196,14 @@ func parsePIDs(s string) (out []uint32, err error) {
 		if err != nil || n == 0 {
 			return nil, fmt.Errorf("%q is no process id", w)
 		}
-		if _, err := os.Stat(fmt.Sprintf("/proc/%d", n)); err != nil {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n))
+		if err != nil {
 			return nil, fmt.Errorf("there is no process %d", n)
+		}
+		// Threads have a place in /proc too, and programs know processes.
+		_, rest, _ := strings.Cut(string(status), "\nTgid:")
+		if f := strings.Fields(rest); len(f) > 0 && f[0] != strconv.FormatUint(n, 10) {
+			return nil, fmt.Errorf("%d is a thread of process %s: give that", n, f[0])
 		}
 		out = append(out, uint32(n))
 	}
