@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 )
 
 // A Choice is what became of one point.
@@ -181,28 +182,36 @@ func (s *Set) candidate(k *Kernel, spec *ebpf.CollectionSpec, p Point, f Force) 
 		Choice: Choice{Point: p.Name, Misses: p.Misses}, point: p, must: !p.Optional || named, ways: only(ways, forced),
 		load: func(w Way) ([]loaded, error) { return s.loadWay(k, spec, p, w) },
 	}
-	c.next()
-	if len(c.ways) == 0 && c.must {
-		return nil, &PointError{c.Choice}
-	}
-	return c, nil
+	return c, c.next()
 }
 
 // next loads programs until it has those of a whole way.
-func (c *candidate) next() {
+func (c *candidate) next() error {
 	for len(c.ways) > 0 {
 		var err error
 		if c.ready, err = c.load(c.ways[0]); err == nil {
-			return
+			return nil
 		}
-		c.refused(err)
+		if err := c.refused(err); err != nil {
+			return err
+		}
 	}
+	if c.must {
+		return &PointError{c.Choice}
+	}
+	return nil
 }
 
 // refused goes on to the next way.
-func (c *candidate) refused(err error) {
+func (c *candidate) refused(err error) error {
+	// Then the kernel refuses nothing, and no other way does with less. cilium/ebpf
+	// hands it on in words alone where it copies the descriptor of a map.
+	if strings.Contains(err.Error(), unix.EMFILE.Error()) {
+		return fmt.Errorf("point %s: %w: raise the limit (ulimit -n)", c.Point, unix.EMFILE)
+	}
 	c.refuse(c.ways[0].Name, err)
 	c.ways = c.ways[1:]
+	return nil
 }
 
 func (c *candidate) attach(s *Set) error {
@@ -213,11 +222,12 @@ func (c *candidate) attach(s *Set) error {
 			c.Way, c.Programs, c.Misses, c.Nested = w.Name, w.Programs, w.Misses, w.Nested
 			return nil
 		}
-		c.refused(err)
-		c.next()
-	}
-	if c.must {
-		return &PointError{c.Choice}
+		if err := c.refused(err); err != nil {
+			return err
+		}
+		if err := c.next(); err != nil {
+			return err
+		}
 	}
 	return nil
 }
