@@ -46,7 +46,8 @@ type library struct {
 	file  *os.File
 	exe   *link.Executable
 	funcs map[string]uint64 // where its functions are in the file
-	other []string          // those of --lib
+	asked bool              // by --lib
+	other []string          // and these of its functions
 }
 
 type fileID struct{ dev, ino uint64 }
@@ -115,7 +116,12 @@ func (l *libraries) find() error {
 		if err != nil {
 			return fmt.Errorf("--lib: %w", err)
 		}
-		if lib := l.add(f, true); lib != nil && w.symbol != "" && !slices.Contains(calls[:], w.symbol) {
+		lib := l.add(f, true)
+		if lib == nil {
+			continue
+		}
+		lib.asked = true
+		if w.symbol != "" && !slices.Contains(calls[:], w.symbol) {
 			lib.other = append(lib.other, w.symbol)
 		}
 	}

@@ -3,14 +3,18 @@
 package gethostlatency
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"seine/internal/lab"
 	"seine/internal/row"
@@ -57,6 +61,7 @@ var live = []tool.Case{
 	{Name: "musl", Run: calledBy(musl)},
 	{Name: "later", Run: later},
 	{Name: "replaced", Run: replaced},
+	{Name: "refused", Run: refused},
 	{Name: "own", Run: own},
 	{Name: "inflight", Run: inflight},
 	{Name: "killed", Run: killed},
@@ -258,6 +263,49 @@ func replaced(x *tool.Trial) error {
 		return err
 	}
 	return musl.compare(x, p, []string{"success", "HOST_NOT_FOUND"})
+}
+
+// refused: somebody has a C library in use that the kernel puts no probes on,
+// since there is a breakpoint. That is no reason not to see the others.
+func refused(x *tool.Trial) error {
+	text, err := os.ReadFile(glibc.files[len(glibc.files)-1])
+	if err != nil {
+		return tool.Skip("no library: %v", err)
+	}
+	trap := map[string]string{"amd64": "\xcc\xcc\xcc\xcc", "arm64": "\x00\x00\x20\xd4"}[runtime.GOARCH]
+	copy(text[functions(bytes.NewReader(text), false)["getaddrinfo"]:], trap)
+	dir, err := x.World.Dir()
+	if err != nil {
+		return err
+	}
+	name := filepath.Join(dir, "libc.so.6")
+	if err := os.WriteFile(name, text, 0o755); err != nil {
+		return err
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	code, err := unix.Mmap(int(f.Fd()), 0, len(text), unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
+	if err != nil {
+		return err
+	}
+	defer unix.Munmap(code)
+	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Delay: late}); err != nil {
+		return err
+	}
+	p, err := glibc.start(x, etc, "getaddrinfo", "a.example")
+	if err != nil {
+		return err
+	}
+	if err := x.Attach("--lib=" + name); err == nil {
+		x.Errorf("no error for a file of --lib that refuses")
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	return glibc.compare(x, p, []string{"success"})
 }
 
 // own: a resolver that a program brings along.

@@ -3,6 +3,7 @@
 package gethostlatency
 
 import (
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -37,11 +38,22 @@ func (l *libraries) attach(prog *ebpf.Program, ps *ebpf.ProgramSpec) (io.Closer,
 	kind, symbol, _ := strings.Cut(ps.SectionName, "/")
 	p := &probes{libs: l, prog: prog, symbol: symbol, ret: strings.HasPrefix(kind, "uretprobe")}
 	l.probes = append(l.probes, p)
+	// A file that refuses is one that is not seen: anybody may have such a one. It
+	// is an error where it was asked for, or where all of them refuse.
+	var asked, other error
 	for _, lib := range l.files {
-		if err := p.put(lib); err != nil {
-			go p.Close() // it waits for us
-			return nil, err
+		if err := p.put(lib); err != nil && lib.asked {
+			asked = err
+		} else if err != nil {
+			other = err
 		}
+	}
+	if len(p.links) > 0 {
+		other = nil
+	}
+	if err := errors.Join(asked, other); err != nil {
+		go p.Close() // it waits for us
+		return nil, err
 	}
 	return p, nil
 }
