@@ -191,13 +191,13 @@ func (l *libraries) inMaps(pid int) {
 	defer f.Close()
 	for sc := bufio.NewScanner(f); sc.Scan(); {
 		// 7f25a8c28000-7f25a8dbd000 r-xp 00028000 fe:00 1835041 /usr/lib/libc.so.6 (deleted)
-		w := strings.Fields(sc.Text())
+		w := strings.SplitN(sc.Text(), " ", 6)
 		if len(w) < 6 || !strings.Contains(w[1], "x") || !isLibc(w[5]) || l.mapped[mapID{w[3], w[4]}] {
 			continue
 		}
 		lib, err := os.Open(fmt.Sprintf("/proc/%d/map_files/%s", pid, w[0]))
 		if err != nil {
-			lib, err = os.Open(fmt.Sprintf("/proc/%d/root%s", pid, w[5]))
+			lib, err = os.Open(fmt.Sprintf("/proc/%d/root%s", pid, strings.TrimLeft(w[5], " ")))
 		}
 		if err != nil {
 			continue

@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"seine/internal/tool"
 )
@@ -25,6 +28,38 @@ func TestLib(t *testing.T) {
 	}
 	if err := newLibraries("").check(); err != nil {
 		t.Errorf("without --lib: %v", err)
+	}
+}
+
+// TestMaps: a C library that is mapped is found, whatever its directory is called.
+func TestMaps(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "with blanks", "libc.so.6")
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, self, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	code, err := unix.Mmap(int(f.Fd()), 0, 4096, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(code)
+	l := newLibraries("")
+	l.begin()
+	defer l.end()
+	l.inMaps(os.Getpid())
+	if l.files[idOf(int(f.Fd()))] == nil {
+		t.Errorf("%s is mapped and not found", name)
 	}
 }
 
