@@ -44,7 +44,7 @@ static __noinline int moved(const struct file_type *type, enum file_op op, long 
 	struct file_count *v;
 	struct who who = {};
 
-	if (ret == -EAGAIN || (filter_on & FILTER_NETNS && !netns_wanted(task_netns())))
+	if (ret == -EAGAIN || is_restart(ret) || (filter_on & FILTER_NETNS && !netns_wanted(task_netns())))
 		return 0;
 	if (!who_current(&who) || !who_wanted(&who))
 		return 0;

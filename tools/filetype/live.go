@@ -3,6 +3,13 @@
 package filetype
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
 	"seine/internal/lab"
 	"seine/internal/tool"
 )
@@ -18,7 +25,7 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{{Name: "kinds", Run: kinds}, {Name: "pid", Run: byPID}}
+var live = []tool.Case{{Name: "kinds", Run: kinds}, {Name: "pid", Run: byPID}, {Name: "interrupted", Run: interrupted}}
 
 // kinds: reads and writes of every kind of file, each counted, and no other.
 func kinds(x *tool.Trial) error {
@@ -81,6 +88,86 @@ func byPID(x *tool.Trial) error {
 	}
 	if len(seen) != 2 {
 		x.Errorf("IPv4 sockets of %d processes, want 2", len(seen))
+	}
+	return nil
+}
+
+const bodyInterrupted = "filetype-interrupted"
+
+func init() { lab.Register(bodyInterrupted, readInterrupted) }
+
+// readInterrupted reads one byte from a pipe, and is interrupted by seven signals
+// while it waits: Go's handlers have the kernel make the call again.
+func readInterrupted(c *lab.Child) error {
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		return err
+	}
+	if err := c.Report(true); err != nil {
+		return err
+	}
+	if err := c.Await("go"); err != nil {
+		return err
+	}
+	pid, done := os.Getpid(), make(chan error, 1)
+	go func() {
+		var err error
+		for i := 0; i < 7 && err == nil; i++ {
+			err = errors.Join(asleep(pid), unix.Tgkill(pid, pid, unix.SIGURG))
+		}
+		unix.Write(p[1], []byte{1})
+		done <- err
+	}()
+	if n, err := unix.Read(p[0], make([]byte, 8)); n != 1 || err != nil {
+		return fmt.Errorf("read %d bytes, want 1: %w", n, err)
+	}
+	return <-done
+}
+
+// asleep waits until the main thread of a process waits in a system call.
+func asleep(pid int) error {
+	for {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/stat", pid))
+		if err != nil || strings.Contains(string(b), ") S ") {
+			return err
+		}
+	}
+}
+
+// interrupted: a read that signals interrupt, and that goes on, is one read.
+func interrupted(x *tool.Trial) error {
+	p, err := x.World.Start("", "reader", bodyInterrupted, nil)
+	if err != nil {
+		return err
+	}
+	var ready bool
+	if err := p.Expect(&ready); err != nil {
+		return err
+	}
+	if err := x.Attach("--by=tid,op,type", fmt.Sprintf("--pid=%d", p.PID)); err != nil {
+		return err
+	}
+	if err := p.Tell("go"); err != nil {
+		return err
+	}
+	if err := p.Wait(); err != nil {
+		return err
+	}
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	seen := false
+	for _, r := range rows { // others talk to the parent
+		if tool.Value(r.Get("tid")) == fmt.Sprint(p.PID) && tool.Value(r.Get("op")) == "read" && tool.Value(r.Get("type")) == "pipe" {
+			x.Want(r, "count", 1)
+			x.Want(r, "errors", 0)
+			x.Want(r, "bytes", 1)
+			seen = true
+		}
+	}
+	if !seen {
+		x.Errorf("the read was not counted")
 	}
 	return nil
 }
