@@ -80,7 +80,7 @@ func golden(t *testing.T, tl *tool.Tool, v tool.View, s *row.Schema, rows []*row
 	}
 	for _, r := range rows {
 		if r.Schema == s {
-			if err := to.Row(r); err != nil {
+			if err := to.Row(r.Clone()); err != nil { // -o book empties some cells
 				t.Fatal(err)
 			}
 		}

@@ -14,7 +14,7 @@ import (
 // Plot says how rows become a picture: for each thing that Key names, one above
 // the other, a panel for each list of columns, over the column X.
 type Plot struct {
-	Key     string     // tells things apart
+	Key     []string   // columns that tell things apart
 	Title   []string   // columns whose last value heads its panels
 	X       string     // in microseconds; the axis is in seconds or less
 	Panels  [][]string // columns to draw as lines
@@ -32,6 +32,7 @@ type plotSink struct {
 	o      Options
 	png    bool
 	things map[string]*thing
+	key    []byte
 }
 
 // thing is what is drawn of one key.
@@ -53,15 +54,15 @@ func newPlot(w *writer, o Options, png bool) (row.Sink, error) {
 }
 
 func (p *plotSink) Row(r *row.Row) error {
-	k, x := r.Get(p.o.Plot.Key), r.Schema.Index(p.o.Plot.X)
-	if k == nil || x < 0 {
+	x := r.Schema.Index(p.o.Plot.X)
+	if x < 0 {
 		return nil // a view that is not drawn
 	}
-	t := p.things[k.S]
+	p.key = appendNode(p.key[:0], r, cells(r, p.o.Plot.Key))
+	t := p.things[string(p.key)]
 	if t == nil {
-		key := k.Clone().S
-		t = &thing{key: key, step: 1, y: map[string][]float64{}}
-		p.things[key] = t
+		t = &thing{key: string(p.key), step: 1, y: map[string][]float64{}}
+		p.things[t.key] = t
 	}
 	at := value(r, x) / 1e6
 	if m := r.Get(p.o.Plot.Mark); m != nil && m.S == p.o.Plot.Marked {
@@ -70,13 +71,7 @@ func (p *plotSink) Row(r *row.Row) error {
 	if t.rows++; t.rows%t.step != 0 {
 		return nil
 	}
-	var title []int
-	for _, id := range p.o.Plot.Title {
-		if i := r.Schema.Index(id); i >= 0 {
-			title = append(title, i)
-		}
-	}
-	t.title = appendNode(t.title[:0], r, title)
+	t.title = appendNode(t.title[:0], r, cells(r, p.o.Plot.Title))
 	t.x = append(t.x, at)
 	for _, id := range slices.Concat(p.o.Plot.Panels...) {
 		t.y[id] = append(t.y[id], value(r, r.Schema.Index(id)))
@@ -85,6 +80,16 @@ func (p *plotSink) Row(r *row.Row) error {
 		t.thin()
 	}
 	return nil
+}
+
+// cells are the numbers of the columns that a row has of these.
+func cells(r *row.Row, ids []string) (at []int) {
+	for _, id := range ids {
+		if i := r.Schema.Index(id); i >= 0 {
+			at = append(at, i)
+		}
+	}
+	return at
 }
 
 // value is the number in column i, NaN if there is none.

@@ -25,7 +25,7 @@ func window() *row.Schema {
 }
 
 var windowPlot = Plot{
-	Key: "sock", Title: []string{"comm", "raddr", "rport"}, X: "time_us", Panels: [][]string{{"cwnd"}}, Units: []string{"segments"},
+	Key: []string{"sock", "raddr", "rport"}, Title: []string{"comm", "raddr", "rport"}, X: "time_us", Panels: [][]string{{"cwnd"}}, Units: []string{"segments"},
 	Mark: "event", Marked: "retrans",
 }
 
@@ -99,6 +99,20 @@ func TestPlotLittle(t *testing.T) {
 		}
 		if _, err := png.Decode(bytes.NewReader(render(t, "png", o, tt.rows))); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// Connections that have had one place in memory after each other are drawn apart.
+func TestPlotReused(t *testing.T) {
+	s := window()
+	o := Options{Schemas: []*row.Schema{s}, Plot: windowPlot}
+	o.Plot.Busiest = 3
+	rows := []*row.Row{fill(s, "a", "curl", four, 80, 1, "new", 10), fill(s, "a", "curl", four, 443, 2, "new", 10), fill(s, "a", "curl", six, 443, 3, "new", 10)}
+	texts, _ := readSVG(t, render(t, "svg", o, rows))
+	for _, want := range []string{"curl " + four.String() + ":80", "curl " + four.String() + ":443", "curl [" + six.String() + "]:443"} {
+		if !slices.Contains(texts, want) {
+			t.Errorf("no %q in %q", want, texts)
 		}
 	}
 }

@@ -128,7 +128,7 @@ type Graph struct {
 // Plot says how rows become a picture, for -o svg and -o png: of each thing that
 // Key names a panel for each list of columns, over the column X.
 type Plot struct {
-	Key          string     // tells things apart
+	Key          []string   // columns that tell things apart
 	Title        []string   // columns that head them
 	X            string     // microseconds
 	Panels       [][]string // columns to draw as lines

@@ -107,7 +107,8 @@ func views(cfg any) []tool.View {
 // figure is the book's Figure 10-5: window and send buffer over time.
 func figure(cfg any) tool.Plot {
 	return tool.Plot{
-		Key: "skaddr", Title: []string{"comm", "laddr", "lport", "raddr", "rport", "cong"}, X: "time_us",
+		// The address alone is used again; cookies are not on all kernels.
+		Key: []string{"skaddr", "laddr", "lport", "raddr", "rport"}, Title: []string{"comm", "laddr", "lport", "raddr", "rport", "cong"}, X: "time_us",
 		Panels: [][]string{{"snd_cwnd"}, {"sk_wmem_queued", "sk_sndbuf"}}, Units: []string{"segments", "bytes"},
 		Mark: "event", Marked: "retrans",
 		Busiest: int(cfg.(*config).Busiest),
