@@ -5,9 +5,6 @@ package profile
 
 import (
 	_ "embed"
-	"io"
-
-	"github.com/cilium/ebpf"
 
 	"seine/internal/kern"
 	"seine/internal/probe"
@@ -54,14 +51,14 @@ type value struct {
 	NS    uint64 `col:"cpu_ms,div=1000000,width=8,prec=1,sum" help:"processor time that they stand for"`
 }
 
-// clocked is the point of all samples.
-func (c *config) clocked() probe.Point {
-	return probe.Point{Name: "sample", Attach: func(p *ebpf.Program, ps *ebpf.ProgramSpec) (io.Closer, error) {
-		if c.Hz == 0 {
-			return nil, tool.Usagef("--frequency: write a number from 1 up")
-		}
-		return probe.Sample(c.Hz)(p, ps)
-	}}
+func check(cfg any) error {
+	switch c := cfg.(*config); {
+	case c.Hz == 0:
+		return tool.Usagef("--frequency: write a number from 1 up")
+	case c.Kernel && c.User:
+		return tool.Usagef("-K and -U: each leaves out what the other asks for; without them samples have both stacks")
+	}
+	return nil
 }
 
 func views(cfg any) []tool.View {
@@ -76,7 +73,7 @@ func views(cfg any) []tool.View {
 	}
 	v := tool.View{
 		Output: tool.Snapshot[key, value]{Map: "samples"},
-		Points: []probe.Point{c.clocked()},
+		Points: []probe.Point{{Name: "sample", Attach: probe.Sample(c.Hz)}},
 		Show:   "pid comm kstack ustack count cpu_ms",
 		By:     stacks,
 		Sort:   "count",
@@ -102,6 +99,7 @@ var Tool = &tool.Tool{
 	Doc:     readme,
 	Filters: tool.ByWho,
 	Config:  func() any { return &config{Hz: 49} },
+	Check:   check,
 	Views:   views,
 	Formats: []string{"folded"},
 	Demo:    demo,
