@@ -5,6 +5,7 @@ package skblife
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"seine/internal/kern"
 	"seine/internal/lab"
@@ -30,6 +31,7 @@ var demo = tool.Workload{
 
 var live = []tool.Case{
 	{Name: "unread", Hosts: lab.TwoHosts, Run: unread},
+	{Name: "ticks", Hosts: lab.TwoHosts, Run: ticks},
 	{Name: "tcp", Hosts: lab.TwoHosts, Run: tcp},
 	{Name: "read", Hosts: lab.TwoHosts, Run: read},
 	{Name: "crowded", Hosts: lab.TwoHosts, Run: crowding},
@@ -103,6 +105,50 @@ func unread(x *tool.Trial) error {
 	}
 	if a := got["alloc"]; a != (account{births: n, freed: n, lives: n}) {
 		x.Errorf("%+v, want %d births, all freed", a, n)
+	}
+	return nil
+}
+
+// ticks: buffers that begin in one interval and end in another are in the balance
+// of both.
+func ticks(x *tool.Trial) error {
+	const n, tick = 53, 100 * time.Millisecond
+	t, err := lab.StartTargets(x.World, "server", "holder", lab.Target{Network: lab.UDP4})
+	if err != nil {
+		return err
+	}
+	s, err := lab.StartLetters(x.World, "client", "sender", lab.Letters{Network: lab.UDP4, To: t.Addrs, Rounds: n, Size: 100})
+	if err != nil {
+		return err
+	}
+	if err := x.Attach("-p", fmt.Sprint(s.PID), "--interval="+tick.String()); err != nil {
+		return err
+	}
+	if _, err := s.Run(); err != nil {
+		return err
+	}
+	time.Sleep(3 * tick) // so that there is an output between
+	if err := errors.Join(t.End(), x.World.Grace()); err != nil {
+		return err
+	}
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	var births, freed, alive, outputs int
+	for _, r := range rows {
+		if r.Schema.View != "balance" || r.Get("kind").S != "alloc" {
+			continue
+		}
+		births += int(r.Get("births").N)
+		freed += int(r.Get("freed").N)
+		if alive = int(int64(r.Get("alive").N)); alive != births-freed {
+			x.Errorf("%d alive, of %d births and %d freed until then", alive, births, freed)
+		}
+		outputs++
+	}
+	if births != n || freed != n || outputs < 2 {
+		x.Errorf("%d births and %d freed in %d outputs, want %d of both in several", births, freed, outputs, n)
 	}
 	return nil
 }

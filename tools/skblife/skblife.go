@@ -24,7 +24,7 @@ type kind uint32
 
 var kinds = [...]string{"alloc", "receive", "clone", "segment", "merged", "unknown"}
 
-const unknown kind = 5
+const gone, unknown kind = 4, 5 // gone: into another one
 
 func (kind) Kind() row.Kind { return row.Text }
 
@@ -69,10 +69,14 @@ type ends struct {
 	Slots [kern.HistSlots]uint64 `col:"-"`
 }
 
-// alive is what is left. Of unknown ones nothing is.
-func alive(k *key, v *balance, r *row.Row) {
+// stock is what is left of each kind, from one output to the next.
+type stock map[kind]int64
+
+// alive takes what an output has moved into account. Of unknown ones nothing is left.
+func (s stock) alive(k *key, v *balance, r *row.Row) {
 	if k.Kind != unknown {
-		r.Get("alive").SetInt(int64(v.Births - v.Hist.Count - v.Merged - v.Unseen))
+		s[k.Kind] += int64(v.Births - v.Hist.Count - v.Merged - v.Unseen)
+		r.Get("alive").SetInt(s[k.Kind])
 		return
 	}
 	r.Get("freed").SetUint(v.Unknown)
@@ -170,9 +174,11 @@ var Tool = &tool.Tool{
 			},
 			{
 				Name: "balance",
-				Output: tool.Snapshot[key, balance]{Map: "spans", Each: alive, Shown: func(v *balance) bool {
-					return v.Births|v.Merged|v.Unseen|v.Unknown != 0
-				}},
+				Output: tool.Snapshot[key, balance]{
+					Map: "spans", Each: stock{}.alive,
+					Shown: func(v *balance) bool { return v.Births|v.Hist.Count|v.Merged|v.Unseen|v.Unknown != 0 },
+					Keep:  func(k *key) bool { return k.Kind != gone }, // counted where they were born
+				},
 				Show: "kind births freed merged unseen alive",
 			},
 		}
