@@ -197,7 +197,7 @@ func (l *libraries) inMaps(pid int) {
 		}
 		lib, err := os.Open(fmt.Sprintf("/proc/%d/map_files/%s", pid, w[0]))
 		if err != nil {
-			lib, err = os.Open(fmt.Sprintf("/proc/%d/root%s", pid, strings.TrimLeft(w[5], " ")))
+			lib, err = os.OpenFile(fmt.Sprintf("/proc/%d/root%s", pid, strings.TrimLeft(w[5], " ")), os.O_RDONLY|unix.O_NONBLOCK, 0)
 		}
 		if err != nil {
 			continue
@@ -223,7 +223,11 @@ var places = func() []string {
 // inRoot finds C libraries in the usual places below a process's root directory,
 // also those that nobody has mapped yet.
 func (l *libraries) inRoot(pid int) {
-	root, err := unix.Open(fmt.Sprintf("/proc/%d/root", pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	l.inDir(fmt.Sprintf("/proc/%d/root", pid))
+}
+
+func (l *libraries) inDir(dir string) {
+	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return
 	}
@@ -234,8 +238,9 @@ func (l *libraries) inRoot(pid int) {
 		if err != nil {
 			continue
 		}
-		if _, known := l.files[idOf(fd)]; !known {
-			how.Flags = unix.O_RDONLY | unix.O_CLOEXEC
+		// Anybody may have put a FIFO or a device there, also between the two.
+		if _, known := l.files[idOf(fd)]; !known && isRegular(fd) {
+			how.Flags = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_CLOEXEC
 			if fd, err := unix.Openat2(root, name, &how); err == nil {
 				l.add(os.NewFile(uintptr(fd), name), false)
 			}
@@ -250,6 +255,11 @@ func idOf(fd int) fileID {
 		return fileID{}
 	}
 	return fileID{st.Dev, st.Ino}
+}
+
+func isRegular(fd int) bool {
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
 }
 
 // add takes in a file, unless it is there already, and puts the programs that

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -60,6 +61,30 @@ func TestMaps(t *testing.T) {
 	l.inMaps(os.Getpid())
 	if l.files[idOf(int(f.Fd()))] == nil {
 		t.Errorf("%s is mapped and not found", name)
+	}
+}
+
+// TestFIFO: what is in the place of a C library and is none holds nobody up.
+func TestFIFO(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "lib64"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(filepath.Join(dir, "lib64/libc.so.6"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	l := newLibraries("")
+	l.begin()
+	done := make(chan bool)
+	go func() { l.inDir(dir); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("it is waited for")
+	}
+	defer l.end()
+	if len(l.files) != 0 {
+		t.Errorf("%d files opened, want 0", len(l.files))
 	}
 }
 
