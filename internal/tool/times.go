@@ -15,6 +15,14 @@ type TimesConfig struct {
 	Net   bool `flag:"net" help:"only what belongs to networking"`
 }
 
+// Check is for Tool.Check.
+func (c *TimesConfig) Check() error {
+	if c.Count && c.Dist {
+		return Usagef("-C takes no times, and --dist shows how they are distributed: leave one out")
+	}
+	return nil
+}
+
 // times is struct irq_value of irq.h.
 type times struct {
 	Hist kern.Hist `col:"time_ns,unit=ns" help:"times, as a histogram"`
@@ -40,7 +48,7 @@ func Times[K comparable](c *TimesConfig, keys string, by []string, name func(*K,
 		Points: []probe.Point{{Name: "entry"}, {Name: "exit"}},
 		By:     by,
 	}
-	if c.Dist && !c.Count {
+	if c.Dist {
 		v.Show, v.Sort = keys+" time_ns", "time_ns"
 		v.Output = Snapshot[K, times]{
 			Map: "times", Keyed: true, Fold: true, Keep: keep,

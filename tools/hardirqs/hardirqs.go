@@ -61,6 +61,7 @@ var Tool = &tool.Tool{
 	Banner: "Tracing interrupt handlers.",
 	Doc:    readme,
 	Config: func() any { return &config{} },
+	Check:  func(cfg any) error { return cfg.(*config).Check() },
 	Views:  views,
 	Demo:   demo,
 	Live:   live,

@@ -74,6 +74,7 @@ var Tool = &tool.Tool{
 	Banner: "Tracing softirqs.",
 	Doc:    readme,
 	Config: func() any { return &config{} },
+	Check:  func(cfg any) error { return cfg.(*config).Check() },
 	Views:  views,
 	Demo:   demo,
 	Live:   live,
