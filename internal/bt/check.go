@@ -27,6 +27,8 @@ type checker struct {
 	target  *Target
 	vars    map[string]*Type
 	varPos  map[string][2]Pos
+	wide    map[string]*Type // what variables have come to need
+	grown   bool
 	final   bool
 	changed bool
 	loops   int
@@ -75,12 +77,17 @@ func (c *checker) at(p [2]Pos) string {
 // clause types one clause for one target.
 func (c *checker) clause(cl *Clause, t *Target) (err error) {
 	defer catch(&err)
-	c.target, c.vars, c.varPos, c.loops, c.uses = t, map[string]*Type{}, map[string][2]Pos{}, 0, uses{}
-	c.fn, c.fns, c.homes, c.each = 0, 0, map[string]int{}, map[string]bool{}
-	if cl.Pred != nil {
-		c.condition(cl.Pred)
+	c.target, c.wide, c.grown = t, nil, true
+	for c.grown { // a variable has the room of its longest value from the start
+		c.vars, c.varPos, c.loops, c.uses = map[string]*Type{}, map[string][2]Pos{}, 0, uses{}
+		c.fn, c.fns, c.homes, c.each = 0, 0, map[string]int{}, map[string]bool{}
+		c.grown = false
+		if cl.Pred != nil {
+			c.condition(cl.Pred)
+		}
+		c.stmts(cl.Body)
+		c.wide = c.vars
 	}
-	c.stmts(cl.Body)
 	return nil
 }
 
@@ -222,6 +229,9 @@ func (c *checker) setVar(v *Var, t *Type) {
 	if old == nil {
 		pos, end := v.span()
 		c.varPos[v.Name] = [2]Pos{pos, end}
+		if w := c.wide[v.Name]; w != nil && w.Kind == t.Kind && !t.word() {
+			t, _ = unify(w, t)
+		}
 		c.vars[v.Name] = t
 		v.setType(t)
 		return
@@ -230,6 +240,7 @@ func (c *checker) setVar(v *Var, t *Type) {
 	if !ok {
 		c.failAt(v, "type conflict: %s is %s since %s, and cannot be %s", v.Name, old, c.at(c.varPos[v.Name]), t)
 	}
+	c.grown = c.grown || u.store() > old.store()
 	c.vars[v.Name] = u
 	v.setType(u)
 }

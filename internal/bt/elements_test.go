@@ -56,6 +56,9 @@ func TestElements(t *testing.T) {
 		{"literals", `BEGIN { printf("%d %d %d %d %d %d\n", 0x10, 010, 1e3, 1_000, 5ms, 'a' == 97); exit(); }`, ""},
 		{"numbers", `BEGIN { printf("%d %d %d %d %d\n", 0x10, 010, 1e3, 1_000, 5ms); exit(); }`, "16 8 1000 1000 5000000\n"},
 		{"tuples", `BEGIN { $t = (1, "two", (3, 4)); printf("%d %s %d\n", $t.0, $t.1, $t.2.0); print($t); @[(1, 2)] = 3; exit(); }`, "1 two 3\n(1, two, (3, 4))\n@[(1, 2)]: 3\n\n"},
+		{"variables that grow", `BEGIN { $t = ("a", 1); printf("%s %d\n", $t.0, $t.1); @t[1] = $t; @u[1] = @t[1]; @u[2] = ("longer than sixteen bytes", 3);
+			$t = ("longer than eight", 2); @t[2] = $t; $s = "a"; $i = 0; while ($i < 2) { printf("%s\n", $s); $s = "longer than eight"; $i++; } exit(); }`,
+			"a 1\na\nlonger than eight\n@t[1]: (a, 1)\n@t[2]: (longer than eight, 2)\n\n@u[1]: (a, 1)\n@u[2]: (longer than sixteen bytes, 3)\n\n"},
 		{"ternary", `BEGIN { printf("%s %d\n", 1 ? "yes" : "no", 0 ? 1 : 2); exit(); }`, "yes 2\n"},
 		{"has_key", `BEGIN { @a[1] = 0; printf("%d %d\n", has_key(@a, 1), has_key(@a, 2)); clear(@a); exit(); }`, "1 0\n"},
 		{"delete", `BEGIN { @a[1] = 5; @b[2] = 6; delete(@a[1]); delete(@b, 2); @c = 1; delete(@c); exit(); }`, ""},

@@ -5,6 +5,7 @@ package bt
 import (
 	"encoding/binary"
 	"net/netip"
+	"strconv"
 
 	"github.com/cilium/ebpf/asm"
 )
@@ -13,6 +14,17 @@ import (
 func (e *emitter) memory(x Expr, t *Type, dst loc) {
 	f := e.enter()
 	defer e.leave(f)
+	switch x.(type) {
+	case *Var, *MapRef, *Field:
+		if from := x.typ(); t.Kind == Combo && from.store() != t.store() { // other elements have more room there
+			pos, end := x.span()
+			for i, el := range t.Elems {
+				e.value(&Field{node: node{pos: pos, end: end, t: from.Elems[i]}, X: x, Name: strconv.Itoa(i)}, el, dst)
+				dst = dst.at(el.store())
+			}
+			return
+		}
+	}
 	switch x := x.(type) {
 	case *Str:
 		e.literal(x.V, t.store(), dst)
