@@ -63,7 +63,7 @@ func (c *checker) assignMap(a *Assign, m *MapRef) {
 			c.failAt(a.Value, "%s= needs a number, not %s", a.Op, t)
 		}
 		if d.value == nil {
-			c.setMap(m, d, &Type{Kind: Number, Size: 8, Signed: t.Signed})
+			c.setMap(m, d, &Type{Kind: Number, Size: 8, Signed: !unsigned64(t)})
 		} else if !d.value.number() {
 			c.fail(a.pos, a.end, "type conflict: %s is %s since %s, and takes no %s=", m.Name, d.value, c.at(d.valuePos), a.Op)
 		}
@@ -76,6 +76,9 @@ func (c *checker) assignMap(a *Assign, m *MapRef) {
 func (c *checker) setMap(m *MapRef, d *mapDef, t *Type) {
 	if t == unknown {
 		return
+	}
+	if t.Kind == Number && t.Size < 8 { // all of it is counted with, and printed
+		t = &Type{Kind: Number, Size: 8, Signed: true, Bool: t.Bool, Space: t.Space}
 	}
 	pos, end := m.span()
 	if d.value == nil {

@@ -56,6 +56,11 @@ func TestElements(t *testing.T) {
 		{"literals", `BEGIN { printf("%d %d %d %d %d %d\n", 0x10, 010, 1e3, 1_000, 5ms, 'a' == 97); exit(); }`, ""},
 		{"numbers", `BEGIN { printf("%d %d %d %d %d\n", 0x10, 010, 1e3, 1_000, 5ms); exit(); }`, "16 8 1000 1000 5000000\n"},
 		{"tuples", `BEGIN { $t = (1, "two", (3, 4)); printf("%d %s %d\n", $t.0, $t.1, $t.2.0); print($t); @[(1, 2)] = 3; exit(); }`, "1 two 3\n(1, two, (3, 4))\n@[(1, 2)]: 3\n\n"},
+		{"numbers of fewer bits", `BEGIN { @a = (uint8)255; @a++; @b = (uint8)255; @b += 3; printf("%d %d\n", @a, @b); $u = (uint32)5; @c += $u; @c -= 2 * $u;
+			$x = (uint8)255; $y = $x++; printf("%d %d %d %d\n", $x == 0, $x, $y, --$x); exit(); }`,
+			"256 258\n1 0 255 255\n@a: 256\n@b: 258\n@c: -5\n"},
+		{"steps of pointers", `BEGIN { $p = (uint32 *)kaddr("tcp_v4_connect"); $q = $p + 3; $r = $p; $r += 3; $s = $q; $s -= 2; $s--; @t = $p; @t += 3; @u = $q; @u--; @u -= 2;
+			printf("%d %d %d %d\n", $r == $q, $s == $p, @t == $q, @u == $p); clear(@t); clear(@u); exit(); }`, "1 1 1 1\n"},
 		{"variables that grow", `BEGIN { $t = ("a", 1); printf("%s %d\n", $t.0, $t.1); @t[1] = $t; @u[1] = @t[1]; @u[2] = ("longer than sixteen bytes", 3);
 			$t = ("longer than eight", 2); @t[2] = $t; $s = "a"; $i = 0; while ($i < 2) { printf("%s\n", $s); $s = "longer than eight"; $i++; } exit(); }`,
 			"a 1\na\nlonger than eight\n@t[1]: (a, 1)\n@t[2]: (longer than eight, 2)\n\n@u[1]: (a, 1)\n@u[2]: (longer than sixteen bytes, 3)\n\n"},

@@ -225,9 +225,9 @@ func (e *emitter) unary(x *Unary) {
 }
 
 func (e *emitter) incDec(x *IncDec) {
-	step := int32(1)
+	step := int32(e.stride(x.X.typ()))
 	if x.Op == "--" {
-		step = -1
+		step = -step
 	}
 	if m, ok := x.X.(*MapRef); ok {
 		d := e.c.maps[m.Name]
@@ -241,15 +241,19 @@ func (e *emitter) incDec(x *IncDec) {
 		e.add(asm.Mov.Imm(asm.R1, step), asm.StoreXAdd(asm.R0, asm.R1, asm.DWord))
 		e.here(done)
 		e.load(asm.R0, old)
+		if x.Prefix {
+			e.add(asm.Add.Imm(asm.R0, step))
+		}
 	} else {
-		l := e.vars[x.X.(*Var).Name]
+		l, t := e.vars[x.X.(*Var).Name], x.X.typ()
 		e.load(asm.R0, l)
-		e.add(asm.Mov.Reg(asm.R1, asm.R0), asm.Add.Imm(asm.R1, step*int32(e.stride(x.X.typ()))))
-		e.store(l, asm.R1)
-		step *= int32(e.stride(x.X.typ()))
-	}
-	if x.Prefix {
 		e.add(asm.Add.Imm(asm.R0, step))
+		e.extend(t)
+		e.store(l, asm.R0)
+		if !x.Prefix {
+			e.add(asm.Sub.Imm(asm.R0, step))
+			e.extend(t)
+		}
 	}
 }
 
@@ -259,6 +263,13 @@ func (e *emitter) stride(t *Type) int {
 		return max(1, t.Elem().Size)
 	}
 	return 1
+}
+
+// strides makes bytes of the number in R0 that is added to a pointer.
+func (e *emitter) strides(op string, t *Type) {
+	if n := e.stride(t); n > 1 && (op == "+" || op == "-") {
+		e.add(asm.Mul.Imm(asm.R0, int32(n)))
+	}
 }
 
 func (e *emitter) binary(x *Binary) {

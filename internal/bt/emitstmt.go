@@ -117,6 +117,7 @@ func (e *emitter) assign(a *Assign) {
 		return
 	}
 	e.scalar(a.Value)
+	e.strides(a.Op, t)
 	e.add(asm.Mov.Reg(asm.R1, asm.R0))
 	e.load(asm.R0, l)
 	e.arithmetic(a.Op, signedOp(t, a.Value.typ()))
@@ -200,6 +201,7 @@ func (e *emitter) change(d *mapDef, m *MapRef, op string, v Expr) {
 	key := e.key(d, m)
 	by := e.slot()
 	e.scalar(v)
+	e.strides(op, d.value)
 	if op == "-" {
 		e.add(asm.Neg.Imm(asm.R0, 0))
 	}
