@@ -200,12 +200,13 @@ func jsonNames(exprs []string) []string {
 	return out
 }
 
-// bccHist prints a histogram as BCC does: 0 and 1 share the first line.
+// bccHist prints a histogram as BCC does: 0 and 1 share a line. What is below 0,
+// which BCC shows as huge, is above it.
 func bccHist(w io.Writer, name string, nums []uint64) {
 	rows := make([]uint64, 65)
 	last, most := 0, uint64(1)
 	for i, n := range nums {
-		row := max(1, i-1) // of bucket 2^(i-2); what is below 0 is with 0
+		row := max(min(i, 1), i-1) // of bucket 2^(i-2)
 		rows[row] += n
 		if rows[row] > 0 {
 			last = max(last, row)
@@ -214,15 +215,20 @@ func bccHist(w io.Writer, name string, nums []uint64) {
 	for _, n := range rows {
 		most = max(most, n)
 	}
-	head, body, width := "     %-19s : count     distribution\n", "%10d -> %-10d : %-8d |%-*s|\n", 40
+	head, body, width := "     %-19s : count     distribution\n", "%10v -> %-10v : %-8d |%-*s|\n", 40
 	if last > 32 {
-		head, body, width = "               %-29s : count     distribution\n", "%20d -> %-20d : %-8d |%-*s|\n", 20
+		head, body, width = "               %-29s : count     distribution\n", "%20v -> %-20v : %-8d |%-*s|\n", 20
 	}
 	fmt.Fprintf(w, head, name)
-	for i := 1; i <= last; i++ {
-		low, high := uint64(1)<<i>>1, uint64(1)<<i-1
-		if low == high {
-			low--
+	for i := range last + 1 {
+		var low, high any = uint64(1) << i >> 1, uint64(1)<<i - 1
+		switch {
+		case i == 0 && rows[0] == 0:
+			continue
+		case i == 0:
+			low, high = "...", -1
+		case i == 1:
+			low = 0
 		}
 		stars := strings.Repeat("*", int(float64(width)*float64(rows[i])/float64(most)))
 		fmt.Fprintf(w, body, low, high, rows[i], width, stars)

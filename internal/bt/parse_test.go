@@ -204,6 +204,11 @@ func TestSmall(t *testing.T) {
 	var b strings.Builder
 	nums := make([]uint64, histSlots)
 	nums[1], nums[2], nums[9] = 1, 2, 4 // 0, 1, [128, 256)
+	nums[0] = 1                         // below 0
+	bccHist(&b, "ret", nums)
+	want(t, b.String(), "distribution\n       ... -> -1         : 1        |**********                              |\n         0 -> 1          : 3        |******************************          |\n")
+	b.Reset()
+	nums[0] = 0
 	bccHist(&b, "size", nums)
 	want(t, b.String(), "     size                : count     distribution\n         0 -> 1          : 3        |******************************          |\n",
 		"         2 -> 3          : 0        |                                        |\n", "       128 -> 255        : 4        |****************************************|\n")
