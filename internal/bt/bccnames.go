@@ -23,7 +23,7 @@ type bccNames struct {
 }
 
 var bccWords = map[string]string{
-	"$pid": "pid", "$tid": "tid", "$uid": "uid", "$gid": "gid", "$cpu": "cpu", "$comm": "comm", "$task": "curtask", "$ktime": "nsecs",
+	"$pid": "pid", "$PID": "pid", "$tgid": "pid", "$tid": "tid", "$uid": "uid", "$gid": "gid", "$cpu": "cpu", "$comm": "comm", "$COMM": "comm", "$task": "curtask", "$ktime": "nsecs",
 }
 
 func (b *bccNames) ident(p *parser, t token, name string) Expr {

@@ -97,9 +97,9 @@ func TestUserFunctions(t *testing.T) {
 			t.Errorf("trace %s: got %d lines, want 7:\n%s", kind, n, out)
 		}
 		out, _ = live(t, func(o Options) (*Program, error) {
-			return ArgDist([]ArgSpec{{Text: kind + ":" + own + "():int:$pid:$pid > 1"}}, 0, o)
+			return ArgDist([]ArgSpec{{Text: kind + ":" + own + "():int,char*:$PID,$COMM:$pid > 1"}}, 0, o)
 		}, Options{PIDs: self}, work)
-		want(t, out, fmt.Sprintf("\t7          $pid = %d\n", self[0]))
+		want(t, out, fmt.Sprintf("\t7          $PID = %d, $COMM = ", self[0]))
 	}
 	out, _ := live(t, func(o Options) (*Program, error) { return FuncCount("u:"+own, false, o) }, Options{PIDs: self}, work)
 	want(t, out, "seine/internal/bt.traced ", " 7\n")
