@@ -358,12 +358,14 @@ func (c *checker) str(e *Call) *Type {
 			if v < 1 || v > 8192 {
 				c.failAt(e.Args[1], "str() takes lengths from 1 to 8192")
 			}
-			n = int(v)
+			n = int(v) + 1 // the zero
 		} else if !e.Args[1].typ().number() {
 			c.failAt(e.Args[1], "a length is a number")
 		}
 	}
 	switch {
+	case t.Kind == String && len(e.Args) == 2:
+		c.failAt(e.Args[1], "str() of a string takes no length: printf(\"%%.5s\") cuts it")
 	case t.Kind == String:
 		return t
 	case t.charArray() && t.Size > 0:

@@ -228,7 +228,7 @@ func (e *emitter) str(x *Call, t *Type, dst loc) {
 		e.memory(a, t, dst)
 		return
 	}
-	if at.Kind == Array || at.Kind == Record {
+	if (at.Kind == Array || at.Kind == Record) && len(x.Args) == 1 {
 		p := e.place(a)
 		n := room
 		if at.Size > 0 {
@@ -240,7 +240,7 @@ func (e *emitter) str(x *Call, t *Type, dst loc) {
 	limit := min(x.typ().Len, room)
 	if len(x.Args) == 2 {
 		if v, ok := e.c.constant(x.Args[1]); ok {
-			limit = min(int(v), room)
+			limit = min(int(v)+1, room)
 		} else {
 			e.strN(x, limit, room, dst)
 			return

@@ -48,6 +48,7 @@ func TestErrors(t *testing.T) {
 		{"BEGIN { for (i : 0..2) { } }", "-e:1:14: for declares a $variable, not 'i': write for ($i : 0..10) { }", ""},
 		{"BEGIN { for ($i : 0) { } }", "-e:1:20: expected '..' between the ends of a range, found ')'", ""},
 		{"BEGIN { @x = 1; @ = len(@x); }", "-e:1:25: @x has no keys to count", ""},
+		{"BEGIN { @ = str(comm, 2); }", "-e:1:23: str() of a string takes no length: printf(\"%.5s\") cuts it", ""},
 		{"BEGIN { @ = len(5); }", "-e:1:13: len() needs a string, not int64", ""},
 		{"BEGIN { @ = strcontains(comm, comm); }", "-e:1:31: strcontains() looks for a string that is known beforehand", ""},
 		{"t:sched:sched_process_exec { printf(\"%s\", args.filename); }", "-e:1:43: %s needs a string, not int8 *: use str(…)", ""},
