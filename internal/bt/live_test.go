@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -483,5 +484,30 @@ func TestStartup(t *testing.T) {
 	t.Logf("ready after %v", best)
 	if best > 100*time.Millisecond {
 		t.Errorf("ready after %v, want less than 100 ms", best)
+	}
+}
+
+// TestOwnEvents traces what it does itself: every line that is written makes another
+// one. That ends all the same, with END's word.
+func TestOwnEvents(t *testing.T) {
+	needRoot(t)
+	out := must(os.Create(filepath.Join(t.TempDir(), "out")))
+	defer out.Close()
+	p, err := Compile(&Source{"-e", `t:syscalls:sys_enter_write { printf("written\n"); } END { printf("end\n"); }`},
+		Options{PIDs: self(), Duration: 100 * time.Millisecond, Out: out, Ready: func() { must(out.Write([]byte("first\n"))) }})
+	check(err)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	done := make(chan error, 1)
+	go func() { _, err := p.Run(ctx); done <- err }()
+	select {
+	case err := <-done:
+		check(err)
+	case <-time.After(10 * time.Second):
+		out.Close() // ends it
+		t.Fatal("it goes on after its duration")
+	}
+	if b := must(os.ReadFile(out.Name())); !bytes.HasPrefix(b, []byte("first\nwritten\nwritten\n")) || !bytes.HasSuffix(b, []byte("written\nend\n")) {
+		t.Errorf("got %d bytes, which end with %q", len(b), b[max(0, len(b)-40):])
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
 
 	"seine/internal/kern"
 	"seine/internal/probe"
@@ -182,6 +183,10 @@ func (r *Run) loop(ctx context.Context) error {
 			err = r.out.Flush()
 		}
 		done := r.exit
+		if ctx.Err() != nil { // the ring need never be empty: writing what it holds may fill it
+			r.drain()
+			done = true
+		}
 		r.mu.Unlock()
 		if err != nil {
 			return err
@@ -288,16 +293,16 @@ func (u *under) Write(b []byte) (int, error) {
 
 func (r *Run) asJSON() bool { return r.p.opts.Output == "json" }
 
-// drain handles what is in the ring now.
+// drain handles what is in the ring now. What comes in meanwhile must not keep us.
 func (r *Run) drain() {
 	if r.reader == nil {
 		return
 	}
-	// What comes in meanwhile must not keep us.
-	until := time.Now().Add(time.Second)
+	left := r.reader.AvailableBytes()
 	_ = r.reader.Flush()
 	var rec ringbuf.Record
-	for time.Now().Before(until) && r.reader.ReadInto(&rec) == nil {
+	for left > 0 && r.reader.ReadInto(&rec) == nil {
+		left -= unix.BPF_RINGBUF_HDR_SZ + round8(len(rec.RawSample))
 		r.handle(rec.RawSample)
 	}
 }
