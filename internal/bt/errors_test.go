@@ -91,6 +91,19 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// TestSpecErrors wants BCC's specs refused in their own words.
+func TestSpecErrors(t *testing.T) {
+	for spec, want := range map[string]string{
+		`t:tcp:tcp_probe "%d"`:             "trace:1:17: the format has 1 place, and no argument after it",
+		`t:tcp:tcp_probe "x", args->sport`: "trace:1:17: the format has no place, and 1 argument after it",
+		`t:tcp:tcp_probe "%q", 1`:          "trace:1:17: %q is no conversion",
+	} {
+		if _, err := Trace([]string{spec}, false, Options{}); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s\ngot  %v\nwant %s", spec, err, want)
+		}
+	}
+}
+
 // TestNoForEach has a kernel before 5.13.
 func TestNoForEach(t *testing.T) {
 	k := newKernel()

@@ -113,6 +113,9 @@ func (b *bccSpec) trace(s *Script) (err error) {
 			args = append(args, x)
 			at = end
 		}
+		if n := len(args) - 5; n != len(verbs) {
+			return b.src.errorf(t.pos, t.end, "the format has %s, and %s after it", plural(len(verbs), "place"), plural(n, "argument"))
+		}
 	}
 	args[0] = &Str{n, traceHead + format}
 	c := b.clause(pred, &ExprStmt{&Call{node: n, Name: "printf", Args: args}})
