@@ -92,7 +92,7 @@ func (p *Program) Run(ctx context.Context) (*Run, error) {
 		return nil, err
 	}
 	defer func() { // after the printing
-		late := time.AfterFunc(time.Second, func() { p.opts.note("detaching %d probes", r.a.count) })
+		late := time.AfterFunc(time.Second, func() { p.opts.note("detaching %s", plural(r.a.count, "probe")) })
 		defer late.Stop()
 		r.a.close()
 	}()
