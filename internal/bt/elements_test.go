@@ -84,6 +84,7 @@ func TestElements(t *testing.T) {
 		{"cgroup", `BEGIN { printf("%d %s\n", cgroup > 0, cgroup_path(cgroup)); exit(); }`, "1 ⟨.+⟩\n"},
 		{"curtask", `BEGIN { printf("%d %d %s\n", curtask->tgid == pid, ppid == curtask->real_parent->tgid, curtask->comm == comm ? "same" : "other"); exit(); }`, "1 1 same\n"},
 		{"sizes", `struct s { char c; int i; short h:4; union { long l; char b[12]; }; } BEGIN { printf("%d %d %d\n", sizeof(struct s), offsetof(struct s, b), sizeof(uint16)); exit(); }`, "32 16 2\n"},
+		{"pointers in structs", `struct s { void *p; int *q; } BEGIN { $p = (struct s *)kaddr("tcp_v4_connect"); @ = *$p; exit(); }`, "@: { .p = 0x⟨[0-9a-f]+⟩, .q = 0x⟨[0-9a-f]+⟩ }\n"},
 		{"enum", `enum e { A, B = 7, C } BEGIN { printf("%d %d %d\n", A, B, C); exit(); }`, "0 7 8\n"},
 		{"bswap", `BEGIN { printf("%x %x %d\n", bswap((uint16)0x1234), bswap((uint32)0x12345678), bswap((uint8)7)); exit(); }`, "3412 78563412 7\n"},
 		{"ksym", `BEGIN { printf("%s\n", ksym(kaddr("tcp_v4_connect"))); exit(); }`, "tcp_v4_connect\n"},

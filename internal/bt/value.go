@@ -24,10 +24,8 @@ func word(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
 // text is a value as bpftrace prints it.
 func (r *Run) text(t *Type, b []byte) string {
 	switch t.Kind {
-	case Number:
+	case Number, Pointer:
 		return numberText(t, word(b))
-	case Pointer:
-		return "0x" + strconv.FormatUint(word(b), 16)
 	case Name:
 		return r.name(t, word(b))
 	case String:
@@ -113,6 +111,9 @@ func element(b []byte, i int, e *Type) uint64 {
 
 // numberText prints by sign: what is narrower than 64 bits fits the signed form.
 func numberText(t *Type, v uint64) string {
+	if t.Kind == Pointer {
+		return "0x" + strconv.FormatUint(v, 16)
+	}
 	if t.Kind == Number && !t.Signed && t.Size == 8 && !t.Lit {
 		return strconv.FormatUint(v, 10)
 	}
