@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"time"
 	"unsafe"
 
@@ -373,9 +372,9 @@ func perfEvents(prog *ebpf.Program, t *Target) (io.Closer, error) {
 			attr.Sample = uint64(t.Every)
 		}
 	}
+	cpus, last := host.OnlineCPUs() // not those that we may run on
 	var fds perfEvent
-	var last error
-	for cpu := range runtime.NumCPU() {
+	for _, cpu := range cpus {
 		fd, err := perf(prog, attr, cpu)
 		if err != nil {
 			last = err

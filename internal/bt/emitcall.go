@@ -5,11 +5,12 @@ package bt
 import (
 	"encoding/binary"
 	"fmt"
-	"runtime"
 	"strings"
 
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
+
+	"seine/internal/host"
 )
 
 // An action is something that seine does when the kernel sends its number.
@@ -65,7 +66,11 @@ func (e *emitter) builtin(x *Ident) {
 	case "numaid":
 		e.add(asm.FnGetNumaNodeId.Call(), asm.Mov.Reg32(asm.R0, asm.R0))
 	case "ncpus":
-		e.add(asm.Mov.Imm(asm.R0, int32(runtime.NumCPU())))
+		cpus, err := host.OnlineCPUs()
+		if err != nil {
+			e.fail(x, "%v", err)
+		}
+		e.add(asm.Mov.Imm(asm.R0, int32(len(cpus))))
 	case "rand":
 		e.add(asm.FnGetPrandomU32.Call(), asm.Mov.Reg32(asm.R0, asm.R0))
 	case "curtask":

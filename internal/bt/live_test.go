@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"seine/internal/host"
 	"seine/internal/lab"
 	"seine/internal/probe"
 )
@@ -509,5 +511,29 @@ func TestOwnEvents(t *testing.T) {
 	}
 	if b := must(os.ReadFile(out.Name())); !bytes.HasPrefix(b, []byte("first\nwritten\nwritten\n")) || !bytes.HasSuffix(b, []byte("written\nend\n")) {
 		t.Errorf("got %d bytes, which end with %q", len(b), b[max(0, len(b)-40):])
+	}
+}
+
+// TestEveryCPU samples all CPUs from a process that may run on the last one only.
+func TestEveryCPU(t *testing.T) {
+	needRoot(t)
+	cpus := must(host.OnlineCPUs())
+	const child = "SEINE_TEST_ONE_CPU"
+	if os.Getenv(child) == "" {
+		runtime.LockOSThread() // for good: the thread ends with the test
+		var last unix.CPUSet
+		last.Set(cpus[len(cpus)-1])
+		check(unix.SchedSetaffinity(0, &last))
+		cmd := exec.Command("/proc/self/exe", "-test.run=^TestEveryCPU$")
+		cmd.Env = append(os.Environ(), child+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v:\n%s", err, out)
+		}
+		return
+	}
+	out, _ := live(t, script("profile:hz:97 { @[cpu] = count(); } END { @n = ncpus; }"), Options{Duration: 500 * time.Millisecond}, func() { time.Sleep(500 * time.Millisecond) })
+	want(t, out, fmt.Sprintf("@n: %d\n", len(cpus)))
+	for _, cpu := range cpus {
+		want(t, out, fmt.Sprintf("@[%d]: ", cpu))
 	}
 }
