@@ -337,6 +337,10 @@ func TestLimits(t *testing.T) {
 	if out != strings.Repeat("x\n", 7) {
 		t.Errorf("got %q, want 7 lines", out)
 	}
+	out, _ = live(t, script(`interval:ms:1 { @++; print(@); if (@ == 50) { exit(); } } END { clear(@); }`), Options{Count: 2}, nil)
+	if n := strings.Count(out, "@: "); n != 2 {
+		t.Errorf("got %d times print(), want 2:\n%s", n, out)
+	}
 	out, _ = live(t, script(`interval:ms:1 { @ = count(); }`), Options{Count: 3, Interval: 50e6}, nil)
 	if n := strings.Count(out, "@: "); n != 3 {
 		t.Errorf("got %d outputs, want 3:\n%s", n, out)

@@ -143,8 +143,9 @@ func (r *Run) value(ev *Event) {
 	r.write(ev, r.text(t, ev.data)+"\n")
 }
 
-// print is print(@map) and print(@map[key]).
+// print is print(@map) and print(@map[key]), one output to -n.
 func (r *Run) print(ev *Event) {
+	defer r.line()
 	a := ev.a
 	d := a.m
 	if !a.key {
