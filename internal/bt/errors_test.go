@@ -4,8 +4,11 @@ package bt
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestErrors wants one message for each kind of mistake, with its place.
@@ -101,6 +104,17 @@ func TestSpecErrors(t *testing.T) {
 		if _, err := Trace([]string{spec}, false, Options{}); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s\ngot  %v\nwant %s", spec, err, want)
 		}
+	}
+}
+
+// TestLongKeys has the refusal of a kernel before 5.11.
+func TestLongKeys(t *testing.T) {
+	err := noMap("@", 528, fmt.Errorf("map create: %w", unix.E2BIG))
+	if want := "keys of @ have 528 bytes, more than the 512 before Linux 5.11"; !KernelsFault(err) || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if err := noMap("@", 16, unix.ENOMEM); KernelsFault(err) || !errors.Is(err, unix.ENOMEM) {
+		t.Errorf("got %v", err)
 	}
 }
 

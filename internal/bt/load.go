@@ -44,7 +44,7 @@ func (p *Program) makeMaps() (*loaded, error) {
 		}
 		m, err := ebpf.NewMap(spec)
 		if err != nil {
-			return fmt.Errorf("map %s: %w", name, err)
+			return noMap(name, spec.KeySize, err)
 		}
 		l.maps[name] = m
 		return nil
@@ -105,6 +105,14 @@ func (p *Program) makeMaps() (*loaded, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// noMap says why there is no map. Before Linux 5.11 a key had to fit the stack.
+func noMap(name string, keySize uint32, err error) error {
+	if errors.Is(err, unix.E2BIG) && keySize > 512 {
+		return fmt.Errorf("%w: keys of %s have %d bytes, more than the 512 before Linux 5.11: shorten strings, as str(x, 64)", probe.ErrNotSupported, name, keySize)
+	}
+	return fmt.Errorf("map %s: %w", name, err)
 }
 
 // slotSize is the bytes of one slot of scratch memory; what a CPU can have in
