@@ -34,7 +34,7 @@ struct life {
 	__u8 flags;
 	__u8 named; /* bits of enum end */
 	__u8 pad[2];
-	__u32 exec; /* who_exec() of who */
+	__u32 exec; /* who_exec() of who; 0 if it was found */
 };
 #define LIFE_BORN 1 /* seen is its beginning; else it is older */
 #define LIFE_IDLE 2 /* older, unconnected, and not used since: perhaps no session */
@@ -134,9 +134,9 @@ static __noinline int names_put(const struct sock *sk)
 /* how: BPF_ANY where the socket is new; BPF_NOEXIST where it may have its
  * session already.
  */
-static __noinline int life_put(const struct sock *sk, const struct who *who, __u32 flags, __u64 how)
+static __noinline int life_put(const struct sock *sk, const struct who *who, __u32 exec, __u32 flags, __u64 how)
 {
-	struct life l = { .flags = flags };
+	struct life l = { .exec = exec, .flags = flags };
 	__u64 key = life_key(sk);
 	int err; /* 5.10 leaves the upper half of the register alone */
 
@@ -168,7 +168,7 @@ __noinline int begin_number(__u64 key, __u32 flags, __u64 how)
 	struct who w = {};
 
 	if (sk && !is_self() && who_current(&w))
-		life_put(sk, &w, flags, how);
+		life_put(sk, &w, who_exec(), flags, how);
 	return 0;
 }
 
@@ -382,6 +382,6 @@ SEC("iter/task_file") int owner_seed__iter(struct bpf_iter__task_file *ctx)
 		return 0;
 	who_task(&w, task);
 	if (w.pid != filter_self)
-		life_put(sk, &w, state == TCP_CLOSE ? LIFE_IDLE : 0, BPF_NOEXIST);
+		life_put(sk, &w, 0, state == TCP_CLOSE ? LIFE_IDLE : 0, BPF_NOEXIST);
 	return 0;
 }

@@ -51,14 +51,18 @@ static __always_inline struct owner *entry_at(const struct sock *sk, int new)
 	bool ours = new == TCP_SYN_SENT || new == TCP_LISTEN;
 	struct owner *o = owner_entry(sk), first = {};
 
-	if (ours)
+	if (ours) {
 		who_current(&first.who);
+		first.exec = who_exec();
+	}
 	if (!o) {
 		owner_put(sk, &first, 0, BPF_ANY);
 		return owner_entry(sk);
 	}
-	if (ours)
+	if (ours) {
 		o->who = first.who;
+		o->exec = first.exec;
+	}
 	return o;
 }
 

@@ -26,7 +26,7 @@ struct life {
 	__u64 tx_datagrams, rx_datagrams;
 	__u32 drops; /* at that moment */
 	__u32 born;  /* then; else it is older */
-	__u32 exec;  /* who_exec() of who */
+	__u32 exec;  /* who_exec() of who; 0 if it was found */
 	__u32 pad;
 };
 struct {
@@ -43,7 +43,7 @@ static __always_inline bool is_udp(const struct sock *sk)
 
 static __always_inline void life_begin(const struct sock *sk, const struct who *who, __u32 born, __u64 how)
 {
-	struct life l = { .seen = bpf_ktime_get_ns(), .who = *who, .born = born };
+	struct life l = { .seen = bpf_ktime_get_ns(), .who = *who, .exec = born ? who_exec() : 0, .born = born };
 	__u64 key = (__u64)sk;
 	int err; /* 5.10 leaves the upper half of the register alone */
 
