@@ -531,6 +531,16 @@ func TestEveryCPU(t *testing.T) {
 		}
 		return
 	}
+	for _, cpu := range cpus { // an idle one has no samples
+		go func() {
+			runtime.LockOSThread()
+			var one unix.CPUSet
+			one.Set(cpu)
+			check(unix.SchedSetaffinity(0, &one))
+			for t.Context().Err() == nil {
+			}
+		}()
+	}
 	out, _ := live(t, script("profile:hz:97 { @[cpu] = count(); } END { @n = ncpus; }"), Options{Duration: 500 * time.Millisecond}, func() { time.Sleep(500 * time.Millisecond) })
 	want(t, out, fmt.Sprintf("@n: %d\n", len(cpus)))
 	for _, cpu := range cpus {

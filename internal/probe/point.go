@@ -63,7 +63,7 @@ func (p Point) resolve(spec *ebpf.CollectionSpec) []Way {
 
 func derive(point string, spec *ebpf.CollectionSpec) []Way {
 	byWay := map[string]*Way{}
-	for _, name := range slices.Sorted(maps.Keys(spec.Programs)) {
+	for _, name := range inOrder(spec) {
 		parts := strings.SplitN(name, "__", 3)
 		if len(parts) < 2 || parts[0] != point {
 			continue
@@ -90,11 +90,33 @@ func derive(point string, spec *ebpf.CollectionSpec) []Way {
 	return ways
 }
 
+// inOrder lists programs in the order to attach them in: those that see the end of a
+// call before those that see its beginning, which would be remembered for good.
+func inOrder(spec *ebpf.CollectionSpec) []string {
+	names := slices.Sorted(maps.Keys(spec.Programs))
+	slices.SortStableFunc(names, func(a, b string) int {
+		switch {
+		case atEnd(a) == atEnd(b):
+			return 0
+		case atEnd(a):
+			return -1
+		}
+		return 1
+	})
+	return names
+}
+
+// atEnd goes by the names that probe.h, syscall.h and tools give to such programs.
+func atEnd(name string) bool {
+	part := name[strings.LastIndex(name, "__")+1:]
+	return strings.HasPrefix(part, "_exit_") || strings.HasSuffix(part, "_ret") || strings.HasSuffix(part, "_out") || part == "_return"
+}
+
 func expand(patterns []string, spec *ebpf.CollectionSpec) []string {
 	var out []string
 	for _, p := range patterns {
 		prefix, wild := strings.CutSuffix(p, "*")
-		for _, name := range slices.Sorted(maps.Keys(spec.Programs)) {
+		for _, name := range inOrder(spec) {
 			if name == p || wild && strings.HasPrefix(name, prefix) {
 				out = append(out, name)
 			}
