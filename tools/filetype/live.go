@@ -144,16 +144,7 @@ func interrupted(x *tool.Trial) error {
 	if err := p.Expect(&ready); err != nil {
 		return err
 	}
-	if err := x.Attach("--by=tid,op,type", fmt.Sprintf("--pid=%d", p.PID)); err != nil {
-		return err
-	}
-	if err := p.Tell("go"); err != nil {
-		return err
-	}
-	if err := p.Wait(); err != nil {
-		return err
-	}
-	rows, err := x.Detach()
+	rows, err := x.Rows(func() error { return errors.Join(p.Tell("go"), p.Wait()) }, "--by=tid,op,type", fmt.Sprintf("--pid=%d", p.PID))
 	if err != nil {
 		return err
 	}
