@@ -58,15 +58,17 @@ func (o Overdue[K, V, T]) due(ses *Session, emit func(*T) error) error {
 	var e entry
 	m := ses.Maps[o.Map]
 	limit := kern.MonoNow() - kern.Mono(o.After)
-	it := m.Iterate()
-	for it.Next(&e.k, &e.v) {
+	err := Walk(m, func(key, value []byte) error {
+		fill(&e.k, key)
+		fill(&e.v, value)
 		if o.Since(&e.v) < limit {
 			late = append(late, e)
 		}
-	}
+		return nil
+	})
 	// Aborted: keys came and went while we read; the next round finds the rest.
-	if err := it.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
-		return fmt.Errorf("map %s: %w", o.Map, err)
+	if err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
+		return err
 	}
 	for i := range late {
 		err := m.Delete(&late[i].k)

@@ -135,11 +135,9 @@ func (s *Session) collect() {
 }
 
 func entries(m *ebpf.Map) (n uint32) {
-	key := make([]byte, m.KeySize())
-	var prev any
-	for m.NextKey(prev, key) == nil && n < m.MaxEntries() {
+	Walk(m, func(_, _ []byte) error {
 		n++
-		prev = append([]byte(nil), key...)
-	}
+		return nil
+	})
 	return n
 }
