@@ -122,12 +122,13 @@ func effective() capSet {
 	if err != nil || InUserNamespace() {
 		return 0
 	}
-	return parseCapEff(status)
+	return parseCaps(status, "CapEff:")
 }
 
-func parseCapEff(status []byte) capSet {
+// parseCaps reads one set of capabilities of a status file, such as "CapEff:".
+func parseCaps(status []byte, name string) capSet {
 	for line := range bytes.Lines(status) {
-		if value, ok := bytes.CutPrefix(line, []byte("CapEff:")); ok {
+		if value, ok := bytes.CutPrefix(line, []byte(name)); ok {
 			set, err := strconv.ParseUint(strings.TrimSpace(string(value)), 16, 64)
 			if err != nil {
 				return 0

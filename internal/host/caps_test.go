@@ -66,7 +66,7 @@ func TestParseCapEff(t *testing.T) {
 		"CapPrm:\t01\n":               0,
 		"":                            0,
 	} {
-		if got := parseCapEff([]byte(in)); got != want {
+		if got := parseCaps([]byte(in), "CapEff:"); got != want {
 			t.Errorf("%q: got %#x, want %#x", in, uint64(got), uint64(want))
 		}
 	}

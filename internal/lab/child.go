@@ -13,6 +13,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	seinehost "seine/internal/host"
 )
 
 // childEnv marks a process as a child of a world.
@@ -40,15 +42,19 @@ func Register(name string, body func(*Child) error) {
 // The body is to run on the main thread, so that its TID is its PID. Go gives
 // the main goroutine that thread only if it is locked during initialisation.
 func init() {
-	if os.Getenv(childEnv) != "" {
+	if isChild() {
 		runtime.LockOSThread()
 	}
 }
 
+// isChild says whether the environment makes this process a child. Anybody can set
+// a variable, so it counts only where it gives its setter no privileges.
+func isChild() bool { return os.Getenv(childEnv) != "" && !seinehost.Elevated() }
+
 // Main returns at once, except in a child of a world: there it runs the body
 // and exits. Call it first in main and in TestMain.
 func Main() {
-	if os.Getenv(childEnv) == "" {
+	if !isChild() {
 		return
 	}
 	os.Unsetenv(childEnv) // not for processes that the body may start

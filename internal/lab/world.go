@@ -71,6 +71,9 @@ type host struct {
 // NewWorld makes the namespaces and returns when every link is up and every
 // address can be used.
 func NewWorld(opts Options) (*World, error) {
+	if seinehost.Elevated() {
+		return nil, errors.New("this binary has capabilities of its own (setcap): it makes no traffic: run a copy without them as root")
+	}
 	if len(opts.Hosts) == 0 {
 		opts.Hosts = []string{"host"}
 	}

@@ -189,10 +189,11 @@ func (p *process) wantCaps(want []string) {
 	}
 }
 
-// TestFileCapabilities: what setcap gives to the binary serves its users.
-func TestFileCapabilities(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(filepath.Dir(seine), "setcap")
+// withCaps makes a copy of the binary that has these capabilities in its file, and
+// returns a command's change that has nobody run it.
+func withCaps(t *testing.T, name string, caps ...host.Capability) func(*exec.Cmd) {
+	t.Helper()
+	file := filepath.Join(filepath.Dir(seine), name)
 	b, err := os.ReadFile(seine)
 	if err == nil {
 		syscall.ForkLock.RLock() // or the child of a parallel test has it open, and it is busy
@@ -202,19 +203,31 @@ func TestFileCapabilities(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.Remove(file)
-	// struct vfs_cap_data, version 2, in effect: permitted and inheritable bits, twice 32.
-	data := binary.LittleEndian.AppendUint32(nil, 0x02000001)
-	for _, word := range []uint32{0, 0, 1<<(host.CapBPF-32) | 1<<(host.CapPerfmon-32), 0} {
-		data = binary.LittleEndian.AppendUint32(data, word)
+	t.Cleanup(func() { os.Remove(file) })
+	if len(caps) > 0 {
+		// struct vfs_cap_data, version 2, in effect: permitted and inheritable bits, twice 32.
+		words := [4]uint32{}
+		for _, c := range caps {
+			words[c/32*2] |= 1 << (c % 32)
+		}
+		data := binary.LittleEndian.AppendUint32(nil, 0x02000001)
+		for _, word := range words {
+			data = binary.LittleEndian.AppendUint32(data, word)
+		}
+		if err := unix.Setxattr(file, "security.capability", data, 0); err != nil {
+			t.Skipf("no file capabilities on this file system: %v", err)
+		}
 	}
-	if err := unix.Setxattr(file, "security.capability", data, 0); err != nil {
-		t.Skipf("no file capabilities on this file system: %v", err)
-	}
-	setcap := func(c *exec.Cmd) {
+	return func(c *exec.Cmd) {
 		c.Path = file
 		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	}
+}
+
+// TestFileCapabilities: what setcap gives to the binary serves its users.
+func TestFileCapabilities(t *testing.T) {
+	t.Parallel()
+	setcap := withCaps(t, "setcap", host.CapBPF, host.CapPerfmon)
 	p := startWith(t, setcap, "tcplife")
 	p.wantCaps(nil)
 	p.signal(syscall.SIGINT)
@@ -226,4 +239,42 @@ func TestFileCapabilities(t *testing.T) {
 	}
 	p.signal(syscall.SIGINT)
 	p.wantEnd(0)
+}
+
+// TestNoLabWithFileCapabilities: whoever runs a binary with capabilities of its own
+// cannot have it run the lab's bodies, which do anything. A copy without them shows
+// that the order is a good one.
+func TestNoLabWithFileCapabilities(t *testing.T) {
+	t.Parallel()
+	order := func(change func(*exec.Cmd)) (string, string) {
+		cmd := exec.Command(seine, "version")
+		change(cmd)
+		cmd.Env = append(os.Environ(), "SEINE_LAB_CHILD=1")
+		in, say, err := os.Pipe() // whose end would be a child's, too
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		defer say.Close()
+		cmd.Stdin = in
+		fmt.Fprintln(say, `{"comm":"nobody","body":"mounts","arg":{"Program":["/bin/cat","/proc/self/status"]}}`)
+		var out, trouble strings.Builder
+		cmd.Stdout, cmd.Stderr = &out, &trouble
+		cmd.Run()
+		return out.String(), trouble.String()
+	}
+	if out, trouble := order(withCaps(t, "plain")); !strings.Contains(out, "new mount namespace") {
+		t.Errorf("without capabilities it wrote %q, %q, want a refused mount namespace", out, trouble)
+	}
+	out, trouble := order(withCaps(t, "capable", host.CapSysAdmin, host.CapBPF, host.CapPerfmon))
+	if !strings.HasPrefix(out, "seine ") || strings.Contains(out, "CapEff") || strings.Contains(out, "{") {
+		t.Errorf("with capabilities it wrote %q, %q, want its version alone", out, trouble)
+	}
+	cmd := exec.Command(seine, "demo", "tcplife")
+	withCaps(t, "demo", host.CapSysAdmin, host.CapNetAdmin, host.CapBPF, host.CapPerfmon)(cmd)
+	text, _ := cmd.CombinedOutput()
+	const want = "seine: this binary has capabilities of its own (setcap): it makes no traffic: run a copy without them as root\n"
+	if string(text) != want {
+		t.Errorf("a demo says %q, want %q", text, want)
+	}
 }

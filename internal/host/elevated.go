@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// atSecure is AT_SECURE of getauxval(3): an exec gave privileges.
+const atSecure = 23
+
+// Elevated says whether this process got privileges from its executable file
+// (setcap, set-user-ID), so that its caller may have fewer. The caller chose the
+// environment, which must not decide then what the process does. If this cannot
+// be found out, the answer is yes.
+func Elevated() bool {
+	auxv, err := unix.Auxv()
+	if err != nil {
+		return true
+	}
+	for _, entry := range auxv {
+		if entry[0] == atSecure && entry[1] != 0 {
+			return true
+		}
+	}
+	if unix.Getuid() == 0 {
+		return false // root has nothing to gain
+	}
+	// An exec keeps nobody's capabilities but the ambient ones. Others are the file's.
+	status, err := os.ReadFile("/proc/self/status")
+	return err != nil || parseCaps(status, "CapPrm:")&^parseCaps(status, "CapAmb:") != 0
+}
