@@ -19,6 +19,7 @@ import (
 	"seine/internal/object"
 	"seine/internal/probe"
 	"seine/internal/tool"
+	"seine/test/programs"
 	"seine/tools"
 )
 
@@ -26,6 +27,7 @@ var best = flag.Bool("best", false, "only the best way of each tool, not every o
 
 func TestMain(m *testing.M) {
 	lab.Main()
+	lab.Programs = programs.Path
 	if os.Getenv(askPID) != "" {
 		fmt.Print(tool.OwnPID())
 		return

@@ -19,7 +19,7 @@ import (
 	"sync"
 	"time"
 
-	"seine/tools/gethostlatency"
+	"seine/test/programs"
 )
 
 // guest is a kernel of ring 4. Every way is tried on two of them; the rest makes
@@ -99,7 +99,7 @@ func (s *suite) run() {
 	live, bt, runner := filepath.Join(s.dir, "live.test"), filepath.Join(s.dir, "bt.test"), filepath.Join(s.dir, "vm")
 	var files []string
 	built := s.step("build", func(ctx context.Context) (err error) {
-		if files, err = gethostlatency.GuestFiles(s.dir); err != nil {
+		if files, err = programs.GuestFiles(s.dir); err != nil {
 			return err
 		}
 		if err := stream(ctx, nil, "go", "test", "-c", "-o", live, "./test/live"); err != nil {
@@ -280,7 +280,7 @@ func (s *suite) arm64(runner string) {
 		if err != nil {
 			return err
 		}
-		files, err := gethostlatency.ForeignFiles(dir, "arm64", strings.TrimSpace(libs))
+		files, err := programs.ForeignFiles(dir, "arm64", strings.TrimSpace(libs))
 		if err != nil {
 			return err
 		}

@@ -89,8 +89,11 @@ var etc = map[string]string{"resolv.conf": resolv, "nsswitch.conf": "hosts: file
 // host.
 func (l libc) start(x *tool.Trial, etc map[string]string, calls ...string) (*lab.Proc, error) {
 	prog, err := l.program(x.World)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, lab.ErrNotSupported) {
+		return nil, tool.Skip("%v", err)
+	}
 	if err != nil {
-		return nil, tool.Skip("no program: %v", err)
+		return nil, err
 	}
 	m := lab.Mounts{Etc: etc, Program: append([]string{prog}, calls...)}
 	if l.private {

@@ -339,7 +339,10 @@ func net(x *tool.Trial) error {
 
 // inC: a C program with frame pointers, by its whole chain of calls.
 func inC(x *tool.Trial) error {
-	prog, err := compiled(x.World)
+	prog, err := x.World.Program("hot")
+	if errors.Is(err, lab.ErrNotSupported) {
+		return tool.Skip("%v", err)
+	}
 	if err != nil {
 		return err
 	}

@@ -3,17 +3,13 @@
 package profile
 
 import (
-	_ "embed"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"seine/internal/lab"
-	"seine/internal/tool"
 )
 
 // bulk is so many bytes, or what takes as long where the machine is emulated.
@@ -112,32 +108,4 @@ func idleTime() (time.Duration, error) {
 		return 0, fmt.Errorf("/proc/stat: %w", err)
 	}
 	return time.Duration(idle+iowait) * 10 * time.Millisecond, nil
-}
-
-//go:embed testdata/hot.c
-var source []byte
-
-// compiled is the C program.
-func compiled(w *lab.World) (prog string, err error) {
-	cc := ""
-	for _, c := range []string{"cc", "gcc", "clang", "clang-14"} {
-		if path, err := exec.LookPath(c); err == nil && cc == "" {
-			cc = path
-		}
-	}
-	if cc == "" {
-		return "", tool.Skip("no C compiler here")
-	}
-	dir, err := w.Dir()
-	if err != nil {
-		return "", err
-	}
-	file, prog := filepath.Join(dir, "hot.c"), filepath.Join(dir, "hot")
-	if err := os.WriteFile(file, source, 0o644); err != nil {
-		return "", err
-	}
-	if out, err := exec.Command(cc, "-O0", "-fno-omit-frame-pointer", "-o", prog, file).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
-	}
-	return prog, nil
 }

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import "fmt"
+
+// Programs finds compiled programs by name; a program that it has to make goes into
+// dir. Test binaries set it. The product leaves it nil: it starts no compiler and
+// nothing that lies beside it.
+var Programs func(name, dir string) (string, error)
+
+// Program is the path of a compiled program that a workload starts. Where there is
+// none, the error is ErrNotSupported.
+func (w *World) Program(name string) (string, error) {
+	if Programs == nil {
+		return "", fmt.Errorf("the program %s is compiled, and only the project's tests have it: %w", name, ErrNotSupported)
+	}
+	dir, err := w.Dir()
+	if err != nil {
+		return "", err
+	}
+	path, err := Programs(name, dir)
+	if err != nil {
+		return "", fmt.Errorf("the program %s: %w", name, err)
+	}
+	return path, nil
+}
