@@ -4,6 +4,8 @@ GO      ?= go
 export CGO_ENABLED = 0
 TOOLS    = $(notdir $(patsubst %/,%,$(dir $(wildcard tools/*/*.bpf.c))))
 FUZZTIME ?= 30s
+# The commit, its date, and "dirty" if tracked files were changed. Go does not write it into builds from a worktree.
+REVISION = $(shell git log -1 --abbrev=12 --format='%h %cs' 2>/dev/null)$(shell git diff-index --quiet HEAD 2>/dev/null || echo ' dirty')
 
 .DEFAULT_GOAL := help
 
@@ -13,7 +15,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build ./seine
-	$(GO) build -trimpath -ldflags "-s -w" -o seine ./cmd/seine
+	$(GO) build -trimpath -ldflags "-s -w -X 'seine/internal/cli.Revision=$(REVISION)'" -o seine ./cmd/seine
 
 .PHONY: run
 run: build ## build it and show live output: demo traffic, so that there is some

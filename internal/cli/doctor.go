@@ -3,15 +3,16 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"seine/internal/host"
 	"seine/internal/probe"
@@ -30,6 +31,7 @@ type diagnosis struct {
 	Ways    map[string]string `json:"ways"` // what the kernel offers: yes, or why not
 	Sysctls map[string]string `json:"sysctls"`
 	Tools   []toolDiagnosis   `json:"tools"`
+	Verdict string            `json:"verdict"` // one line
 }
 
 type toolDiagnosis struct {
@@ -40,6 +42,7 @@ type toolDiagnosis struct {
 	Better   []privilege      `json:"better,omitempty"` // those that make it see more, or cost less
 	Keeps    []privilege      `json:"keeps,omitempty"`  // those that it holds on to once it is attached
 	Points   []pointDiagnosis `json:"points,omitempty"`
+	Verdict  string           `json:"verdict,omitempty"` // of the self-test
 	Selftest []testDiagnosis  `json:"selftest,omitempty"`
 }
 
@@ -67,15 +70,10 @@ type refusal struct {
 	Why string `json:"why"`
 }
 
-type testDiagnosis struct {
-	Case string `json:"case"`
-	OK   bool   `json:"ok"`
-	Why  string `json:"why,omitempty"`
-}
-
 func doctorCommand(stdout, stderr io.Writer) *cobra.Command {
 	var output string
 	var selftest bool
+	var verbose int
 	cmd := &cobra.Command{
 		Use:   "doctor [TOOL…]",
 		Short: "what works on this kernel, by which way, and what would help",
@@ -94,23 +92,55 @@ func doctorCommand(stdout, stderr io.Writer) *cobra.Command {
 				}
 				chosen = append(chosen, t)
 			}
-			d := examine(cmd.Context(), chosen, selftest, stderr)
-			if output == "json" {
-				return json.NewEncoder(stdout).Encode(d)
+			report := &report{details: verbose > 0 || len(args) > 0}
+			if output == "table" {
+				report.w = stdout
+			} else if f, ok := stderr.(*os.File); ok {
+				if _, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS); err == nil {
+					report.w = stderr
+				}
 			}
-			return d.write(stdout)
+			d := examineHost()
+			report.host(d, selftest)
+			for _, t := range chosen {
+				report.begin(t)
+				one := examineTool(t)
+				if selftest {
+					one.selftest(cmd.Context(), t.Live, func(c tool.Case) error {
+						_, err := tool.RunCase(cmd.Context(), t, c, "", Parse, NamersOf)
+						return err
+					})
+				}
+				d.Tools = append(d.Tools, one)
+				report.tool(&one)
+			}
+			var verdict error
+			if selftest {
+				d.Verdict, verdict = d.judge()
+			} else {
+				d.Verdict = d.count()
+			}
+			if output == "json" {
+				return errors.Join(json.NewEncoder(stdout).Encode(d), verdict)
+			}
+			return errors.Join(report.end(d), verdict)
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "format: table, json")
-	cmd.Flags().BoolVar(&selftest, "selftest", false, "make each tool's known traffic and check that it is seen")
+	cmd.Flags().BoolVar(&selftest, "selftest", false, "run one or two cases of known traffic for each tool and compare its rows; exits 3 if a tool was not seen to work, 4 if privileges are missing")
+	cmd.Flags().CountVarP(&verbose, "verbose", "v", "details of every tool, as they are shown for tools that are named")
 	return cmd
 }
 
-func examine(ctx context.Context, chosen []*tool.Tool, selftest bool, progress io.Writer) *diagnosis {
+// sysctls are those that matter to BPF.
+var sysctls = []string{"kernel.unprivileged_bpf_disabled", "kernel.perf_event_paranoid", "kernel.kptr_restrict", "net.core.bpf_jit_enable", "kernel.bpf_stats_enabled"}
+
+// examineHost finds out what does not depend on a tool.
+func examineHost() *diagnosis {
 	d := &diagnosis{Kernel: host.KernelVersion(), Arch: runtime.GOARCH, Missing: host.Caps(), Ways: map[string]string{}, Sysctls: map[string]string{}}
 	d.Cgroup2, _ = host.Cgroup2()
 	d.Tracefs, _ = host.Tracefs()
-	for _, name := range []string{"kernel.unprivileged_bpf_disabled", "kernel.perf_event_paranoid", "kernel.kptr_restrict", "net.core.bpf_jit_enable", "kernel.bpf_stats_enabled"} {
+	for _, name := range sysctls {
 		if v, ok := host.Sysctl(name); ok {
 			d.Sysctls[name] = v
 		}
@@ -125,16 +155,11 @@ func examine(ctx context.Context, chosen []*tool.Tool, selftest bool, progress i
 			}
 		}
 	}
-	for i, t := range chosen {
-		if selftest {
-			fmt.Fprintf(progress, "seine: self-test %d of %d: %s\n", i+1, len(chosen), t.Name)
-		}
-		d.Tools = append(d.Tools, examineTool(ctx, t, selftest))
-	}
 	return d
 }
 
-func examineTool(ctx context.Context, t *tool.Tool, selftest bool) toolDiagnosis {
+// examineTool attaches t once.
+func examineTool(t *tool.Tool) toolDiagnosis {
 	d := toolDiagnosis{Tool: t.Name}
 	choices, err := d.attachOnce(t)
 	for _, c := range choices {
@@ -144,26 +169,13 @@ func examineTool(ctx context.Context, t *tool.Tool, selftest bool) toolDiagnosis
 		}
 		d.Points = append(d.Points, p)
 	}
+	d.Runs = err == nil
 	if err != nil {
 		d.Why = oneLine(err)
-		return d
-	}
-	d.Runs = true
-	if !selftest {
-		return d
-	}
-	for _, c := range t.Live {
-		if c.Slow || ctx.Err() != nil {
-			continue
+		d.Verdict = cannot
+		if code(err) == exitPermission && !host.HasCap(host.CapSysAdmin) {
+			d.Verdict = denied
 		}
-		r := testDiagnosis{Case: c.Name}
-		if _, err := tool.RunCase(ctx, t, c, "", Parse, NamersOf); err != nil {
-			r.Why = oneLine(err)
-			r.OK = errors.Is(err, tool.ErrSkip)
-		} else {
-			r.OK = true
-		}
-		d.Selftest = append(d.Selftest, r)
 	}
 	return d
 }
@@ -192,37 +204,121 @@ func (d *toolDiagnosis) attachOnce(t *tool.Tool) ([]probe.Choice, error) {
 	return s.Choices, nil
 }
 
-func (d *diagnosis) write(w io.Writer) error {
-	b := &strings.Builder{}
-	fmt.Fprintf(b, "kernel        %s (%s)\n", d.Kernel, d.Arch)
-	fmt.Fprintf(b, "BTF           %s\n", yes(d.BTF, "none: seine needs CONFIG_DEBUG_INFO_BTF"))
+// count is the last line of doctor without a self-test.
+func (d *diagnosis) count() string {
+	runs := 0
+	for i := range d.Tools {
+		if d.Tools[i].Runs {
+			runs++
+		}
+		d.Tools[i].Verdict = "" // it is the self-test's
+	}
+	return fmt.Sprintf("%d of %s run here; 'seine doctor TOOL' gives details, 'seine doctor --selftest' tries them on known traffic", runs, tool.Count(uint64(len(d.Tools)), "tool", "tools"))
+}
+
+// A report is doctor's text. It writes each tool's line when that tool is done,
+// its name before, so that a user sees what takes the time.
+type report struct {
+	w        io.Writer // nil: nowhere
+	err      error
+	details  bool
+	selftest bool
+}
+
+func (r *report) print(format string, args ...any) {
+	if r.w != nil && r.err == nil {
+		_, r.err = fmt.Fprintf(r.w, format, args...)
+	}
+}
+
+func (r *report) host(d *diagnosis, selftest bool) {
+	r.selftest = selftest
+	r.print("kernel        %s (%s)\n", d.Kernel, d.Arch)
+	if selftest && !r.details {
+		return
+	}
+	r.print("BTF           %s\n", yes(d.BTF, "none: seine needs CONFIG_DEBUG_INFO_BTF"))
 	caps := "all that are needed"
 	if len(d.Missing) > 0 {
 		caps = "missing " + strings.Join(d.Missing, ", ") + ": run as root"
 	}
-	fmt.Fprintf(b, "capabilities  %s\n", caps)
-	fmt.Fprintf(b, "cgroup2       %s\n", mounted(d.Cgroup2))
-	fmt.Fprintf(b, "tracefs       %s\n", mounted(d.Tracefs))
+	r.print("capabilities  %s\n", caps)
+	r.print("cgroup2       %s\n", mounted(d.Cgroup2))
+	r.print("tracefs       %s\n", mounted(d.Tracefs))
 	for _, way := range probe.WayNames {
 		if why, ok := d.Ways[way]; ok {
-			fmt.Fprintf(b, "%-13s %s\n", way, why)
+			r.print("%-13s %s\n", way, why)
 		}
 	}
-	for _, name := range []string{"kernel.unprivileged_bpf_disabled", "kernel.perf_event_paranoid", "kernel.kptr_restrict", "net.core.bpf_jit_enable", "kernel.bpf_stats_enabled"} {
+	for _, name := range sysctls {
 		if v, ok := d.Sysctls[name]; ok {
-			fmt.Fprintf(b, "%s = %s\n", name, v)
+			r.print("%s = %s\n", name, v)
 		}
 	}
-	for _, t := range d.Tools {
-		b.WriteString("\n")
-		t.write(b)
+	r.print("\n")
+}
+
+func (r *report) begin(t *tool.Tool) { r.print("%-16s ", t.Name) }
+
+func (r *report) tool(t *toolDiagnosis) {
+	line := "runs"
+	switch missed := t.missed(); {
+	case r.selftest:
+		line = t.result()
+	case t.Verdict == denied:
+		line = "does not run: " + t.lacks()
+	case !t.Runs:
+		line = "does not run: " + t.Why
+	case missed != "":
+		line += "; not seen: " + missed
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	r.print("%s\n", line)
+}
+
+// lacks is which privileges are missing, in short.
+func (t *toolDiagnosis) lacks() string {
+	var missing []string
+	for _, c := range host.NeedTrace.Missing() {
+		missing = append(missing, c.String())
+	}
+	if len(missing) == 0 {
+		return t.Why
+	}
+	return "needs " + strings.Join(missing, ", ")
+}
+
+// missed is what the tool's points do not see here.
+func (t *toolDiagnosis) missed() string {
+	var all []string
+	for _, p := range t.Points {
+		if p.Misses != "" {
+			all = append(all, p.Misses)
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// end writes the verdict, and the details behind it.
+func (r *report) end(d *diagnosis) error {
+	r.print("\n%s\n", d.Verdict)
+	if !r.details {
+		return r.err
+	}
+	b := &strings.Builder{}
+	for i := range d.Tools {
+		b.WriteString("\n")
+		d.Tools[i].write(b)
+	}
+	r.print("%s", b.String())
+	return r.err
 }
 
 func (t *toolDiagnosis) write(b *strings.Builder) {
-	fmt.Fprintf(b, "%s: %s\n", t.Tool, yes(t.Runs, "does not run: "+t.Why))
+	runs := "runs"
+	if !t.Runs {
+		runs = "does not run: " + t.Why
+	}
+	fmt.Fprintf(b, "%s: %s\n", t.Tool, runs)
 	fmt.Fprintf(b, "  needs            %s\n", inWords(t.Needs))
 	if len(t.Better) > 0 {
 		fmt.Fprintf(b, "  better with      %s\n", inWords(t.Better))
@@ -240,7 +336,14 @@ func (t *toolDiagnosis) write(b *strings.Builder) {
 		}
 	}
 	for _, s := range t.Selftest {
-		fmt.Fprintf(b, "  self-test %-12s %s\n", s.Case, yes(s.OK, "FAILED: "+s.Why))
+		said := "seen to work"
+		switch {
+		case s.Skipped:
+			said = s.Why // which begins with skipped
+		case !s.OK:
+			said = "FAILED: " + s.Why
+		}
+		fmt.Fprintf(b, "  self-test %-12s %s (%.1fs)\n", s.Case, said, s.Seconds)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"seine/internal/tool"
 )
 
-// Exit codes of CLI.md.
+// Exit codes of the command line.
 const (
 	exitOK = iota
 	exitBroken

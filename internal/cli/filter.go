@@ -20,7 +20,7 @@ import (
 	"seine/internal/tool"
 )
 
-// filterFlags is the filters of CLI.md as given.
+// filterFlags is the filters as given on the command line.
 type filterFlags struct {
 	pid, comm, uid, cgroup, container string
 	port, lport, rport                string

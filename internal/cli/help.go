@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -160,43 +159,6 @@ func manCommand(root *cobra.Command, w io.Writer) *cobra.Command {
 			return unknownCommand(root, args[0])
 		},
 	}
-}
-
-func versionCommand(w io.Writer) *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "say which seine this is",
-		Args:  atMost(0),
-		RunE:  func(*cobra.Command, []string) error { return writeVersion(w) },
-	}
-}
-
-func writeVersion(w io.Writer) error {
-	_, err := fmt.Fprintln(w, "seine", version())
-	return err
-}
-
-// Version is set by the linker for releases.
-var Version string
-
-func version() string {
-	if Version != "" {
-		return Version
-	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	rev, dirty := "", ""
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision" && len(s.Value) >= 12:
-			rev = s.Value[:12]
-		case s.Key == "vcs.modified" && s.Value == "true":
-			dirty = "-dirty"
-		}
-	}
-	return strings.TrimSpace("devel " + rev + dirty)
 }
 
 // OwnFlags is the help of the flags that t has beyond the common ones.

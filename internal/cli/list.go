@@ -6,9 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"seine/internal/host"
 	"seine/internal/object"
 	"seine/internal/probe"
 	"seine/internal/tool"
@@ -82,5 +85,27 @@ func status(t *tool.Tool) string {
 		e := probe.PointError{Choice: m[0]}
 		return "no: " + e.Error()
 	}
-	return "runs"
+	return privileged(t)
+}
+
+// privileged says whether this process may run t: runs, or what it lacks.
+func privileged(t *tool.Tool) string {
+	if host.HasCap(host.CapSysAdmin) {
+		return "runs"
+	}
+	p, err := tool.Prepare(t, t.NewConfig(), tool.Options{})
+	if err != nil {
+		return "no: " + oneLine(err)
+	}
+	must, _ := p.Needs()
+	var missing []string
+	for _, m := range must {
+		if name := m.Cap.String(); !host.HasCap(m.Cap) && !slices.Contains(missing, name) {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) == 0 {
+		return "runs"
+	}
+	return "needs " + strings.Join(missing, ", ") + ": run as root"
 }

@@ -85,8 +85,13 @@ type verdict struct {
 			Case string
 			OK   bool
 			Why  string
+
+			Skipped bool
+			Seconds float64
 		}
+		Verdict string
 	}
+	Verdict string
 }
 
 func TestDoctorJSON(t *testing.T) {
@@ -136,16 +141,22 @@ func TestDoctorJSON(t *testing.T) {
 	}
 }
 
+// A self-test is small: a case or two of each tool, each with its verdict.
 func TestSelftest(t *testing.T) {
 	t.Parallel()
 	var v verdict
-	strict(t, run(t, "doctor", "tcplife", "--selftest", "-o", "json"), &v)
-	if len(v.Tools) != 1 || len(v.Tools[0].Selftest) < 5 {
-		t.Fatalf("%+v: want one tool with all its cases", v.Tools)
+	strict(t, run(t, "doctor", "tcplife", "tcpbind", "--selftest", "-o", "json"), &v)
+	if len(v.Tools) != 2 || !strings.HasPrefix(v.Verdict, "all well: 2 of 2 tools") {
+		t.Fatalf("%d tools, verdict %q", len(v.Tools), v.Verdict)
 	}
-	for _, c := range v.Tools[0].Selftest {
-		if !c.OK {
-			t.Errorf("%s failed: %s", c.Case, c.Why)
+	for _, tl := range v.Tools {
+		if tl.Verdict != "works" || len(tl.Selftest) < 1 || len(tl.Selftest) > 2 {
+			t.Errorf("%s: %q after the cases %+v, want one or two", tl.Tool, tl.Verdict, tl.Selftest)
+		}
+		for _, c := range tl.Selftest {
+			if !c.OK || c.Skipped || c.Seconds <= 0 {
+				t.Errorf("%s: %+v", tl.Tool, c)
+			}
 		}
 	}
 }

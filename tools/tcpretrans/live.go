@@ -37,12 +37,12 @@ var demo = tool.Workload{
 }
 
 var live = []tool.Case{
-	{Name: "none", Hosts: lab.TwoHosts, Run: none},
 	{Name: "fast", Hosts: lab.TwoHosts, Run: fast(lab.TCP4)},
 	{Name: "fast-ipv6", Hosts: lab.TwoHosts, Run: fast(lab.TCP6)},
 	{Name: "fast-mptcp", Hosts: lab.TwoHosts, Run: fastMPTCP},
 	{Name: "fast-netem", Hosts: lab.TwoHosts, Run: fastNetem},
 	{Name: "counts", Hosts: lab.TwoHosts, Run: counts},
+	{Name: "none", Hosts: lab.TwoHosts, Run: none},
 	{Name: "probe", Hosts: lab.TwoHosts, Run: tailProbe},
 	{Name: "timeouts", Hosts: lab.TwoHosts, Run: timeouts(lab.TCP4), Slow: true},
 	{Name: "timeouts-ipv6", Hosts: lab.TwoHosts, Run: timeouts(lab.TCP6), Slow: true},
