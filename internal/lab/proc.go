@@ -125,7 +125,7 @@ func (p *Proc) next() (json.RawMessage, error) {
 		case <-p.news:
 		case <-p.gone:
 		case <-late.C:
-			return nil, fmt.Errorf("no report within %v", p.timeout)
+			return nil, fmt.Errorf("%w: no report within %v", ErrLate, p.timeout)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func (p *Proc) Wait() error {
 	select {
 	case <-p.gone:
 	case <-late.C:
-		return fmt.Errorf("lab: %s (pid %d): still running after %v", p.Comm, p.PID, p.timeout)
+		return fmt.Errorf("lab: %s (pid %d): %w: still running after %v", p.Comm, p.PID, ErrLate, p.timeout)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 )
 
@@ -32,13 +33,14 @@ type ending struct {
 	Error       string        `json:"error,omitempty"`
 	Errno       syscall.Errno `json:"errno,omitempty"`
 	Unsupported bool          `json:"unsupported,omitempty"`
+	Late        bool          `json:"late,omitempty"`
 }
 
 func endingOf(err error) *ending {
 	if err == nil {
 		return &ending{}
 	}
-	e := &ending{Error: err.Error(), Unsupported: errors.Is(err, ErrNotSupported)}
+	e := &ending{Error: err.Error(), Unsupported: errors.Is(err, ErrNotSupported), Late: errors.Is(err, ErrLate) || errors.Is(err, os.ErrDeadlineExceeded)}
 	errors.As(err, &e.Errno)
 	return e
 }
@@ -60,6 +62,9 @@ func (e *childError) Unwrap() []error {
 	var errs []error
 	if e.Unsupported {
 		errs = append(errs, ErrNotSupported)
+	}
+	if e.Late {
+		errs = append(errs, ErrLate)
 	}
 	if e.Errno != 0 {
 		errs = append(errs, e.Errno)

@@ -108,11 +108,17 @@ func RunCase(ctx context.Context, t *Tool, c Case, way string, parse ParseFunc, 
 	}
 	defer w.Close()
 	x := &Trial{Ctx: ctx, World: w, Way: way, tool: t, parse: parse, namers: namers}
-	err = c.Run(x)
+	return x, x.run(c)
+}
+
+// run runs the case, ends the tool if that is still to do, and says what is wrong.
+func (x *Trial) run(c Case) error {
+	err := c.Run(x)
 	if x.running != nil {
-		x.Detach()
+		_, e := x.Detach()
+		x.Fail(e)
 	}
-	return x, errors.Join(append(x.failed, err)...)
+	return verdict(x.failed, err)
 }
 
 // Errorf records that something is not as it must be, and goes on.
@@ -206,8 +212,8 @@ func (x *Trial) Await(n int) {
 func (x *Trial) Exactly(n int) ([]*row.Row, error) {
 	x.Await(n)
 	rows, err := x.Detach()
-	if err == nil && len(rows) != n {
-		err = fmt.Errorf("%d rows, want %d", len(rows), n)
+	if err == nil {
+		err = RowCount(len(rows), n)
 	}
 	return rows, err
 }

@@ -11,14 +11,17 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"seine/internal/cli"
+	"seine/internal/host"
 	"seine/internal/lab"
 	"seine/internal/object"
 	"seine/internal/probe"
 	"seine/internal/tool"
+	"seine/test/flaky"
 	"seine/test/programs"
 	"seine/tools"
 )
@@ -74,38 +77,66 @@ func cases(tl *tool.Tool, way string) []tool.Case {
 }
 
 func one(t *testing.T, tl *tool.Tool, c tool.Case, way string) {
-	missed, err := try(t, tl, c, way)
-	for again := range 2 {
-		if err == nil || errors.Is(err, tool.ErrSkip) || again > 0 && (missed > 0 || !lab.Emulated()) {
+	until(t, func() (*tool.Trial, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+		defer cancel()
+		return tool.RunCase(ctx, tl, c, way, cli.Parse, cli.NamersOf)
+	})
+}
+
+// until runs a case, again if that is allowed, and says what became of it.
+func until(t *testing.T, try func() (*tool.Trial, error)) {
+	t.Helper()
+	x, err := try()
+	for range tries() - 1 {
+		if !mayRetry(t.Name(), err) {
 			break
 		}
-		// An emulated machine stands still for seconds at times, and a real one
-		// may have others on it. What passes then is said, and make test lists it.
-		t.Logf("another try, after: %v", err)
-		missed, err = try(t, tl, c, way)
+		t.Attr("flaky", strings.ReplaceAll(err.Error(), "\n", "; "))
+		x, err = try()
 	}
-	if errors.Is(err, tool.ErrSkip) {
+	var missed uint64
+	if x != nil && x.Report != nil {
+		missed = x.Report.Missed
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, tool.ErrSkip):
 		t.Skip(err)
-	}
-	if err != nil && missed > 0 {
-		// Kernels that preempt tasks inside of tracepoints skip a program which
-		// another task of that processor is in the middle of.
+	case explained(err, missed):
 		t.Skipf("this kernel skipped %d runs of a program, which the tool counts as lost: %v", missed, err)
-	}
-	if err != nil {
+	default:
 		t.Error(err)
 	}
 }
 
-// try runs a case and says how many runs of programs the kernel skipped.
-func try(t *testing.T, tl *tool.Tool, c tool.Case, way string) (missed uint64, err error) {
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-	defer cancel()
-	x, err := tool.RunCase(ctx, tl, c, way, cli.Parse, cli.NamersOf)
-	if x != nil && x.Report != nil {
-		missed = x.Report.Missed
+// explained tells whether runs that the kernel skipped explain a failure: nothing
+// is wrong but missing rows, and no more of them. Kernels that preempt tasks inside
+// of tracepoints skip a program which another task of that processor is in the
+// middle of, and count how often they do.
+func explained(err error, missed uint64) bool {
+	n, late, only := tool.Lacks(err)
+	return only && !late && missed > 0 && uint64(n) <= missed
+}
+
+// tries is how often a case may run at most.
+func tries() int {
+	if lab.Emulated() {
+		return 3
 	}
-	return missed, err
+	return 2
+}
+
+// mayRetry tells whether a test may run again: it is on the list for this kernel,
+// and nothing is wrong but rows that are missing or a time that ran out.
+func mayRetry(name string, err error) bool {
+	kernel := flaky.Native
+	if lab.Emulated() {
+		kernel = host.KernelVersion()
+	}
+	_, _, only := tool.Lacks(err)
+	_, listed := flaky.Of(kernel, name)
+	return only && listed
 }
 
 // ways is the best way, and each that a point of the tool can be forced to here

@@ -168,16 +168,12 @@ func (l libc) compare(x *tool.Trial, p *lab.Proc, results []string) error {
 	if err != nil {
 		return err
 	}
-	if len(rows) != len(results) {
-		x.Errorf("%d rows, want %d", len(rows), len(results))
-	}
+	x.Fail(tool.RowCount(len(rows), len(results)))
 	for i := range min(len(rows), len(results)) {
 		agrees(x, rows[i], p, reports[i], results[i])
 		x.Want(rows[i], "inflight", 1)
 	}
-	if n := x.Report.Lost(); n != 0 {
-		x.Errorf("%d lost", n)
-	}
+	x.NoneLost()
 	return nil
 }
 
@@ -233,8 +229,8 @@ func later(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	if len(rows) != 2 {
-		return fmt.Errorf("%d rows, want 2", len(rows))
+	if err := tool.RowCount(len(rows), 2); err != nil {
+		return err
 	}
 	for i, r := range rows {
 		agrees(x, r, procs[i], reports[i], "success")
@@ -335,8 +331,8 @@ func own(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	if len(rows) != 2 {
-		return fmt.Errorf("%d rows, want 2", len(rows))
+	if err := tool.RowCount(len(rows), 2); err != nil {
+		return err
 	}
 	x.Want(rows[0], "host", "own.example")
 	x.Want(rows[0], "result", "success")
@@ -370,8 +366,8 @@ func inflight(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	if len(rows) != 7 {
-		return fmt.Errorf("%d rows, want 7", len(rows))
+	if err := tool.RowCount(len(rows), 7); err != nil {
+		return err
 	}
 	var most uint64
 	for _, r := range rows {

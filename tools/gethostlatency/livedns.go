@@ -87,9 +87,7 @@ func looked(x *tool.Trial, p *lab.Proc, n int, flags ...string) ([]lab.Lookup, [
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(rows) != n {
-		x.Errorf("%d rows, want %d", len(rows), n)
-	}
+	x.Fail(tool.RowCount(len(rows), n))
 	return got, rows, nil
 }
 

@@ -105,9 +105,7 @@ func expect(x *tool.Trial, m lab.Marks, want map[crossing]int, flags ...string) 
 			x.Errorf("%d rows %s by %s in %s, want %d", got[c], c.dir, c.dev, c.netns, n)
 		}
 	}
-	if len(rows) != total {
-		x.Errorf("%d rows, want %d", len(rows), total)
-	}
+	x.Fail(tool.RowCount(len(rows), total))
 	return nil
 }
 

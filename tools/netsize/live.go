@@ -100,9 +100,7 @@ func compare(x *tool.Trial, rows []*row.Row, want map[where]*kern.Hist) {
 			x.Errorf("a row of %v, want none: %v", at, h.Buckets())
 		}
 	}
-	if lost := x.Report.Lost(); lost != 0 {
-		x.Errorf("%d lost, want none", lost)
-	}
+	x.NoneLost()
 }
 
 // all is a place that is not told apart by device.

@@ -59,9 +59,7 @@ func hists(x *tool.Trial, rows []*row.Row) map[ends]*kern.Hist {
 	for _, r := range rows {
 		got[ends{tool.Value(r.Get("dev")), tool.Value(r.Get("end"))}] = r.Get("latency_us").Ref.(*kern.Hist)
 	}
-	if lost := x.Report.Lost(); lost != 0 {
-		x.Errorf("%d lost, want none", lost)
-	}
+	x.NoneLost()
 	return got
 }
 

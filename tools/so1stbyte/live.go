@@ -92,8 +92,8 @@ func apart(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	if len(rows) != 2 {
-		return fmt.Errorf("%d rows, want 2", len(rows))
+	if err := tool.RowCount(len(rows), 2); err != nil {
+		return err
 	}
 	for i, r := range rows {
 		own := res.Client.Sessions[i]
@@ -141,8 +141,9 @@ func sessions(s lab.Sessions) func(*tool.Trial) error {
 			}
 			delete(byPort, int(r.Get("lport").N))
 		}
-		if len(byPort) > 0 || len(rows) != s.Count {
-			x.Errorf("%d rows, want %d; %d connections have none", len(rows), s.Count, len(byPort))
+		x.Fail(tool.RowCount(len(rows), s.Count))
+		if len(rows) >= s.Count && len(byPort) > 0 {
+			x.Errorf("%d connections have no row", len(byPort))
 		}
 		return nil
 	}

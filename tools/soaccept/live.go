@@ -64,9 +64,7 @@ func sessions(s lab.Sessions) func(*tool.Trial) error {
 		if err != nil {
 			return err
 		}
-		if len(rows) != want {
-			x.Errorf("%d rows, want %d; %d lost, %d runs of programs skipped", len(rows), want, x.Report.Lost(), x.Report.Missed)
-		}
+		x.Fail(tool.RowCount(len(rows), want))
 		ports := map[uint64]bool{}
 		for _, c := range res.Client.Sessions {
 			ports[uint64(c.ClientPort)] = true

@@ -65,9 +65,7 @@ func run(x *tool.Trial, loads []lab.Load, flags ...string) (*lab.IO, []*row.Row,
 			x.Want(r, "comm", o.Comm)
 		}
 	}
-	if lost := x.Report.Lost(); lost != 0 {
-		x.Errorf("%d lost, want none", lost)
-	}
+	x.NoneLost()
 	return o, rows, nil
 }
 

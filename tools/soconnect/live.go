@@ -255,9 +255,7 @@ func attempts(x *tool.Trial, list []lab.Attempt, flags ...string) ([]lab.Outcome
 		x.Want(r, "comm", c.Comm)
 		x.Want(r, "netns", c.Netns)
 	}
-	if lost := x.Report.Lost(); lost != 0 {
-		x.Errorf("%d lost, want none", lost)
-	}
+	x.NoneLost()
 	return out, rows, nil
 }
 
@@ -422,10 +420,11 @@ func body(x *tool.Trial, name string, addrs []string, n int) ([]*row.Row, error)
 		x.Want(r, "pid", p.PID)
 	}
 	if len(rows) != n {
+		all := ""
 		for _, r := range rows {
-			x.Errorf("row: %s", tool.Dump(r))
+			all += "\n" + tool.Dump(r)
 		}
-		return nil, fmt.Errorf("%d rows, want %d", len(rows), n)
+		return nil, fmt.Errorf("%w:%s", tool.RowCount(len(rows), n), all)
 	}
 	return rows, p.Wait()
 }

@@ -48,9 +48,7 @@ func metrics(x *tool.Trial, rows []*row.Row) map[string]sum {
 		m := r.Get("metric").S
 		out[m] = sum{out[m].count + h.Count, out[m].us + h.Sum}
 	}
-	if lost := x.Report.Lost(); lost != 0 {
-		x.Errorf("%d lost, want none", lost)
-	}
+	x.NoneLost()
 	return out
 }
 

@@ -113,12 +113,8 @@ func seen(x *tool.Trial, name string, room, rows int, flags ...string) (*passing
 	}
 	x.Await(rows)
 	got, err := x.Detach()
-	if len(got) != rows {
-		x.Errorf("%d rows, want %d", len(got), rows)
-	}
-	if lost := x.Report.Lost(); lost != 0 {
-		x.Errorf("%d lost, want none", lost)
-	}
+	x.Fail(tool.RowCount(len(got), rows))
+	x.NoneLost()
 	return t, got, err
 }
 

@@ -176,12 +176,10 @@ func seen(x *tool.Trial, t *lab.TCP) ([]*row.Row, error) {
 		x.Want(r, ends[0].(string), x.World.Addr(t.Sessions.ServerHost, t.Sessions.Network))
 		x.Want(r, ends[1].(string), t.Port)
 	}
-	if n := t.Sessions.Count; clients != n || servers != n {
-		x.Errorf("%d rows of the client and %d of the server, want %d of each", clients, servers, n)
-	}
-	if lost := x.Report.Lost(); lost != 0 {
-		x.Errorf("%d lost, want none: %+v", lost, x.Report.Losses)
-	}
+	n := t.Sessions.Count
+	x.Fail(tool.Fewer(clients, n, "%d rows of the client, want %d", clients, n))
+	x.Fail(tool.Fewer(servers, n, "%d rows of the server, want %d", servers, n))
+	x.NoneLost()
 	return rows, nil
 }
 
@@ -299,17 +297,13 @@ func sent(s sending) func(*tool.Trial) error {
 			x.Want(r, "rx_bytes", 0)
 			sockets--
 		}
-		if sockets != 0 {
-			x.Errorf("%d rows too few of sockets that sent", sockets)
-		}
+		x.Fail(tool.Fewer(-sockets, 0, "%d rows too few of sockets that sent", sockets))
 		for i := range s.Threads {
 			if name := fmt.Sprint(receiver, i); received[name] != 1 {
 				x.Errorf("%d rows of %s, want 1", received[name], name)
 			}
 		}
-		if lost := x.Report.Lost(); lost != 0 {
-			x.Errorf("%d lost, want none: %+v", lost, x.Report.Losses)
-		}
+		x.NoneLost()
 		return nil
 	}
 }

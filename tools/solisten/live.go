@@ -103,9 +103,7 @@ func netns(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	if len(rows) != 3 {
-		x.Errorf("%d rows, want 3", len(rows))
-	}
+	x.Fail(tool.RowCount(len(rows), 3))
 	for _, r := range rows {
 		x.Want(r, "pid", server.PID)
 		x.Want(r, "netns", x.World.Netns("server"))

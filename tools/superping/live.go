@@ -64,9 +64,7 @@ func seen(x *tool.Trial, e lab.Echo) error {
 	if err != nil {
 		return err
 	}
-	if len(rows) != e.Count {
-		x.Errorf("%d rows, want %d", len(rows), e.Count)
-	}
+	x.Fail(tool.RowCount(len(rows), e.Count))
 	for i, got := range rows {
 		if i >= e.Count {
 			break

@@ -56,8 +56,8 @@ func sessions(s lab.Sessions) func(*tool.Trial) error {
 		}
 		if s.Uring && oldRing() && len(rows) == s.Count-1 {
 			res.Client.Sessions = res.Client.Sessions[1:] // the first request was there before the tool
-		} else if len(rows) != s.Count {
-			return fmt.Errorf("%d rows, want %d", len(rows), s.Count)
+		} else if err := tool.RowCount(len(rows), s.Count); err != nil {
+			return err
 		}
 		for i, r := range rows {
 			c := res.Client.Sessions[i]
@@ -73,9 +73,7 @@ func sessions(s lab.Sessions) func(*tool.Trial) error {
 				x.Errorf("%d ns in the queue, and the whole session took %d", ns, c.NS)
 			}
 		}
-		if n := x.Report.Lost(); n != 0 {
-			x.Errorf("%d lost", n)
-		}
+		x.NoneLost()
 		return nil
 	}
 }
@@ -193,8 +191,8 @@ func older(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	if len(rows) != 1 {
-		return fmt.Errorf("%d rows, want 1", len(rows))
+	if err := tool.RowCount(len(rows), 1); err != nil {
+		return err
 	}
 	x.Want(rows[0], "queued_us", "-")
 	x.Want(rows[0], "pid", s.PID)

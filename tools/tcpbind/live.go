@@ -79,8 +79,8 @@ func binds(x *tool.Trial, want []bind, flags ...string) error {
 	if err != nil {
 		return err
 	}
-	if len(rows) != len(want) {
-		return fmt.Errorf("%d rows, want %d", len(rows), len(want))
+	if err := tool.RowCount(len(rows), len(want)); err != nil {
+		return err
 	}
 	for i, r := range rows {
 		w := want[i]
@@ -151,8 +151,8 @@ func filter(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	if len(rows) != 1 {
-		return fmt.Errorf("%d rows, want 1", len(rows))
+	if err := tool.RowCount(len(rows), 1); err != nil {
+		return err
 	}
 	x.Want(rows[0], "proto", "tcp")
 	return nil

@@ -65,8 +65,8 @@ func sessions(s lab.Sessions) func(*tool.Trial) error {
 		if err != nil {
 			return err
 		}
-		if len(rows) != s.Count {
-			return fmt.Errorf("%d rows, want %d", len(rows), s.Count)
+		if err := tool.RowCount(len(rows), s.Count); err != nil {
+			return err
 		}
 		for i, r := range rows {
 			c := res.Client.Sessions[i]
@@ -81,9 +81,7 @@ func sessions(s lab.Sessions) func(*tool.Trial) error {
 				x.Errorf("%d ns, and the call took %d", ns, c.ConnectNS)
 			}
 		}
-		if n := x.Report.Lost(); n != 0 {
-			x.Errorf("%d lost", n)
-		}
+		x.NoneLost()
 		return nil
 	}
 }
@@ -147,9 +145,7 @@ func attempts(x *tool.Trial, list []lab.Attempt, address bool) error {
 	if err != nil {
 		return err
 	}
-	if len(rows) != len(out) {
-		x.Errorf("%d rows, want %d", len(rows), len(out))
-	}
+	x.Fail(tool.RowCount(len(rows), len(out)))
 	for i := range min(len(rows), len(out)) {
 		r, o := rows[i], out[i]
 		to := netip.MustParseAddrPort(o.Attempt.Addr)
@@ -271,8 +267,8 @@ func named(x *tool.Trial) error {
 		return err
 	}
 	want := [][2]string{{"127.0.0.2", "www.example"}, {"127.0.0.3", "db.example"}, {"127.0.0.4", "-"}, {"::1", "six.example"}, {"127.0.0.2", "www.example"}}
-	if len(rows) != len(want) {
-		return fmt.Errorf("%d rows, want %d", len(rows), len(want))
+	if err := tool.RowCount(len(rows), len(want)); err != nil {
+		return err
 	}
 	for i, r := range rows {
 		x.Want(r, "pid", p.PID)

@@ -102,8 +102,8 @@ func noSocket(network lab.Network) func(*tool.Trial) error {
 		if err != nil {
 			return err
 		}
-		if len(rows) != 23 {
-			return fmt.Errorf("%d rows, want 23", len(rows))
+		if err := tool.RowCount(len(rows), 23); err != nil {
+			return err
 		}
 		for _, r := range rows {
 			x.Want(r, "reason", named("NO_SOCKET"))

@@ -93,12 +93,10 @@ func ends(x *tool.Trial, t *lab.TCP, rows []*row.Row, also func(r *row.Row, clie
 			also(r, client)
 		}
 	}
-	if n := t.Sessions.Count; clients != n || servers != n {
-		x.Errorf("%d rows of the client and %d of the server, want %d of each", clients, servers, n)
-	}
-	if lost := x.Report.Lost(); lost != 0 {
-		x.Errorf("%d lost, want none", lost)
-	}
+	n := t.Sessions.Count
+	x.Fail(tool.Fewer(clients, n, "%d rows of the client, want %d", clients, n))
+	x.Fail(tool.Fewer(servers, n, "%d rows of the server, want %d", servers, n))
+	x.NoneLost()
 	if n := x.Report.Losses[tool.LossOwner]; n != 0 {
 		x.Errorf("%d unknown owners, want none", n)
 	}
@@ -286,9 +284,7 @@ func smallMaps(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	if len(rows) != 802 {
-		x.Errorf("%d rows, want 802", len(rows))
-	}
+	x.Fail(tool.RowCount(len(rows), 802))
 	if x.Report.Losses[tool.LossOwnerFull] == 0 {
 		x.Errorf("no owner was refused by a map of a few entries")
 	}

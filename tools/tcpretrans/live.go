@@ -81,9 +81,7 @@ func lost(x *tool.Trial, s lab.Sessions, loss func(port int) lab.Loss, n int, fl
 		}
 		counted[i] = after.Since(before[i])
 	}
-	if n := x.Report.Lost() + x.Report.Losses[tool.LossOwner]; n != 0 {
-		x.Errorf("%d lost or without owner, want none", n)
-	}
+	x.NoneLost(tool.LossOwner)
 	return
 }
 
@@ -108,8 +106,8 @@ func timeouts(network lab.Network) func(*tool.Trial) error {
 		if err != nil {
 			return err
 		}
-		if len(rows) != 3 {
-			return fmt.Errorf("%d rows, want 3", len(rows))
+		if err := tool.RowCount(len(rows), 3); err != nil {
+			return err
 		}
 		for i, r := range rows {
 			x.Want(r, "cause", [...]string{"tlp", "rto", "rto"}[i])
@@ -160,16 +158,23 @@ func fast(network lab.Network) func(*tool.Trial) error {
 			return err
 		}
 		var segs uint64
+		causes := map[string]int64{}
 		for _, r := range rows {
 			segs += r.Get("segments").N
-			x.Want(r, "cause", "fast")
+			causes[r.Get("cause").S]++
 			x.Want(r, "total_retrans", segs)
 			x.Want(r, "pid", t.Client.PID)
 			x.Want(r, "rport", t.Port)
 		}
-		if n := uint64(counted[0]["TcpRetransSegs"]); len(rows) == 0 || segs != n {
-			x.Errorf("%d rows of %d segments, and the kernel counts %d", len(rows), segs, n)
+		// A timer may be faster where the machine stands still. The kernel counts that too.
+		probes := counted[0]["TcpExtTCPLossProbes"]
+		if other := int64(len(rows)) - causes["fast"] - causes["tlp"]; other != 0 || causes["tlp"] > probes {
+			x.Errorf("%v, want all of them fast; the kernel counts %d loss probes", causes, probes)
+		} else if causes["fast"] == 0 {
+			x.Fail(tool.Fewer(0, 1, "%v, want a fast one; the kernel counts %d loss probes", causes, probes))
 		}
+		n := counted[0]["TcpRetransSegs"]
+		x.Fail(tool.Fewer(int(segs), int(n), "%d rows of %d segments, and the kernel counts %d", len(rows), segs, n))
 		return nil
 	}
 }
@@ -202,8 +207,10 @@ func fastNetem(x *tool.Trial) error {
 		}
 		x.Want(r, "pid", t.Client.PID)
 	}
-	if n := uint64(counted[0]["TcpRetransSegs"]); fast == 0 || segs != n {
-		x.Errorf("%d rows of %d segments, %d of them fast, and the kernel counts %d segments", len(rows), segs, fast, n)
+	n := counted[0]["TcpRetransSegs"]
+	x.Fail(tool.Fewer(int(segs), int(n), "%d rows of %d segments, and the kernel counts %d segments", len(rows), segs, n))
+	if fast == 0 {
+		x.Errorf("none of %d rows is fast", len(rows))
 	}
 	return nil
 }

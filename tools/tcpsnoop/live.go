@@ -122,9 +122,7 @@ func snoop(x *tool.Trial, s lab.Sessions, exact bool) ([]*row.Row, error) {
 			return nil, fmt.Errorf("no packets from %s", h)
 		}
 		for k, n := range out.seen {
-			if in.seen[k] != n {
-				x.Errorf("%s sent %q %d times, %s received it %d times", h, k, n, other, in.seen[k])
-			}
+			x.Fail(tool.Fewer(in.seen[k], n, "%s sent %q %d times, %s received it %d times", h, k, n, other, in.seen[k]))
 		}
 		after, err := x.World.Counters(h)
 		if err != nil {
@@ -132,9 +130,9 @@ func snoop(x *tool.Trial, s lab.Sessions, exact bool) ([]*row.Row, error) {
 		}
 		c := after.Since(before[i])
 		// Coming in, the kernel counts packets, whatever they are made of.
-		if got := sides[h+" in"].rows; out.segs != c["TcpOutSegs"] || got != c["TcpInSegs"] {
-			x.Errorf("%s: %d segments out and %d packets in; the kernel counts %d and %d", h, out.segs, got, c["TcpOutSegs"], c["TcpInSegs"])
-		}
+		got := sides[h+" in"].rows
+		x.Fail(tool.Fewer(int(out.segs), int(c["TcpOutSegs"]), "%s: %d segments out; the kernel counts %d", h, out.segs, c["TcpOutSegs"]))
+		x.Fail(tool.Fewer(int(got), int(c["TcpInSegs"]), "%s: %d packets in; the kernel counts %d", h, got, c["TcpInSegs"]))
 		want := int64(s.Count * s.Send)
 		if h == "server" {
 			want = int64(s.Count * s.Recv)

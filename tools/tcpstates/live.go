@@ -86,19 +86,15 @@ func seen(x *tool.Trial, s lab.Sessions) error {
 	// Two processors may complete one handshake: the second child is thrown away.
 	doubles := count[false][change{"SYN_RECV", "CLOSE"}]
 	count[false][change{"LISTEN", "SYN_RECV"}] -= doubles
-	if n += 2 * doubles; len(rows) != n {
-		x.Errorf("%d rows, want %d", len(rows), n)
-	}
+	n += 2 * doubles
+	x.Fail(tool.RowCount(len(rows), n))
 	for client, list := range wants {
 		for _, w := range list {
-			if got := count[client][w]; got != s.Count {
-				x.Errorf("%d changes %v (client: %v), want %d", got, w, client, s.Count)
-			}
+			got := count[client][w]
+			x.Fail(tool.Fewer(got, s.Count, "%d changes %v (client: %v), want %d", got, w, client, s.Count))
 		}
 	}
-	if n := x.Report.Lost() + x.Report.Losses[tool.LossOwner]; n != 0 {
-		x.Errorf("%d lost or without owner, want none", n)
-	}
+	x.NoneLost(tool.LossOwner)
 	return nil
 }
 

@@ -76,9 +76,7 @@ func add(x *tool.Trial, rows []*row.Row) map[end]moved {
 			x.Errorf("total_bytes is not the sum in %s", tool.Dump(r))
 		}
 	}
-	if lost := x.Report.Lost(); lost != 0 {
-		x.Errorf("%d lost, want none", lost)
-	}
+	x.NoneLost()
 	return got
 }
 
@@ -96,8 +94,10 @@ func ends(x *tool.Trial, t *lab.TCP, res lab.TCPResult, want map[end]moved) {
 
 func compare(x *tool.Trial, got, want map[end]moved) {
 	for e, w := range want {
-		if got[e] != w {
-			x.Errorf("%v: moved %v, want %v", e, got[e], w)
+		if g, seen := got[e]; !seen {
+			x.Fail(tool.Fewer(0, 1, "%v: no row, want %v moved", e, w))
+		} else if g != w {
+			x.Errorf("%v: moved %v, want %v", e, g, w)
 		}
 	}
 	for e, g := range got {
@@ -346,8 +346,8 @@ func lossy(x *tool.Trial) error {
 		return err
 	}
 	most, again := time.Since(began), counted["TcpRetransSegs"]
-	if len(rows) != 2 {
-		return fmt.Errorf("%d rows, want 2", len(rows))
+	if err := tool.RowCount(len(rows), 2); err != nil {
+		return err
 	}
 	for _, r := range rows {
 		want := map[bool][3]int64{true: {again, 33333, 1}, false: {0, 1, 33333}}[r.Get("pid").N == uint64(t.Client.PID)]
@@ -382,9 +382,7 @@ func filters(x *tool.Trial) error {
 		x.Want(r, "comm", t.Client.Comm)
 		x.Want(r, "tx_bytes", 1000)
 	}
-	if len(rows) != 13 {
-		x.Errorf("%d rows, want 13", len(rows))
-	}
+	x.Fail(tool.RowCount(len(rows), 13))
 	return nil
 }
 

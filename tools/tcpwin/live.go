@@ -111,13 +111,12 @@ func sessions(network lab.Network) func(*tool.Trial) error {
 			if err != nil {
 				return err
 			}
-			if count[h+" rcv"] != want || count[h+" new"] != 7 || count[h+" retrans"] != 0 {
-				x.Errorf("%s: %v; want %d rcv, 7 new, no retrans", h, count, want)
+			for event, n := range map[string]int64{"rcv": want, "new": 7, "retrans": 0} {
+				got := count[h+" "+event]
+				x.Fail(tool.Fewer(int(got), int(n), "%s: %d %s, want %d", h, got, event, n))
 			}
 		}
-		if n := x.Report.Lost() + x.Report.Losses[tool.LossOwner]; n != 0 {
-			x.Errorf("%d lost or without owner", n)
-		}
+		x.NoneLost(tool.LossOwner)
 		return nil
 	}
 }

@@ -103,9 +103,7 @@ func seen(x *tool.Trial, n lab.Network, addr string, mode lab.Mode, port int) er
 	if err != nil {
 		return err
 	}
-	if len(rows) != count {
-		x.Errorf("%d rows, want %d", len(rows), count)
-	}
+	x.Fail(tool.RowCount(len(rows), count))
 	peer := netip.MustParseAddrPort(addr).Addr().Unmap()
 	for i, r := range rows {
 		check(x, r, c.Proc, peer, port, "connect")
@@ -148,8 +146,8 @@ func failures(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	if len(rows) != 1 {
-		return fmt.Errorf("%d rows, want 1", len(rows))
+	if err := tool.RowCount(len(rows), 1); err != nil {
+		return err
 	}
 	check(x, rows[0], c.Proc, x.World.Addr4("server"), t.Port(1), "connect")
 	return nil
@@ -195,9 +193,7 @@ func letters(way string, call lab.Call) func(*tool.Trial) error {
 		if err != nil {
 			return err
 		}
-		if len(rows) != len(want) {
-			x.Errorf("%d rows, want %d", len(rows), len(want))
-		}
+		x.Fail(tool.RowCount(len(rows), len(want)))
 		for _, r := range rows {
 			p := want[peer{tool.Value(r.Get("lport")), tool.Value(r.Get("raddr"))}]
 			if p == nil {

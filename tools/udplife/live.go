@@ -90,9 +90,7 @@ func moved(l lab.Load, older bool) func(*tool.Trial) error {
 				x.Errorf("a duration that should not be known, or should be: %s", tool.Dump(r))
 			}
 		}
-		if lost := x.Report.Lost(); lost != 0 {
-			x.Errorf("%d lost, want none", lost)
-		}
+		x.NoneLost()
 		return nil
 	}
 }
@@ -183,9 +181,7 @@ func killed(x *tool.Trial) error {
 			x.Errorf("no row for port %d", t.Port(i))
 		}
 	}
-	if len(rows) != 7 {
-		x.Errorf("%d rows, want 7", len(rows))
-	}
+	x.Fail(tool.RowCount(len(rows), 7))
 	return nil
 }
 

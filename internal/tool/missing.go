@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"seine/internal/lab"
+)
+
+// Missing says that something came N times less often than it must. Of all
+// failures of a case this is the only one that runs of a program which the kernel
+// skipped can explain. A wrong value is never a Missing.
+type Missing struct {
+	N    int
+	Text string
+}
+
+func (m *Missing) Error() string { return m.Text }
+
+// Fewer compares two numbers and returns nil if they are equal. Its error is a
+// Missing if there are fewer than wanted. If there are more, it is a plain one.
+func Fewer(got, want int, format string, args ...any) error {
+	switch {
+	case got == want:
+		return nil
+	case got < want:
+		return &Missing{want - got, fmt.Sprintf(format, args...)}
+	}
+	return fmt.Errorf(format, args...)
+}
+
+// RowCount is Fewer for rows.
+func RowCount(got, want int) error { return Fewer(got, want, "%d rows, want %d", got, want) }
+
+// Fail records an error and goes on. It does nothing if err is nil.
+func (x *Trial) Fail(err error) {
+	if err != nil {
+		x.failed = append(x.failed, err)
+	}
+}
+
+// NoneLost records an error if the run lost something, or if a loss of these other
+// kinds happened. Losses that are runs which the kernel skipped add nothing to the
+// number that is missing: the rows that lack are counted already.
+func (x *Trial) NoneLost(also ...int) {
+	lost, other := x.Report.Lost(), uint64(0)
+	for _, kind := range also {
+		other += x.Report.Losses[kind]
+	}
+	if lost+other == 0 {
+		return
+	}
+	text := fmt.Sprintf("%d lost, want none: %+v, and %d runs skipped", lost+other, x.Report.Losses, x.Report.Missed)
+	if lost+other == x.Report.Missed {
+		x.Fail(&Missing{0, text})
+		return
+	}
+	x.Fail(errors.New(text))
+}
+
+// Lacks takes apart the error of a case. It returns how many are missing, whether
+// some part of it is a time that ran out, and whether err says nothing else.
+func Lacks(err error) (n int, late, only bool) {
+	if err == nil {
+		return 0, false, false
+	}
+	if m, ok := err.(*Missing); ok {
+		return m.N, false, true
+	}
+	for _, e := range []error{lab.ErrLate, context.DeadlineExceeded, os.ErrDeadlineExceeded} {
+		if err == e {
+			return 0, true, true
+		}
+	}
+	var parts []error
+	switch e := err.(type) {
+	case interface{ Unwrap() []error }:
+		parts = e.Unwrap()
+	case interface{ Unwrap() error }:
+		parts = []error{e.Unwrap()}
+	}
+	only = len(parts) > 0
+	for _, part := range parts {
+		m, l, o := Lacks(part)
+		n, late, only = n+m, late || l, only && o
+	}
+	return n, late, only
+}
+
+// verdict joins what a case recorded with what it returned. Once something has
+// failed, that the rest was skipped does not make it well.
+func verdict(failed []error, err error) error {
+	if len(failed) > 0 && errors.Is(err, ErrSkip) {
+		err = fmt.Errorf("after that: %v", err)
+	}
+	return errors.Join(append(failed, err)...)
+}

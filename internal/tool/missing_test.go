@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"seine/internal/lab"
+)
+
+// A case that recorded a failure and then found that it cannot go on has failed.
+func TestSkipMasksNothing(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		run           func(*Trial) error
+		skipped, fine bool
+	}{
+		{"fine", func(*Trial) error { return nil }, false, true},
+		{"skipped", func(*Trial) error { return Skip("no such qdisc") }, true, false},
+		{"failed", func(x *Trial) error { x.Errorf("pid is 7, want 8"); return nil }, false, false},
+		{"failed, then skipped", func(x *Trial) error { x.Errorf("pid is 7, want 8"); return Skip("no such qdisc") }, false, false},
+		{"rows missing, then skipped", func(x *Trial) error { x.Fail(RowCount(6, 7)); return Skip("no such qdisc") }, false, false},
+	} {
+		x := &Trial{}
+		err := x.run(Case{Run: c.run})
+		if errors.Is(err, ErrSkip) != c.skipped || (err == nil) != c.fine {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+func TestLacks(t *testing.T) {
+	wrong := errors.New("pid is 7, want 8")
+	for _, c := range []struct {
+		err        error
+		n          int
+		late, only bool
+	}{
+		{err: nil},
+		{err: wrong},
+		{err: RowCount(6, 7), n: 1, only: true},
+		{err: RowCount(8, 7)}, // too many are a wrong value
+		{err: fmt.Errorf("udp: %w", RowCount(3, 7)), n: 4, only: true},
+		{err: errors.Join(RowCount(6, 7), RowCount(5, 7)), n: 3, only: true},
+		{err: errors.Join(RowCount(6, 7), wrong), n: 1},
+		{err: fmt.Errorf("%w: %w", RowCount(6, 7), wrong), n: 1},
+		{err: fmt.Errorf("lab: %w", lab.ErrLate), late: true, only: true},
+		{err: errors.Join(context.DeadlineExceeded, wrong), late: true},
+		{err: verdict([]error{RowCount(6, 7)}, Skip("no")), n: 1},
+	} {
+		if n, late, only := Lacks(c.err); n != c.n || late != c.late || only != c.only {
+			t.Errorf("%v: %d missing, late %v, nothing else %v; want %+v", c.err, n, late, only, c)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"errors"
+	"path"
+	"strings"
+	"testing"
+
+	"seine/internal/lab"
+	"seine/internal/tool"
+	"seine/test/flaky"
+	"seine/tools"
+)
+
+// TestVerdict: skipped runs explain as many missing rows as there were of them, and
+// no wrong value; what is tried again is on the list, and lacks rows.
+func TestVerdict(t *testing.T) {
+	wrong := errors.New("pid is 7, want 8")
+	for _, c := range []struct {
+		err    error
+		missed uint64
+		want   bool
+	}{
+		{tool.RowCount(6, 7), 1, true},
+		{tool.RowCount(6, 7), 0, false},
+		{tool.RowCount(4, 7), 2, false},
+		{tool.RowCount(8, 7), 9, false},
+		{wrong, 9, false},
+		{errors.Join(tool.RowCount(6, 7), wrong), 9, false},
+		{lab.ErrLate, 9, false},
+	} {
+		if got := explained(c.err, c.missed); got != c.want {
+			t.Errorf("%v, with %d runs skipped, is explained: %v", c.err, c.missed, got)
+		}
+	}
+	const listed = "TestAgree/netsize"
+	for _, c := range []struct {
+		name string
+		err  error
+		want bool
+	}{
+		{listed, tool.RowCount(6, 7), true},
+		{listed, lab.ErrLate, true},
+		{listed, wrong, false},
+		{listed, errors.Join(tool.RowCount(6, 7), wrong), false},
+		{listed, tool.Skip("no"), false},
+		{listed, nil, false},
+		{"TestAgree/soconnect", tool.RowCount(6, 7), false},
+	} {
+		if got := mayRetry(c.name, c.err); got != c.want {
+			t.Errorf("%s, %v: another try is allowed: %v", c.name, c.err, got)
+		}
+	}
+}
+
+// TestFlakyList: each name of the list is one of a test that there is.
+func TestFlakyList(t *testing.T) {
+	all, err := flaky.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range all {
+		if !known(e.Name) {
+			t.Errorf("%s is no test", e.Name)
+		}
+	}
+}
+
+func known(pattern string) bool {
+	parts := strings.Split(pattern, "/")
+	for _, a := range agreements {
+		if ok, _ := path.Match(pattern, "TestAgree/"+a.name()); ok {
+			return true
+		}
+	}
+	for _, tl := range tools.All {
+		for _, c := range cases(tl, "") {
+			if len(parts) == 4 && parts[0] == "TestLive" && parts[1] == tl.Name && parts[3] == c.Name {
+				return true
+			}
+		}
+	}
+	return false
+}
