@@ -76,6 +76,10 @@ fuzz: ## run every fuzz target for FUZZTIME
 soak: ## 100,000 sockets, and sessions without a pause for ten minutes
 	$(GO) test -count=1 -v -timeout 30m ./test/soak -sockets 100000 -for 10m
 
+.PHONY: mutants
+mutants: ## put 100 defects into the BPF C, one at a time, and list those that no test notices (an hour or two)
+	$(GO) run ./test/mutants
+
 .PHONY: bench
 bench: build ## speed and size, natively and in a VM, beside the tools of others; writes them into docs/BENCHMARKS.md
 	./test/bench/run -o docs/BENCHMARKS.md
