@@ -496,6 +496,10 @@ struct bpf_iter_meta {
 	__u64 session_id;
 	__u64 seq_num;
 };
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
 struct bpf_iter__task_file {
 	struct bpf_iter_meta *meta;
 	struct task_struct *task;

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -20,27 +21,73 @@ import (
 // "Udp6InDatagrams".
 type Counters map[string]int64
 
-// ReadCounters reads snmp, netstat and snmp6 in a directory such as
-// /proc/thread-self/net.
-func ReadCounters(dir string) (Counters, error) {
-	c := Counters{}
-	for file, read := range map[string]func(Counters, *bufio.Scanner) error{
-		"snmp": Counters.pairs, "netstat": Counters.pairs, "snmp6": Counters.lines,
-	} {
-		f, err := os.Open(filepath.Join(dir, file))
-		if errors.Is(err, fs.ErrNotExist) && file == "snmp6" {
+// CounterFiles are the open files of a network namespace's counters. They can be
+// read again without any privilege, and hold on to the namespace until Close.
+type CounterFiles []*os.File
+
+// counterFiles are the files in a directory such as /proc/thread-self/net.
+var counterFiles = []struct {
+	name string
+	read func(Counters, *bufio.Scanner) error
+}{{"snmp", Counters.pairs}, {"netstat", Counters.pairs}, {"snmp6", Counters.lines}}
+
+// OpenCounters opens the files in a directory such as /proc/7/net. Everybody may
+// read those of every process, unlike /proc/7/ns/net.
+func OpenCounters(dir string) (CounterFiles, error) {
+	var files CounterFiles
+	for _, c := range counterFiles {
+		f, err := os.Open(filepath.Join(dir, c.name))
+		if errors.Is(err, fs.ErrNotExist) && c.name == "snmp6" {
 			continue // no IPv6
 		}
 		if err != nil {
+			files.Close()
 			return nil, err
 		}
-		defer f.Close()
+		files = append(files, f)
+	}
+	return files, nil
+}
+
+// Read reads the counters as they are now.
+func (files CounterFiles) Read() (Counters, error) {
+	c := Counters{}
+	for i, f := range files {
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			return nil, err
+		}
 		sc := bufio.NewScanner(f)
-		if err := errors.Join(read(c, sc), sc.Err()); err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
+		if err := errors.Join(counterFiles[i].read(c, sc), sc.Err()); err != nil {
+			return nil, fmt.Errorf("%s: %w", counterFiles[i].name, err)
 		}
 	}
 	return c, nil
+}
+
+// ID is the inode of a file, which no two network namespaces share.
+func (files CounterFiles) ID() uint64 {
+	var st unix.Stat_t
+	if len(files) == 0 || unix.Fstat(int(files[0].Fd()), &st) != nil {
+		return 0
+	}
+	return st.Ino
+}
+
+// Close lets go of the namespace.
+func (files CounterFiles) Close() {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+// ReadCounters opens the files in a directory and reads them once.
+func ReadCounters(dir string) (Counters, error) {
+	files, err := OpenCounters(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer files.Close()
+	return files.Read()
 }
 
 // Since gives the counters that moved between before and c.
@@ -111,12 +158,22 @@ type Netns struct {
 // this one, and those that ip-netns(8) has a name for. Others exist: held by a
 // descriptor, or by a thread of another process.
 func AllNetns() []Netns {
-	var all []Netns
-	seen := map[uint32]bool{}
-	patterns := []string{"/proc/[0-9]*/ns/net", "/proc/self/task/*/ns/net"}
+	return netnsAt(append([]string{"/proc/[0-9]*/ns/net", "/proc/self/task/*/ns/net"}, netnsNames()...))
+}
+
+// NamedNetns lists those that ip-netns(8) has a name for, which takes no privilege.
+func NamedNetns() []Netns { return netnsAt(netnsNames()) }
+
+func netnsNames() (patterns []string) {
 	for _, dir := range netnsDirs {
 		patterns = append(patterns, dir+"/*")
 	}
+	return patterns
+}
+
+func netnsAt(patterns []string) []Netns {
+	var all []Netns
+	seen := map[uint32]bool{}
 	for _, p := range patterns {
 		paths, _ := filepath.Glob(p)
 		for _, path := range paths {
@@ -131,17 +188,16 @@ func AllNetns() []Netns {
 	return all
 }
 
-// Counters reads the protocol counters of the namespace.
-func (n Netns) Counters() (Counters, error) {
+// Open opens the files of the namespace's protocol counters.
+func (n Netns) Open() (files CounterFiles, err error) {
 	if dir, ok := strings.CutSuffix(n.path, "/ns/net"); ok {
-		return ReadCounters(dir + "/net")
+		return OpenCounters(dir + "/net")
 	}
-	var c Counters
-	err := n.Do(func() (err error) {
-		c, err = ReadCounters("/proc/thread-self/net")
+	err = n.Do(func() (err error) {
+		files, err = OpenCounters("/proc/thread-self/net")
 		return err
 	})
-	return c, err
+	return files, err
 }
 
 // Do runs fn on a thread that is in the namespace.

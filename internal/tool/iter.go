@@ -43,7 +43,7 @@ func (s Iter[K, T]) Check(spec *ebpf.CollectionSpec) error {
 func (s Iter[K, T]) open(ses *Session, _ *View, i int) (reader, error) {
 	r := &iterReader[K, T]{Iter: s, ses: ses, row: ses.schemas[i].New(), prev: map[K]T{}, away: map[K]int{}}
 	// What the counters stood at before the first tick is not news.
-	err := r.walk(func(t *T) { r.prev[s.Key(t)] = *t })
+	err := Iterate(ses, s.Point, func(t *T) { r.prev[s.Key(t)] = *t })
 	return r, err
 }
 
@@ -69,7 +69,7 @@ func (r *iterReader[K, T]) event(raw []byte) error {
 
 func (r *iterReader[K, T]) output(bool) error {
 	now := make(map[K]T, len(r.prev))
-	if err := r.walk(func(t *T) { now[r.Key(t)] = *t }); err != nil {
+	if err := Iterate(r.ses, r.Point, func(t *T) { now[r.Key(t)] = *t }); err != nil {
 		return err
 	}
 	r.at = time.Now()
@@ -132,15 +132,15 @@ func (r *iterReader[K, T]) show(t T) error {
 	return r.ses.sink.Row(r.row)
 }
 
-// walk runs the iterator and hands each record to do.
-func (r *iterReader[K, T]) walk(do func(*T)) error {
-	it := r.ses.set.Iters[r.Point]
+// Iterate runs the BPF iterator of a point and hands each record to do.
+func Iterate[T any](s *Session, point string, do func(*T)) error {
+	it := s.set.Iters[point]
 	if it == nil {
-		return fmt.Errorf("point %s: not an iterator", r.Point)
+		return fmt.Errorf("point %s: not an iterator", point)
 	}
 	f, err := it.Open()
 	if err != nil {
-		return fmt.Errorf("point %s: %w", r.Point, err)
+		return fmt.Errorf("point %s: %w", point, err)
 	}
 	defer f.Close()
 	var t T
@@ -149,7 +149,7 @@ func (r *iterReader[K, T]) walk(do func(*T)) error {
 		if _, err := io.ReadFull(in, raw); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
-			return fmt.Errorf("point %s: %w", r.Point, err)
+			return fmt.Errorf("point %s: %w", point, err)
 		}
 		do(&t)
 	}

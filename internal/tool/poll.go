@@ -16,9 +16,10 @@ import (
 // anyway, read by Go, to stand beside what was traced. Each output covers the
 // time since the one before.
 type Poll[T any] struct {
-	// Open looks at how things stand when everything is attached. What it
-	// returns gives the rows of each output.
-	Open func(*Wanted) (func() ([]T, error), error)
+	// Open looks at how things stand when everything is attached, and while there
+	// still are privileges. What it returns gives the rows of each output without
+	// them; last says that this is the end.
+	Open func(*Session) (next func(last bool) ([]T, error), err error)
 }
 
 // polled is one row of a Poll.
@@ -37,7 +38,7 @@ func (Poll[T]) Schema() (*row.Schema, error) { return row.SchemaOf(reflect.TypeF
 func (Poll[T]) Check(*ebpf.CollectionSpec) error { return nil }
 
 func (p Poll[T]) open(ses *Session, _ *View, i int) (reader, error) {
-	next, err := p.Open(&ses.opts.Filter)
+	next, err := p.Open(ses)
 	return &pollReader[T]{ses: ses, row: ses.schemas[i].New(), next: next}, err
 }
 
@@ -45,11 +46,11 @@ type pollReader[T any] struct {
 	noEvents
 	ses  *Session
 	row  *row.Row
-	next func() ([]T, error)
+	next func(last bool) ([]T, error)
 }
 
-func (r *pollReader[T]) output(bool) error {
-	vals, err := r.next()
+func (r *pollReader[T]) output(last bool) error {
+	vals, err := r.next(last)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ type Report struct {
 	Undecodable uint64            // records that are too short
 	Aborted     uint64            // outputs that were cut short, since keys came and went while they were read
 	Missed      uint64            // runs of programs that the kernel skipped
+	Unseen      []string          // what a view says it could not read
 	Programs    []ProgramStats
 	MapUse      []MapUse
 }
@@ -84,7 +85,7 @@ func (r *Report) Warnings() []string {
 	add(r.Missed, "run of a BPF program was skipped by the kernel", "runs of BPF programs were skipped by the kernel", "another tracer may be at the same hooks")
 	add(r.Aborted, "output was cut short, the keys of its map coming and going while it was read", "outputs were cut short, the keys of their map coming and going while they were read",
 		"what is missing is in the next output, if there is one; fewer --by fields or a filter helps")
-	return out
+	return append(out, r.Unseen...)
 }
 
 // Count is a number of things: 1 row, 1,204 rows.

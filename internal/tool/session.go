@@ -338,6 +338,12 @@ func (s *Session) Close() { s.set.Close() }
 // Schemas are those of the session's views.
 func (s *Session) Schemas() []*row.Schema { return s.schemas }
 
+// Wanted is the session's filters.
+func (s *Session) Wanted() *Wanted { return &s.opts.Filter }
+
+// Warn adds to what the summary says was not seen, and what to do about it.
+func (s *Session) Warn(text string) { s.report.Unseen = append(s.report.Unseen, text) }
+
 // OnNotice has f called for each process of which a stack is kept.
 func (s *Session) OnNotice(f func(pid uint32)) { s.notice = f }
 

@@ -184,3 +184,49 @@ KTRACE(drop, kfree_skb, struct sk_buff *skb, void *location)
 	__sync_fetch_and_add(&c->bytes, BPF_CORE_READ(skb, len));
 	return 0;
 }
+
+/* One thread and the network namespace that it is in. */
+struct task_netns {
+	__u32 tid; /* as /proc has it: in the PID namespace of whoever reads */
+	__u32 netns;
+};
+
+struct upid___task {
+	int nr;
+} __attribute__((preserve_access_index));
+struct pid___task {
+	unsigned int level;
+	struct upid___task numbers[1];
+} __attribute__((preserve_access_index));
+struct task_struct___pid {
+	struct pid___task *thread_pid;
+} __attribute__((preserve_access_index));
+
+static __always_inline const struct pid___task *task_pid(const void *task)
+{
+	return BPF_CORE_READ((const struct task_struct___pid *)task, thread_pid);
+}
+
+/* The counters of a namespace are files of each task in it, that everybody may read;
+ * but which namespace that is, only a tracer of the task is told. */
+SEC("iter/task") int tasks__iter(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct task_netns t = {};
+	const struct pid___task *pid;
+	unsigned int level;
+
+	if (!task)
+		return 0;
+	t.netns = BPF_CORE_READ(task, nsproxy, net_ns, ns.inum);
+	pid = task_pid(task);
+	level = BPF_CORE_READ(task_pid((void *)bpf_get_current_task()), level);
+	if (!t.netns || !pid || BPF_CORE_READ(pid, level) < level)
+		return 0;
+	bpf_probe_read_kernel(&t.tid, sizeof(t.tid),
+			      (void *)pid + bpf_core_field_offset(struct pid___task, numbers) +
+				      level * bpf_core_type_size(struct upid___task) +
+				      bpf_core_field_offset(struct upid___task, nr));
+	bpf_seq_write(ctx->meta->seq, &t, sizeof(t));
+	return 0;
+}

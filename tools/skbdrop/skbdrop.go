@@ -90,7 +90,10 @@ var Tool = &tool.Tool{
 	Banner:  "Counting dropped packets.",
 	Doc:     readme,
 	Filters: tool.BySock | tool.ByTuple | tool.FilterDev,
-	Points:  []probe.Point{{Name: "drop"}},
+	Points: []probe.Point{
+		{Name: "drop"},
+		{Name: "tasks", Optional: true, Misses: "counters of network namespaces that ip-netns has no name for"},
+	},
 	Views: func(any) []tool.View {
 		return []tool.View{
 			{
