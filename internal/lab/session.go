@@ -224,6 +224,11 @@ func (s *side) open(k caller, index int) (*opened, error) {
 	if o.fd, err = bound(network, s.From); err != nil {
 		return nil, err
 	}
+	if s.Fast {
+		if err := unix.SetsockoptInt(o.fd, unix.IPPROTO_TCP, unix.TCP_FASTOPEN_CONNECT, 1); err != nil {
+			return nil, unsupported("TCP_FASTOPEN_CONNECT", err)
+		}
+	}
 	o.start = time.Now()
 	if err := k.connect(o.fd, sa); err != nil {
 		return nil, fmt.Errorf("connect: %w", err)

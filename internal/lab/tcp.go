@@ -37,6 +37,9 @@ type Sessions struct {
 	Think time.Duration
 	// Uring makes connect, accept, send and receive by io_uring.
 	Uring bool
+	// Fast has the client's first data go with the SYN (TCP Fast Open), where the
+	// settings of its host say so.
+	Fast bool
 
 	// Plain has the clients of an MPTCP server speak plain TCP.
 	Plain bool
