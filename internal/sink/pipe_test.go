@@ -53,8 +53,8 @@ func TestPipe(t *testing.T) {
 	}
 	want := "23:36:01\n" +
 		"COMM                COUNT TX_KB RX_KB\n" +
-		"c                       7     7     -\n" +
-		"a                       3     3     -\n"
+		"c                       7   7.0     -\n" +
+		"a                       3   3.0     -\n"
 	want += "\n" + string(bytes.Replace([]byte(want), []byte("01"), []byte("02"), 1))
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)

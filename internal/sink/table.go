@@ -28,6 +28,8 @@ type tableSink struct {
 	begun   bool       // the output has its time and its head
 	printed bool       // something has been written at all
 	gap     bool       // a block was written: the next one keeps a distance
+	used    int        // lines of the screen that this output takes
+	more    int        // rows of this output for which the screen has no room
 }
 
 type tablePlan struct {
@@ -186,6 +188,10 @@ func (t *tableSink) Row(r *row.Row) error {
 		t.histogram(p, r)
 		return t.room()
 	}
+	if t.cleared() && t.o.Height > 0 && len(p.stacks) == 0 && t.used >= max(t.o.Height-2, 3) {
+		t.more++ // the largest rows come first, and must not scroll away
+		return nil
+	}
 	if t.view != p || t.o.Terminal && !t.o.Interval && t.o.Height > 1 && t.lines >= t.o.Height-1 {
 		t.header(p)
 	}
@@ -210,9 +216,9 @@ func (t *tableSink) moment(p *tablePlan, r *row.Row) time.Time {
 
 // begin starts an output: a clear screen or a distance, and the time.
 func (t *tableSink) begin(at time.Time) {
-	t.begun, t.view, t.gap = true, nil, false
+	t.begun, t.view, t.gap, t.used = true, nil, false, 0
 	switch {
-	case t.o.Terminal && t.o.Clear:
+	case t.cleared():
 		t.buf = append(t.buf, "\x1b[H\x1b[2J"...)
 	case t.printed:
 		t.buf = append(t.buf, '\n')
@@ -233,8 +239,12 @@ func (t *tableSink) begin(at time.Time) {
 	if len(t.buf) > line {
 		t.buf = append(t.buf, '\n')
 		t.printed = true
+		t.used++
 	}
 }
+
+// cleared says whether each output has the screen for itself.
+func (t *tableSink) cleared() bool { return t.o.Terminal && t.o.Clear }
 
 // stamped says whether outputs have a line with their time.
 func (t *tableSink) stamped() bool {
@@ -253,6 +263,7 @@ func (t *tableSink) header(p *tablePlan) {
 	t.buf = append(t.buf, '\n')
 	t.printed = true
 	t.lines++
+	t.used++
 }
 
 func (t *tableSink) row(p *tablePlan, r *row.Row) {
@@ -284,6 +295,7 @@ func (t *tableSink) say(p *tablePlan, r *row.Row) {
 func (t *tableSink) endLine(b []byte) {
 	t.buf = append(b, '\n')
 	t.lines++
+	t.used++
 	t.printed = true
 }
 
@@ -309,7 +321,11 @@ func (t *tableSink) joined(b []byte, k *tableColumn, r *row.Row) []byte {
 func (t *tableSink) value(b []byte, k *tableColumn, c *row.Cell) []byte {
 	switch c.Kind {
 	case row.Uint, row.Int:
-		return appendScaled(b, c, k.div, k.col.Prec)
+		prec := k.col.Prec
+		if prec == 0 && k.col.Scale > 1 && c.N > 0 && c.N < 10*k.div {
+			prec = 1 // less than a kilobyte is not nothing
+		}
+		return appendScaled(b, c, k.div, prec)
 	case row.Text:
 		if c.S == "" {
 			return append(b, '"', '"') // or the columns behind it would seem to be this one
@@ -333,6 +349,10 @@ func (t *tableSink) End(e row.End) error {
 		}
 		if e.Output && t.view == nil && len(t.o.Schemas) == 1 {
 			t.first()
+		}
+		if t.more > 0 && (e.Output || e.Last) {
+			t.buf = fmt.Appendf(t.buf, "… %d more\n", t.more)
+			t.more = 0
 		}
 		if e.Output {
 			t.begun = false

@@ -94,7 +94,7 @@ func TestTableOutputs(t *testing.T) {
 	}{
 		{"piped", Options{}, strings.Join(blocks, "\n")},
 		{"piped never clears", Options{Clear: true}, strings.Join(blocks, "\n")},
-		{"terminal", Options{Terminal: true, Clear: true, Height: 3}, clear + strings.Join(blocks, clear)},
+		{"terminal", Options{Terminal: true, Clear: true, Height: 6}, clear + strings.Join(blocks, clear)},
 		{"terminal, --no-clear", Options{Terminal: true, Height: 3}, strings.Join(blocks, "\n")},
 		{"no head", Options{HideHeader: true}, "23:36:01\n      1 a\n      2 b\n\n23:36:02\n\n23:36:03\n      3 c\n"},
 		{"no time", Options{Time: "none"}, strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(strings.Join(blocks, "\n"), "23:36:01\n", ""), "23:36:02\n", ""), "23:36:03\n", "")},
@@ -102,6 +102,37 @@ func TestTableOutputs(t *testing.T) {
 	} {
 		if got := ticks(t, tt.o); got != tt.want {
 			t.Errorf("%s: got\n%q\nwant\n%q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestTableFits: on a screen that is cleared for each output, no row scrolls away.
+func TestTableFits(t *testing.T) {
+	s := life()
+	columns, err := Choose("table", []*row.Schema{s}, "pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []*row.Row
+	for i := range 9 {
+		rows = append(rows, fill(s, moment, i+1))
+	}
+	for _, tt := range []struct {
+		o       Options
+		rows    int
+		message string
+	}{
+		{Options{Terminal: true, Clear: true, Height: 10}, 6, "… 3 more\n"}, // the time, the head, and the cursor's line
+		{Options{Terminal: true, Clear: true, Height: 13}, 9, ""},
+		{Options{Terminal: true, Clear: true, Height: 10, Time: "none"}, 7, "… 2 more\n"},
+		{Options{Terminal: true, Height: 10}, 9, ""},
+		{Options{Terminal: true, Clear: true}, 9, ""},
+		{Options{Clear: true, Height: 10}, 9, ""}, // a file
+	} {
+		tt.o.Schemas, tt.o.Columns, tt.o.Interval = []*row.Schema{s}, columns, true
+		got := string(render(t, "table", tt.o, rows))
+		if n := strings.Count(got, "\n     "); n != tt.rows || !strings.HasSuffix(got, tt.message) || tt.message == "" && strings.Contains(got, "more") {
+			t.Errorf("%+v: %q: %d rows, want %d, and %q", tt.o, got, n, tt.rows, tt.message)
 		}
 	}
 }
