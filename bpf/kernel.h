@@ -245,8 +245,10 @@ struct inet_connection_sock {
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u64 bytes_received;
+	__u64 bytes_acked;
 	__u64 bytes_sent;
 	__u64 bytes_retrans;
+	__u32 segs_out;
 	__u32 srtt_us;
 	__u32 total_retrans;
 	__u32 copied_seq;

@@ -62,6 +62,7 @@ struct owner {
 };
 #define OWNER_BORN 1	   /* the socket began after we did: seen is its birth */
 #define OWNER_RESET 2	   /* the peer reset it */
+#define OWNER_ACTIVE 4	   /* it connected: a socket that is OWNER_BORN without was accepted */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -167,7 +168,7 @@ static __always_inline void owner_on_state(const struct sock *sk, int old, int n
 	owner_listener(sk, old, new);
 	if (new == TCP_SYN_SENT || new == TCP_LISTEN) {
 		/* in the context of connect or listen */
-		owner_take(sk, OWNER_BORN);
+		owner_take(sk, new == TCP_SYN_SENT ? OWNER_BORN | OWNER_ACTIVE : OWNER_BORN);
 #ifdef OWNER_TIMES
 	} else if (new == TCP_SYN_RECV) {
 		/* A child of a listener; accept will name its owner. Where both ends

@@ -5,39 +5,94 @@
 #pragma once
 #include "probe.h"
 
-/* What was sent, without what had to be sent again. */
-static __always_inline __u64 tcp_tx(const struct tcp_sock *tp, bool typed)
+struct tcp_bytes {
+	__u64 tx;     /* sent at least once */
+	__u64 unsent; /* written, and never sent */
+	__u64 rx;     /* received in order */
+};
+
+/* Does the kernel count the SYN of a socket as a byte of bytes_acked? That of a
+ * socket which connected, not that of a listener's child. SYN_GUESS is for sockets
+ * whose beginning was not seen.
+ */
+enum tcp_syn { SYN_NO, SYN_YES, SYN_GUESS };
+
+#ifdef OWNER_TIMES
+static __always_inline enum tcp_syn tcp_syn(const struct owner *o)
 {
-	return READ(tp, bytes_sent) - READ(tp, bytes_retrans);
+	if (!o || !(o->flags & OWNER_BORN))
+		return SYN_GUESS;
+	return o->flags & OWNER_ACTIVE ? SYN_YES : SYN_NO;
+}
+#endif
+
+/* A FIN is the last byte of what was written. */
+static __always_inline bool tcp_has_fin(int state)
+{
+	return state == TCP_FIN_WAIT1 || state == TCP_FIN_WAIT2 || state == TCP_CLOSING || state == TCP_LAST_ACK;
+}
+
+/* bytes_sent is no answer: what the local queueing discipline drops is sent again
+ * as if for the first time, and counts again. What was acknowledged and what waits
+ * for that is what was sent at least once.
+ *
+ * State is the one that the socket is in, or has just left for CLOSE.
+ */
+static __always_inline void tcp_sent(struct tcp_bytes *b, const struct tcp_sock *tp, int state, enum tcp_syn syn, bool typed)
+{
+	__u64 acked = READ(tp, bytes_acked);
+	__u32 una = READ(tp, snd_una), next = READ(tp, snd_nxt), end = READ(tp, write_seq);
+
+	b->tx = b->unsent = 0;
+	/* A connect that failed before its SYN left the numbers of no connection. */
+	if (state == TCP_SYN_SENT && !READ(tp, segs_out))
+		return;
+	b->tx = acked + (next - una);
+	b->unsent = end - next;
+	if (tcp_has_fin(state)) {
+		if (b->unsent)
+			b->unsent--;
+		else if (b->tx)
+			b->tx--;
+	}
+	/* A listener's child has the listener's backlog. Where that was 0, the kernel's
+	 * other count tells, unless something was dropped locally.
+	 */
+	if (syn == SYN_GUESS)
+		syn = !READ(tp, inet_conn.icsk_inet.sk.sk_max_ack_backlog) &&
+		      b->tx != READ(tp, bytes_sent) - READ(tp, bytes_retrans);
+	if (syn == SYN_YES && b->tx)
+		b->tx--;
 }
 
 /* The kernel counts the peer's FIN as one byte; SOCK_DONE says that it came. */
-static __always_inline __u64 tcp_rx(const struct tcp_sock *tp, bool typed)
+static __always_inline __u64 tcp_received(const struct tcp_sock *tp, bool typed)
 {
 	__u64 rx = READ(tp, bytes_received);
 
 	return rx - (rx && READ(tp, inet_conn.icsk_inet.sk.__sk_common.skc_flags) >> SOCK_DONE & 1);
 }
 
-static __always_inline __u64 tcp_tx_bytes(const struct tcp_sock *tp)
+/* Of whatever socket. Nobody need hold its lock: what is acknowledged meanwhile
+ * would be counted twice or not at all, so look again.
+ */
+static __always_inline void tcp_bytes_read(struct tcp_bytes *b, const struct tcp_sock *tp, int state, enum tcp_syn syn)
 {
-	return tcp_tx(tp, false);
+	for (int i = 0; i < 3; i++) {
+		__u32 una = BPF_CORE_READ(tp, snd_una);
+
+		tcp_sent(b, tp, state, syn, false);
+		if (una == BPF_CORE_READ(tp, snd_una))
+			break;
+	}
+	b->rx = tcp_received(tp, false);
 }
 
-static __always_inline __u64 tcp_rx_bytes(const struct tcp_sock *tp)
+/* Of a socket that tcp_load gave and whose state changes: its lock is held. */
+static __always_inline void tcp_bytes_load(struct tcp_bytes *b, const struct tcp_sock *tp, int state, enum tcp_syn syn)
 {
-	return tcp_rx(tp, false);
-}
-
-/* The same for what tcp_load gave. */
-static __always_inline __u64 tcp_tx_load(const struct tcp_sock *tp)
-{
-	return tcp_tx(tp, true);
-}
-
-static __always_inline __u64 tcp_rx_load(const struct tcp_sock *tp)
-{
-	return tcp_rx(tp, true);
+	tcp_sent(b, tp, state, syn, true);
+	b->rx = tcp_received(tp, true);
 }
 
 /* The TCP socket that a sk which LOAD can read is, for LOAD. NULL if it is none. */

@@ -83,6 +83,12 @@ func (p *Proto) Cell(c *row.Cell) { c.SetText(p.String()) }
 // State is a TCP state.
 type State uint8
 
+// States that a session has before its handshake is complete.
+const (
+	StateSynSent State = 2
+	StateSynRecv State = 3
+)
+
 var states = [...]string{
 	"", "ESTABLISHED", "SYN_SENT", "SYN_RECV", "FIN_WAIT1", "FIN_WAIT2", "TIME_WAIT", "CLOSE",
 	"CLOSE_WAIT", "LAST_ACK", "LISTEN", "CLOSING", "NEW_SYN_RECV", "BOUND_INACTIVE",
@@ -96,6 +102,12 @@ func (s *State) Cell(c *row.Cell) { enum(int(*s), states[:], c) }
 
 // Reset says who reset a session: RESET_* of tcplife.bpf.c.
 type Reset uint8
+
+// Who reset it.
+const (
+	ResetRemote Reset = 1
+	ResetLocal  Reset = 2
+)
 
 var resets = [...]string{"", "remote", "local"}
 

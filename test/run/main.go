@@ -208,7 +208,7 @@ func (s *suite) goTestAgain(first *results) *results {
 const symbols = "-ldflags=-s=false -w=false"
 
 // modules are what live tests use, besides those that every guest has.
-const modules = "sch_netem,mac80211_hwsim"
+const modules = "sch_netem,mac80211_hwsim,tcp_bbr"
 
 // drivers are modules that one-liners of the book are about, besides those that
 // every guest has.

@@ -106,8 +106,10 @@ func resets(x *tool.Trial) error {
 	_, err := seen(x, lab.Sessions{Count: 13, Send: 500, Recv: 300, Close: lab.ByReset}, func(r *row.Row, client bool) {
 		if client {
 			x.Want(r, "reset_by", "local")
+			x.Want(r, "end", "reset")
 		} else {
 			x.Want(r, "reset_by", "remote")
+			x.Want(r, "end", "reset-peer")
 		}
 	})
 	return err
@@ -139,6 +141,7 @@ func lossy(x *tool.Trial) error {
 	ends(x, t, rows, func(r *row.Row, client bool) {
 		x.Want(r, "errno", "-")
 		x.Want(r, "reset_by", "-")
+		x.Want(r, "end", "-")
 		if client {
 			x.Want(r, "retrans", again)
 			x.Want(r, "cong", reno)

@@ -11,7 +11,7 @@
 struct life_event {
 	struct head head;
 	struct tuple tuple;
-	__u64 tx, rx;	   /* payload: neither SYN nor FIN */
+	__u64 tx, rx, unsent; /* of struct tcp_bytes */
 	__u64 duration;	   /* NONE: the session is older than we are */
 	__u64 established; /* since then; NONE: never, or before us */
 	__u64 seen;	   /* how long we watched it */
@@ -79,8 +79,12 @@ static __always_inline int life(const struct sock *sk, int old)
 	if (tp) {
 		const struct tcp_congestion_ops *ops = HOP(tp, struct tcp_sock, inet_conn.icsk_ca_ops);
 
-		e->tx = tcp_tx_load(tp);
-		e->rx = tcp_rx_load(tp);
+		struct tcp_bytes b = {};
+
+		tcp_bytes_load(&b, tp, old, tcp_syn(o));
+		e->tx = b.tx;
+		e->rx = b.rx;
+		e->unsent = b.unsent;
 		e->retrans = LOAD(tp, total_retrans);
 		e->srtt_us = LOAD(tp, srtt_us) >> 3;
 		BPF_CORE_READ_STR_INTO(&e->cong, ops, name);

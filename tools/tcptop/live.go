@@ -3,9 +3,13 @@
 package tcptop
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"time"
+
+	"github.com/vishvananda/netlink"
 
 	"seine/internal/lab"
 	"seine/internal/row"
@@ -42,6 +46,7 @@ var live = []tool.Case{
 	{Name: "uring", Run: uring},
 	{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
 	{Name: "lossy", Hosts: lab.TwoHosts, Run: lossy},
+	{Name: "shaped", Hosts: lab.TwoHosts, Run: shaped},
 	{Name: "filters", Hosts: lab.TwoHosts, Run: filters},
 	{Name: "flood", Hosts: lab.TwoHosts, Run: flood, Slow: true},
 }
@@ -413,4 +418,29 @@ func flood(x *tool.Trial) error {
 		x.Errorf("rows of %d processes, want 2", len(sum))
 	}
 	return nil
+}
+
+// shaped: what the client's own queueing discipline drops counts as not sent. TCP
+// sends it again as if for the first time, and it counts once, tick by tick.
+func shaped(x *tool.Trial) error {
+	w := x.World
+	if err := w.Sysctl("client", "net.ipv4.tcp_congestion_control", "bbr"); errors.Is(err, fs.ErrNotExist) {
+		return tool.Skip("%v", err)
+	} else if err != nil {
+		return err
+	}
+	dev := w.Devs("client")[0]
+	if err := w.SetQdisc("client", dev, lab.Qdisc{Kind: "tbf", Rate: 1_000_000, Burst: 5_000, Limit: 20_000}); err != nil {
+		return err
+	}
+	_, rows, want, err := plain(x, lab.Sessions{Count: 3, Send: 300_007, Recv: 777}, "--interval="+tick())
+	if err != nil {
+		return err
+	}
+	compare(x, add(x, rows), want)
+	c, err := w.QdiscCount("client", dev, netlink.HANDLE_ROOT)
+	if err == nil && c.Dropped == 0 {
+		err = errors.New("tbf dropped nothing")
+	}
+	return err
 }

@@ -16,24 +16,28 @@ struct top_entry {
 	struct head head;
 	struct tuple tuple;
 	__u64 sk; /* which socket, to find it again at the next tick */
-	__u64 tx, rx;
+	__u64 tx, rx, unsent; /* of struct tcp_bytes */
 	__u64 born;		       /* 0: before us; NONE: unknown */
 	__u64 total, tx_rate, rx_rate; /* of the interval: for Go to fill in */
 	__u32 retrans, srtt_us;
 };
 EVENT(struct top_entry);
 
-static __always_inline bool entry_fill(struct top_entry *e, const struct sock *sk)
+/* State is the one that sk is in, or has just left for CLOSE. */
+static __always_inline bool entry_fill(struct top_entry *e, const struct sock *sk, int state)
 {
 	const struct tcp_sock *tp = (void *)sk;
 	struct owner *o = owner_entry(sk);
+	struct tcp_bytes b = {};
 
 	e->born = !o ? NONE : o->flags & OWNER_BORN ? o->seen : 0;
 	e->head.ts = bpf_ktime_get_ns();
 	e->head.netns = sock_netns(sk);
 	e->sk = (__u64)sk;
-	e->tx = tcp_tx_bytes(tp);
-	e->rx = tcp_rx_bytes(tp);
+	tcp_bytes_read(&b, tp, state, tcp_syn(o));
+	e->tx = b.tx;
+	e->rx = b.rx;
+	e->unsent = b.unsent;
 	e->retrans = BPF_CORE_READ(tp, total_retrans);
 	e->srtt_us = BPF_CORE_READ(tp, srtt_us) >> 3;
 	return tuple_fill(&e->tuple, sk) && tuple_wanted(&e->tuple) && who_wanted(&e->head.who);
@@ -53,7 +57,7 @@ static __always_inline int walk(struct seq_file *seq, struct task_struct *task, 
 		e.head.who = o->who;
 	else
 		who_task(&e.head.who, task);
-	if (entry_fill(&e, sk))
+	if (entry_fill(&e, sk, state))
 		bpf_seq_write(seq, &e, sizeof(e));
 	return 0;
 }
@@ -91,7 +95,7 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 	if (proto != IPPROTO_TCP || new != TCP_CLOSE || old == TCP_LISTEN || old == TCP_CLOSE || !sock_wanted(sk))
 		return 0;
 	owner_get(&t.head.who, sk);
-	if (!entry_fill(&t, sk))
+	if (!entry_fill(&t, sk, old))
 		return 0;
 	e = EVENT_NEW(struct top_entry);
 	if (!e)

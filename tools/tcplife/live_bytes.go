@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tcplife
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"seine/internal/lab"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+// bytesLive are cases of bytes that TCP's own counters of bytes sent get wrong,
+// or that were never acknowledged or never sent.
+var bytesLive = []tool.Case{
+	{Name: "shaped-bbr", Hosts: lab.TwoHosts, Run: shaped("bbr", narrow, true)},
+	{Name: "shaped-bbr-cut", Hosts: lab.TwoHosts, Run: shaped("bbr", narrow, false)},
+	{Name: "shaped-reno", Hosts: lab.TwoHosts, Run: shaped("reno", narrow, true)},
+	{Name: "paced", Hosts: lab.TwoHosts, Run: shaped("bbr", lab.Qdisc{Kind: "fq", Limit: 20}, true)},
+	{Name: "unacknowledged", Hosts: lab.TwoHosts, Run: unacknowledged},
+	{Name: "fastopen", Hosts: lab.TwoHosts, Run: fastopen},
+	{Name: "refused", Run: refused},
+}
+
+// narrow is `tbf rate 8mbit burst 5k limit 20k`: less than two windows have room.
+var narrow = lab.Qdisc{Kind: "tbf", Rate: 1_000_000, Burst: 5_000, Limit: 20_000}
+
+// shaped: what the client's own queueing discipline drops counts as not sent; TCP
+// sends it again as if for the first time. All arrives: the sizes of the writes
+// are the truth.
+func shaped(cong string, q lab.Qdisc, offload bool) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		w := x.World
+		if err := w.Sysctl("client", "net.ipv4.tcp_congestion_control", cong); errors.Is(err, fs.ErrNotExist) {
+			return tool.Skip("%v", err)
+		} else if err != nil {
+			return err
+		}
+		if err := w.Offload("client", true, offload); err != nil {
+			return err
+		}
+		dev := w.Devs("client")[0]
+		if err := w.SetQdisc("client", dev, q); errors.Is(err, lab.ErrNotSupported) {
+			return tool.Skip("%v", err)
+		} else if err != nil {
+			return err
+		}
+		t, err := seen(x, lab.Sessions{Count: 3, Send: 300_007, Recv: 777}, func(r *row.Row, client bool) {
+			x.Want(r, "unsent_bytes", 0)
+			if client {
+				x.Want(r, "cong", cong)
+			}
+		})
+		if err != nil {
+			return err
+		}
+		c, err := w.QdiscCount("client", dev, netlink.HANDLE_ROOT)
+		if err == nil && c.Dropped == 0 && q.Kind == narrow.Kind {
+			err = fmt.Errorf("%s dropped nothing of what %s sent", q.Kind, t.Client.Comm)
+		}
+		return err
+	}
+}
+
+const bodyLeave = "tcplife-leave"
+
+func init() { lab.Register(bodyLeave, leave) }
+
+// leaving is a session whose peer gets no data: so much is written as the socket
+// takes, up to Size, and then it is left, by a reset or a close.
+type leaving struct {
+	Addr  string
+	Size  int
+	Reset bool
+}
+
+// leave reports how many bytes the socket took.
+func leave(c *lab.Child) error {
+	var arg leaving
+	if err := c.Arg(&arg); err != nil {
+		return err
+	}
+	if err := c.Await("go"); err != nil {
+		return err
+	}
+	fd, err := lab.Connect(lab.TCP4, arg.Addr)
+	if err != nil {
+		return err
+	}
+	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 300); err != nil {
+		return err
+	}
+	n, err := unix.SendmsgN(fd, make([]byte, arg.Size), nil, nil, unix.MSG_DONTWAIT)
+	if err != nil {
+		return err
+	}
+	if arg.Reset {
+		err = lab.Reset(fd)
+	} else {
+		err = lab.Close(fd)
+	}
+	return errors.Join(err, c.Report(n))
+}
+
+// unacknowledged: what was sent at least once counts, as a capture has it; what
+// was written and not sent is told by itself. The FIN is neither, whether it was
+// sent or waits behind the data.
+func unacknowledged(x *tool.Trial) error {
+	w := x.World
+	for _, l := range []leaving{{Size: 200_000, Reset: true}, {Size: 200_000}, {Size: 1000, Reset: true}, {Size: 1000}} {
+		to, err := lab.StartTargets(w, "server", "sink", lab.Target{Network: lab.TCP4})
+		if err != nil {
+			return err
+		}
+		l.Addr = to.Addrs[0]
+		p, err := w.Start("client", "leaver", bodyLeave, l)
+		if err != nil {
+			return err
+		}
+		if err := leaveOne(x, p, to.Port(0), l); err != nil {
+			return err
+		}
+		if err := to.End(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func leaveOne(x *tool.Trial, p *lab.Proc, port int, l leaving) error {
+	loss, err := lab.StartLoss(lab.Loss{To: port, Data: 1, Count: 1 << 30})
+	if err != nil {
+		return err
+	}
+	defer loss.Close()
+	capture, err := x.World.Capture("client", x.World.Devs("client")[0], port)
+	if err != nil {
+		return err
+	}
+	if err := x.Attach(fmt.Sprintf("--pid=%d", p.PID)); err != nil {
+		return err
+	}
+	var written int
+	if err := p.Call("go", &written); err != nil {
+		return err
+	}
+	rows, err := x.Exactly(1)
+	if err != nil {
+		return err
+	}
+	sent, err := capture.Sent()
+	if err != nil {
+		return err
+	}
+	if sent == 0 || (sent < written) != (l.Size > 100_000) {
+		return fmt.Errorf("%d of %d bytes were sent", sent, written)
+	}
+	x.Want(rows[0], "tx_bytes", sent)
+	x.Want(rows[0], "unsent_bytes", written-sent)
+	x.Want(rows[0], "rx_bytes", 0)
+	if l.Reset {
+		x.Want(rows[0], "reset_by", "local")
+		x.Want(rows[0], "end", "reset")
+	} else {
+		x.Want(rows[0], "errno", "ETIMEDOUT")
+		x.Want(rows[0], "end", "timeout")
+		x.Want(rows[0], "state_close", "FIN_WAIT1")
+	}
+	return p.Wait()
+}
+
+// fastopen: data goes with the SYN, and the server takes it or does not.
+func fastopen(x *tool.Trial) error {
+	const client, server = 1 | 4, 2 | 0x200 | 0x400 // without cookies, for all listeners
+	for _, takes := range []bool{true, false} {
+		at := 0
+		if takes {
+			at = server
+		}
+		if err := errors.Join(
+			x.World.Sysctl("client", "net.ipv4.tcp_fastopen", fmt.Sprint(client)),
+			x.World.Sysctl("server", "net.ipv4.tcp_fastopen", fmt.Sprint(at)),
+		); err != nil {
+			return err
+		}
+		counted, err := x.World.Counted("server", func() error {
+			_, err := seen(x, lab.Sessions{Count: 13, Send: 333, Recv: 777, Fast: true}, nil)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		want := int64(0)
+		if takes {
+			want = 13
+		}
+		if n := counted["TcpExtTCPFastOpenPassive"]; n != want {
+			return fmt.Errorf("the server took the data of %d SYNs, want %d", n, want)
+		}
+	}
+	return nil
+}
+
+// refused: a connect that never became a session says so.
+func refused(x *tool.Trial) error {
+	to, err := lab.StartTargets(x.World, "", "targets", lab.Target{Network: lab.TCP4, Kind: lab.BoundOnly})
+	if err != nil {
+		return err
+	}
+	c, err := lab.StartConnects(x.World, "", "caller", lab.Attempt{Network: lab.TCP4, Addr: to.Addrs[0], Want: unix.ECONNREFUSED})
+	if err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	if _, err := c.Run(); err != nil {
+		return err
+	}
+	rows, err := x.Exactly(1)
+	if err != nil {
+		return err
+	}
+	for id, want := range map[string]any{
+		"pid": c.PID, "comm": c.Comm, "tx_bytes": 0, "rx_bytes": 0, "unsent_bytes": 0, "errno": "ECONNREFUSED", "state_close": "SYN_SENT", "established_ms": "-", "end": "refused",
+	} {
+		x.Want(rows[0], id, want)
+	}
+	return to.End()
+}
