@@ -5,6 +5,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,7 +25,8 @@ type common struct {
 	duration, interval                                 time.Duration
 	count                                              uint64
 	top                                                int
-	noClear, stats                                     bool
+	noClear, stats, summary                            bool
+	rate                                               uint64
 	buffer, memory                                     uint64
 	ways                                               []string
 	verbose                                            int
@@ -49,6 +51,14 @@ func declare(fs *pflag.FlagSet, t *tool.Tool, cfg any) *common {
 	fs.BoolVar(&c.noClear, "no-clear", false, "do not clear the screen between outputs")
 	fs.StringVar(&c.sort, "sort", "", "order the rows of an output: COLUMN or COLUMN,asc")
 	fs.IntVar(&c.top, "top", 0, "only the first N rows of an output")
+	fs.Uint64Var(&c.rate, "rate", 0, "at most so many rows a second; the rest is counted, not shown")
+	if t.Kind(cfg) != tool.Events {
+		fs.MarkHidden("rate")
+	}
+	if fs.Lookup("summary") == nil { // two tools have one of their own
+		fs.BoolVar(&c.summary, "summary", false, "one line a key in place of histograms: count, p50, p90, p99, max")
+		fs.Lookup("summary").Hidden = !hasHist(t)
+	}
 	fs.StringVar(&c.by, "by", "", "group by these columns")
 	fs.StringVar(&c.where, "where", "", "keep rows for which this holds: 'lport == 80 && comm == \"nginx\"'")
 	c.filters.declare(fs, t, short)
@@ -76,6 +86,32 @@ func viewNames(t *tool.Tool) (names []string) {
 	return names
 }
 
+// namesMeasure says whether --columns names a number of a histogram, which only
+// --summary shows.
+func (c *common) namesMeasure(views []tool.View) bool {
+	for w := range strings.SplitSeq(c.columns, ",") {
+		id := strings.TrimLeft(strings.TrimSpace(w), "+-")
+		hist, column := false, false
+		for _, v := range views {
+			if s, err := v.Output.Schema(); err == nil {
+				hist, column = hist || s.HasHist(), column || s.Index(id) >= 0
+			}
+		}
+		if hist && !column && contains(row.Measures, id) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasHist says whether t draws histograms, unless a flag changes the rows.
+func hasHist(t *tool.Tool) bool {
+	return slices.ContainsFunc(t.Views(t.NewConfig()), func(v tool.View) bool {
+		s, err := v.Output.Schema()
+		return err == nil && s.HasHist()
+	})
+}
+
 func formats(t *tool.Tool) []string { return append([]string{"table", "json", "csv"}, t.Formats...) }
 
 // options turns the flags into what the engine wants. args are positionals:
@@ -90,12 +126,15 @@ func (c *common) options(t *tool.Tool, cfg any, args []string) (o tool.Options, 
 	if f := t.Views(cfg)[0].Format; f != "" && !c.given.Changed("output") {
 		c.output = f
 	}
+	c.summary = c.summary || c.namesMeasure(t.Views(cfg))
 	kind := t.Kind(cfg)
 	switch {
 	case kind == tool.Events && c.interval > 0 && c.by == "":
 		return o, tool.Usagef("%s prints rows as they happen: an interval needs --by", t.Name)
 	case kind == tool.Events && (c.sort != "" || c.top > 0) && c.by == "":
 		return o, tool.Usagef("%s prints rows as they happen: --sort and --top need --by", t.Name)
+	case c.rate > 0 && (kind != tool.Events || c.by != ""):
+		return o, tool.Usagef("--rate is for rows as they happen: use --top for the rows of an output")
 	case kind == tool.Interval && c.interval == 0:
 		c.interval = time.Second
 	}
@@ -141,7 +180,7 @@ func (c *common) check(args []string) (err error) {
 		case err != nil:
 		case f.Value.Type() == "string" && f.Value.String() == "":
 			err = tool.Usagef("--%s: the value is empty", f.Name)
-		case f.Name == "count" && c.count == 0, f.Name == "top" && c.top <= 0:
+		case f.Name == "count" && c.count == 0, f.Name == "top" && c.top <= 0, f.Name == "rate" && c.rate == 0:
 			err = tool.Usagef("--%s: write a number from 1 up", f.Name)
 		}
 	})
@@ -183,6 +222,9 @@ func (c *common) groups(t *tool.Tool, cfg any) []string {
 		by = v.Stacks
 	}
 	by = append([]string(nil), by...)
+	if c.summary { // one line a key: stacks have many
+		by = slices.DeleteFunc(by, func(id string) bool { return id == "kstack" || id == "ustack" })
+	}
 	s, err := v.Output.Schema()
 	if err != nil {
 		return by

@@ -173,6 +173,7 @@ type pipe struct {
 	use    map[string]bool
 	count  *row.Count
 	groups *row.Groups
+	rate   *row.Rate
 }
 
 // pipe builds the stages from the sink backwards.
@@ -180,7 +181,7 @@ func (r *run) pipe(schemas []*row.Schema) (*pipe, error) {
 	f := r.flags
 	kind := r.tool.Kind(r.cfg)
 	p := &pipe{use: map[string]bool{}}
-	shown := schemas
+	shown := slices.Clone(schemas)
 	var by *row.Groups
 	// What counts in the kernel groups there.
 	if f.by != "" && kind != tool.Counting && len(r.prepared.Keys()) == 0 {
@@ -205,6 +206,16 @@ func (r *run) pipe(schemas []*row.Schema) (*pipe, error) {
 	if err := r.grouped(schemas, shown); err != nil {
 		return nil, err
 	}
+	summary := row.Summarize(nil)
+	if f.summary {
+		if !slices.ContainsFunc(shown, (*row.Schema).HasHist) {
+			return nil, fmt.Errorf("--summary: %s has no histogram to sum up", r.tool.Name)
+		}
+		summary = row.Summarize(shown)
+		for i := range shown {
+			shown[i] = summary.Schema(shown[i])
+		}
+	}
 	if !contains(formats(r.tool), f.output) {
 		if near := row.Nearest(f.output, formats(r.tool)); near != "" {
 			return nil, fmt.Errorf("-o %s: did you mean %s?", f.output, near)
@@ -215,12 +226,15 @@ func (r *run) pipe(schemas []*row.Schema) (*pipe, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--%w", err)
 	}
-	shown = slices.DeleteFunc(slices.Clone(shown), func(s *row.Schema) bool {
+	shown = slices.DeleteFunc(shown, func(s *row.Schema) bool {
 		cols, chosen := columns[s]
 		return chosen && len(cols) == 0
 	})
 	if by == nil {
-		schemas = shown
+		schemas = nil
+		for _, s := range shown {
+			schemas = append(schemas, summary.Source(s))
+		}
 	}
 	if len(shown) == 0 {
 		return nil, fmt.Errorf("--columns %s: no kind of rows has them together: choose with --view", f.columns)
@@ -244,6 +258,16 @@ func (r *run) pipe(schemas []*row.Schema) (*pipe, error) {
 	}
 	if next, err = r.sorted(next, shown, p); err != nil {
 		return nil, err
+	}
+	if f.rate > 0 {
+		p.rate = &row.Rate{Next: next, PerSecond: f.rate, Every: rateEvery, Notice: func(held uint64) {
+			r.say("%s not shown because of --rate %d", tool.Count(held, "row was", "rows were"), f.rate)
+		}}
+		next = p.rate
+	}
+	if summary.Any() {
+		summary.Into(next)
+		next = summary
 	}
 	if by != nil {
 		by.Into(next)
@@ -299,6 +323,9 @@ func (r *run) pipe(schemas []*row.Schema) (*pipe, error) {
 	return p, nil
 }
 
+// rateEvery is how often a user is told that --rate holds rows back.
+const rateEvery = 5 * time.Second
+
 // sorted puts the sort in front of next: --sort, or what the view is sorted by.
 func (r *run) sorted(next row.Sink, shown []*row.Schema, p *pipe) (row.Sink, error) {
 	column, asc := r.flags.sort, false
@@ -317,6 +344,9 @@ func (r *run) sorted(next row.Sink, shown []*row.Schema, p *pipe) (row.Sink, err
 	}
 	if column == "" && r.flags.top == 0 {
 		return next, nil
+	}
+	if r.flags.sort == "" && !slices.ContainsFunc(shown, func(s *row.Schema) bool { return s.Index(column) >= 0 }) {
+		column = "count" // of the histogram that was summed up
 	}
 	p.use[column] = true
 	s, err := row.Sort(next, column, asc, r.flags.top, shown...)

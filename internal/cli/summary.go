@@ -28,6 +28,9 @@ func (r *run) summary(rep *tool.Report, p *pipe, n *names) {
 	for _, w := range rep.Warnings() {
 		r.say("%s", w)
 	}
+	if p.rate != nil && p.rate.Held > 0 {
+		r.say("%s not shown because of --rate %d, which asks for no more a second", tool.Count(p.rate.Held, "row was", "rows were"), p.rate.PerSecond)
+	}
 	if refused > 0 {
 		r.say("%s refused by --by, which keeps so many groups and no more: fewer columns or a filter help", tool.Count(refused, "row was", "rows were"))
 	}

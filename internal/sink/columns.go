@@ -172,7 +172,7 @@ func HelpColumns(w io.Writer, schemas ...*row.Schema) error {
 			b = fmt.Appendf(b, "* in the line by default; +a,-b add to and take from %s\n", strings.Join(ids, ","))
 		}
 		if hist {
-			b = fmt.Appendf(b, "The histogram also has, for --where and --sort: %s.\n", strings.Join(row.Measures, " "))
+			b = fmt.Appendf(b, "The histogram also has, for --where, --sort and --columns (as with --summary): %s.\n", strings.Join(row.Measures, " "))
 		}
 	}
 	_, err := w.Write(b)
