@@ -3,6 +3,7 @@
 package bt
 
 import (
+	"context"
 	"fmt"
 	"strings"
 )
@@ -23,6 +24,9 @@ type checker struct {
 	order    []*mapDef
 	layouts  map[*cstruct]*Type
 	enumSeen map[string]int64
+
+	ctx   context.Context // of the compilation
+	steps uint
 
 	target  *Target
 	vars    map[string]*Type
@@ -54,7 +58,7 @@ var unknown = &Type{Kind: Number, Size: 8, Signed: true, Lit: true}
 
 func newChecker(s *Script, k *kernel) *checker {
 	return &checker{
-		script: s, src: s.Src, kernel: k, strLen: 256,
+		script: s, src: s.Src, kernel: k, strLen: 256, ctx: context.Background(),
 		maps: map[string]*mapDef{}, layouts: map[*cstruct]*Type{},
 	}
 }
@@ -78,7 +82,10 @@ func (c *checker) at(p [2]Pos) string {
 func (c *checker) clause(cl *Clause, t *Target) (err error) {
 	defer catch(&err)
 	c.target, c.wide, c.grown = t, nil, true
-	for c.grown { // a variable has the room of its longest value from the start
+	for round := 0; c.grown; round++ { // a variable has the room of its longest value from the start
+		if round == maxRoundsOfTypes {
+			c.fail(t.pos.pos, t.pos.end, "the types of variables depend on one another without end")
+		}
 		c.vars, c.varPos, c.loops, c.uses = map[string]*Type{}, map[string][2]Pos{}, 0, uses{}
 		c.fn, c.fns, c.homes, c.each = 0, 0, map[string]int{}, map[string]bool{}
 		c.grown = false
@@ -91,6 +98,25 @@ func (c *checker) clause(cl *Clause, t *Target) (err error) {
 	return nil
 }
 
+// maxRoundsOfTypes bounds how often a script is gone over until its types are
+// known: each round can settle one more of a chain of variables or maps.
+const maxRoundsOfTypes = 200
+
+// step lets the end of the context end the compilation, however large the
+// program is.
+func (c *checker) step() {
+	if c.steps++; c.steps%1024 == 0 {
+		if err := c.ctx.Err(); err != nil {
+			panic(&stoppedError{err})
+		}
+	}
+}
+
+// A stoppedError is the end of the context.
+type stoppedError struct{ error }
+
+func (e *stoppedError) Unwrap() error { return e.error }
+
 // catch turns the panic of fail into an error.
 func catch(err *error) {
 	if r := recover(); r != nil {
@@ -99,6 +125,8 @@ func catch(err *error) {
 			*err = e
 		case *unsupportedError:
 			*err = e
+		case *stoppedError:
+			*err = fmt.Errorf("compiling: %w", e)
 		default:
 			panic(r)
 		}
@@ -112,6 +140,7 @@ func (c *checker) stmts(list []Stmt) {
 }
 
 func (c *checker) stmt(s Stmt) {
+	c.step()
 	switch s := s.(type) {
 	case *ExprStmt:
 		if call, ok := s.X.(*Call); ok {
@@ -229,8 +258,10 @@ func (c *checker) setVar(v *Var, t *Type) {
 	if old == nil {
 		pos, end := v.span()
 		c.varPos[v.Name] = [2]Pos{pos, end}
-		if w := c.wide[v.Name]; w != nil && w.Kind == t.Kind && !t.word() {
-			t, _ = unify(w, t)
+		if w := c.wide[v.Name]; w != nil && (t == unknown || w.Kind == t.Kind && !t.word()) {
+			if u, ok := unify(w, t); ok {
+				t = u
+			}
 		}
 		c.vars[v.Name] = t
 		v.setType(t)

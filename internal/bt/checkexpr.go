@@ -14,8 +14,12 @@ import (
 	"seine/internal/row"
 )
 
+// maxTuple bounds tuples, which can be made of tuples without end.
+const maxTuple = 8192
+
 // expr gives the type of an expression.
 func (c *checker) expr(e Expr) *Type {
+	c.step()
 	t := c.typeOf(e)
 	e.setType(t)
 	return t
@@ -83,6 +87,9 @@ func (c *checker) typeOf(e Expr) *Type {
 				v = &Type{Kind: Number, Size: 8, Signed: v.Signed || v.Size < 8, Bool: v.Bool}
 			}
 			t.Elems = append(t.Elems, v)
+			if t.store() > maxTuple {
+				c.failAt(e, "this tuple has more than %d bytes", maxTuple)
+			}
 		}
 		return t
 	case *Sizeof:

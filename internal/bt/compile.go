@@ -3,6 +3,7 @@
 package bt
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,11 +17,12 @@ import (
 
 // Options of a run. The zero value works.
 type Options struct {
-	Args     []string // $1 and on
-	Unsafe   bool     // allow system() and signal()
-	PIDs     []uint32 // only these processes
-	Child    uint32   // cpid; 0: there is none
-	Way      string   // trace functions by "kprobe" or "fentry" only; "": by what fits
+	Context  context.Context // its end stops the compiler; nil: nothing does
+	Args     []string        // $1 and on
+	Unsafe   bool            // allow system() and signal()
+	PIDs     []uint32        // only these processes
+	Child    uint32          // cpid; 0: there is none
+	Way      string          // trace functions by "kprobe" or "fentry" only; "": by what fits
 	Verbose  int
 	Output   string // "" or "table": as bpftrace prints; "json"
 	Tool     string // name in JSON
@@ -79,6 +81,9 @@ func Compile(src *Source, o Options) (*Program, error) {
 func compile(s *Script, k *kernel, o Options) (*Program, error) {
 	p := &Program{Script: s, opts: o, k: k, c: newChecker(s, k)}
 	p.c.params, p.c.unsafe, p.c.child = o.Args, o.Unsafe, o.Child
+	if o.Context != nil {
+		p.c.ctx = o.Context
+	}
 	if err := p.configure(); err != nil {
 		return nil, err
 	}
@@ -170,7 +175,11 @@ func (p *Program) partial(t *Target) {
 
 // infer goes over the script until the types of all maps are known.
 func (p *Program) infer(targets [][]*Target) error {
-	for round := range 12 {
+	for round := 0; ; round++ {
+		if round == maxRoundsOfTypes {
+			at := p.Script.Clauses[0].Points[0]
+			return p.Script.Src.errorf(at.pos, at.end, "the types of maps depend on one another without end")
+		}
 		p.c.changed = false
 		for i, cl := range p.Script.Clauses {
 			err := p.each(cl, targets[i], func(*Target) error { return nil })

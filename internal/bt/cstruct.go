@@ -209,13 +209,16 @@ func alignOf(t *Type) int {
 	case Array:
 		return alignOf(t.Elem())
 	case Record:
-		a := 1
-		for _, n := range t.Rec.names() {
-			if m := t.Rec.field(n, InKernel); m != nil {
-				a = max(a, alignOf(m.t))
+		if t.Rec.align == 0 { // asked for once: structs are made of structs
+			a := 1
+			for _, n := range t.Rec.names() {
+				if m := t.Rec.field(n, InKernel); m != nil {
+					a = max(a, alignOf(m.t))
+				}
 			}
+			t.Rec.align = min(a, 8)
 		}
-		return min(a, 8)
+		return t.Rec.align
 	}
 	return 8
 }

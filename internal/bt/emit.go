@@ -133,6 +133,7 @@ func (e *emitter) fail(x Expr, format string, args ...any) { e.c.failAt(x, forma
 func (e *emitter) mark(x Expr) { e.span[0], e.span[1] = x.span() }
 
 func (e *emitter) add(ins ...asm.Instruction) {
+	e.c.step()
 	for range ins {
 		e.spans = append(e.spans, e.span)
 	}

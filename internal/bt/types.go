@@ -77,6 +77,7 @@ type Type struct {
 type record struct {
 	name  string // "struct sock"
 	size  int
+	align int // 0: not known yet
 	field func(name string, space Space) *member
 	names func() []string
 }

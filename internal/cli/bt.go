@@ -107,6 +107,7 @@ func (f *btFlags) execute(ctx context.Context, name string, out, errw io.Writer,
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	o.Context = ctx
 	o.Ready = func() {
 		stopWhenClosed(ctx, out, stop)
 		fmt.Fprintln(errw, "seine: ready")
@@ -134,6 +135,9 @@ func (f *btFlags) execute(ctx context.Context, name string, out, errw io.Writer,
 		}
 	}
 	prog, err := compile(o)
+	if errors.Is(err, context.Canceled) {
+		return nil // ended before it began
+	}
 	var at *bt.Error
 	if err != nil && (errors.As(err, &at) && !bt.KernelsFault(err) || checkPermission() == nil) {
 		return btError(errw, err)
