@@ -3,10 +3,12 @@
 package bt
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -27,14 +29,42 @@ type attached struct {
 	end     []*ebpf.Program
 	timers  []timer
 	count   int
+	own     int // of count, what seine itself runs
 	failed  int
 	firsts  []string // the first few that failed
 	lastErr error
 }
 
+// A timer runs the programs of one interval, in the order of the script.
 type timer struct {
-	prog  *ebpf.Program
+	progs []*ebpf.Program
 	every time.Duration
+}
+
+// run keeps a program that seine itself runs.
+func (a *attached) run(prog *ebpf.Program, t *Target) {
+	a.count++
+	a.own++
+	switch t.Way {
+	case Begin:
+		a.begin = append(a.begin, prog)
+	case End:
+		a.end = append(a.end, prog)
+	case Interval:
+		for i := range a.timers {
+			if a.timers[i].every == t.Every {
+				a.timers[i].progs = append(a.timers[i].progs, prog)
+				return
+			}
+		}
+		a.timers = append(a.timers, timer{[]*ebpf.Program{prog}, t.Every})
+	}
+}
+
+// lastFirst says whether the kernel runs the program first that was attached
+// last to an event.
+func lastFirst(way ProbeKind) bool {
+	return way == Uprobe || way == Uretprobe || way == Software
 }
 
 // haveMulti says whether kprobe.multi links can be made: it takes CONFIG_FPROBE.
@@ -69,14 +99,22 @@ func (p *Program) attach(l *loaded, started func(*attached) error) (*attached, e
 		j     *job
 		t     *Target
 		progs []program
+		turn  int
 	}
 	var later []pending
+	wait := func(j *job, t *Target, progs []program) {
+		turn := len(later)
+		if lastFirst(t.Way) {
+			turn = -turn
+		}
+		later = append(later, pending{j, t, progs, turn})
+	}
 	total := p.Probes()
 	// Load first: what the verifier refuses is said before anything has run.
 	for _, j := range p.jobs {
 		t := j.targets[0]
 		if t.Way == Fentry || t.Way == Fexit || p.multi(j) {
-			later = append(later, pending{j: j, t: t})
+			wait(j, t, nil)
 			continue
 		}
 		progs, err := p.programs(l, j, t, false)
@@ -89,22 +127,19 @@ func (p *Program) attach(l *loaded, started func(*attached) error) (*attached, e
 		}
 		a.progs = append(a.progs, progs...)
 		switch t.Way {
-		case Begin:
-			a.begin = append(a.begin, progs[0].Program)
-			a.count++
-		case End:
-			a.end = append(a.end, progs[0].Program)
-			a.count++
-		case Interval:
-			a.timers = append(a.timers, timer{progs[0].Program, t.Every})
-			a.count++
+		case Begin, End, Interval:
+			for _, t := range j.targets {
+				a.run(progs[0].Program, t)
+			}
 		default:
-			later = append(later, pending{j, t, progs})
+			wait(j, t, progs)
 		}
 	}
 	if err := started(a); err != nil {
 		return nil, err
 	}
+	// Clauses of one event run in the order of the script.
+	slices.SortStableFunc(later, func(x, y pending) int { return cmp.Compare(x.turn, y.turn) })
 	for _, w := range later {
 		var err error
 		switch {
@@ -133,7 +168,7 @@ func (p *Program) attach(l *loaded, started func(*attached) error) (*attached, e
 			return nil, err
 		}
 	}
-	if a.count == 0 || a.failed > 0 && a.count == len(a.begin)+len(a.end)+len(a.timers) {
+	if a.count == 0 || a.failed > 0 && a.count == a.own {
 		return nil, fmt.Errorf("%w: none of the %d probes could be attached: %w", probe.ErrNotSupported, total, a.lastErr)
 	}
 	ok = true

@@ -231,6 +231,10 @@ func (c *checker) let(l *Let) {
 	var t *Type
 	if l.As != nil {
 		t = c.resolve(l.As)
+		if t.Kind == Pointer && t.Space != c.home() {
+			p := *t
+			p.Space, t = c.home(), &p
+		}
 	}
 	if l.Value != nil {
 		v := c.value(l.Value)
@@ -238,6 +242,9 @@ func (c *checker) let(l *Let) {
 			t = v
 		} else if !compatible(t, v) {
 			c.failAt(l.Value, "%s is declared as %s, not %s", l.Var.Name, t, v)
+		} else if t.Kind == Pointer {
+			p := *t
+			p.Space, t = v.Space, &p
 		}
 	}
 	if t == nil {
@@ -247,6 +254,14 @@ func (c *checker) let(l *Let) {
 		c.failAt(l.Var, "%s is there already, from %s", l.Var.Name, c.at(c.varPos[l.Var.Name]))
 	}
 	c.setVar(l.Var, t)
+}
+
+// home is the memory that an address of unknown origin is taken to be in.
+func (c *checker) home() Space {
+	if c.target.Kind == Uprobe || c.target.Kind == Uretprobe {
+		return InUser
+	}
+	return InKernel
 }
 
 func (c *checker) setVar(v *Var, t *Type) {

@@ -554,5 +554,5 @@ func (c *checker) reg(e *Call) *Type {
 		c.failAt(e, "%s has no registers", c.target.Kind)
 	}
 	c.uses.types, c.uses.fields = true, true
-	return typeU64
+	return &Type{Kind: Number, Size: 8, Space: c.home()}
 }

@@ -28,10 +28,7 @@ func (c *checker) expr(e Expr) *Type {
 func (c *checker) typeOf(e Expr) *Type {
 	switch e := e.(type) {
 	case *Int:
-		if e.U64 {
-			return &Type{Kind: Number, Size: 8, Lit: true}
-		}
-		return &Type{Kind: Number, Size: 8, Signed: true, Lit: true}
+		return &Type{Kind: Number, Size: 8, Signed: !e.U64, Lit: true, Space: c.home()}
 	case *Str:
 		return stringOf(len(e.V) + 1)
 	case *Param:
@@ -304,10 +301,11 @@ func (c *checker) field(e *Field) *Type {
 		}
 		c.failAt(e, "%s has no fields", t)
 	}
-	m := t.Rec.field(e.Name, t.Space)
+	rec := c.record(t)
+	m := rec.field(e.Name, t.Space)
 	if m == nil {
 		pos, end := e.span()
-		c.fail(max(pos, end-Pos(len(e.Name))), end, "%s has no field %s%s", t, e.Name, didYouMean(e.Name, t.Rec.names()))
+		c.fail(max(pos, end-Pos(len(e.Name))), end, "%s has no field %s%s", t, e.Name, didYouMean(e.Name, rec.names()))
 	}
 	return m.t
 }

@@ -169,10 +169,9 @@ func unify(a, b *Type) (*Type, bool) {
 		return b, true
 	case b == unknown:
 		return a, true
-	case a.Kind == Pointer && b.Kind == Number, a.Kind == Number && b.Kind == Pointer:
-		if a.Kind == Pointer {
-			return a, true
-		}
+	case a.Kind == Pointer && b.Kind == Number:
+		return a, true
+	case a.Kind == Number && b.Kind == Pointer:
 		return b, true
 	case a.Kind != b.Kind:
 		return nil, false
@@ -193,7 +192,12 @@ func unify(a, b *Type) (*Type, bool) {
 		return a, true
 	case Pointer:
 		if a.Len > 0 && (b.Len == 0 || b.Len > a.Len) {
-			return b, true
+			a, b = b, a
+		}
+		if a.Space < b.Space { // of the two, one may be a literal
+			p := *a
+			p.Space = b.Space
+			return &p, true
 		}
 		return a, true
 	case Buffer, Array:
@@ -228,7 +232,7 @@ func unify(a, b *Type) (*Type, bool) {
 }
 
 func same(a, b *Type) bool {
-	return a == b || a.Kind == b.Kind && a.Size == b.Size && a.Signed == b.Signed && a.Len == b.Len && a.store() == b.store() && a.Lit == b.Lit
+	return a == b || a.Kind == b.Kind && a.Size == b.Size && a.Signed == b.Signed && a.Len == b.Len && a.store() == b.store() && a.Lit == b.Lit && a.Space == b.Space
 }
 
 // compatible says whether a value of type b can be kept in a.

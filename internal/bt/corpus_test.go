@@ -129,3 +129,19 @@ func TestCorpus(t *testing.T) {
 		t.Errorf("%d scripts passed, want at least 60", passed)
 	}
 }
+
+// A userRecord is what pointers of user space lead to in tests: struct rec of their
+// scripts.
+type userRecord struct {
+	a    int32
+	name [4]byte
+	b    int64
+	next *userRecord
+	arr  [2][2]int32
+}
+
+// tracedAt is a function for uprobes whose argument is a pointer, in the register
+// that userPointer names.
+//
+//go:noinline
+func tracedAt(r *userRecord) int64 { return r.b + int64(r.next.a) }

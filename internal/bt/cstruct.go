@@ -105,6 +105,15 @@ func lookupType(spec *btf.Spec, n *TypeName) btf.Type {
 	return nil
 }
 
+// record is the fields of a struct: those of the script, if it has a struct of
+// that name, whatever the kernel's has.
+func (c *checker) record(t *Type) *record {
+	if s := c.script.structs[t.Rec.name]; s != nil {
+		return c.layout(t.Rec.name, s, 0).Rec
+	}
+	return t.Rec
+}
+
 // layout places the fields of a struct of the script by the rules of C.
 func (c *checker) layout(name string, s *cstruct, depth int) *Type {
 	if t := c.layouts[s]; t != nil {

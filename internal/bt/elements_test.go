@@ -85,6 +85,10 @@ func TestElements(t *testing.T) {
 		{"users", `BEGIN { printf("%s %s\n", username, uid == 0 ? "root" : "other"); exit(); }`, "⟨\\w+⟩ ⟨\\w+⟩\n"},
 		{"cgroup", `BEGIN { printf("%d %s\n", cgroup > 0, cgroup_path(cgroup)); exit(); }`, "1 ⟨.+⟩\n"},
 		{"curtask", `BEGIN { printf("%d %d %s\n", curtask->tgid == pid, ppid == curtask->real_parent->tgid, curtask->comm == comm ? "same" : "other"); exit(); }`, "1 1 same\n"},
+		{"structs of scripts", `struct task_struct { int x; int y; } BEGIN { $t = (struct task_struct *)curtask; printf("%d %d %d\n", curtask->x == $t->x, curtask->y == $t->y, sizeof(struct task_struct)); exit(); }`, "1 1 8\n"},
+		{"sizes of tuples", `BEGIN { $t = (1, "abc", (2, 3)); printf("%d %d\n", sizeof($t), sizeof((1, 2))); exit(); }`, "32 16\n"},
+		{"records", `struct in { int p; char q[4]; } struct s { char c; struct in in; unsigned f:3; int g:5; struct in v[2]; } BEGIN { $s = *(struct s *)kaddr("tcp_v4_connect"); @ = sizeof($s); print($s); exit(); }`,
+			"{ .c = ⟨-?\\d+⟩, .in = { .p = ⟨-?\\d+⟩, .q = ⟨.*⟩ }, .f = ⟨[0-7]⟩, .g = ⟨-?\\d+⟩, .v = [{ .p = ⟨-?\\d+⟩, .q = ⟨.*⟩ },{ .p = ⟨-?\\d+⟩, .q = ⟨.*⟩ }] }\n@: 32\n"},
 		{"sizes", `struct s { char c; int i; short h:4; union { long l; char b[12]; }; } BEGIN { printf("%d %d %d\n", sizeof(struct s), offsetof(struct s, b), sizeof(uint16)); exit(); }`, "32 16 2\n"},
 		{"pointers in structs", `struct s { void *p; int *q; } BEGIN { $p = (struct s *)kaddr("tcp_v4_connect"); @ = *$p; exit(); }`, "@: { .p = 0x⟨[0-9a-f]+⟩, .q = 0x⟨[0-9a-f]+⟩ }\n"},
 		{"enum", `enum e { A, B = 7, C } BEGIN { printf("%d %d %d\n", A, B, C); exit(); }`, "0 7 8\n"},
@@ -225,6 +229,15 @@ func TestEventElements(t *testing.T) {
 			func() { unix.Getppid(); unix.Getppid(); unix.Getppid() }, []string{"@in[tracepoint:syscalls:sys_enter_getppid, 1]: 3\n", "]: 3\n\n@sum: 15\n"}},
 		{"for in a raw tracepoint", `rt:sys_enter /pid == $1 && arg1 == $2/ { @m[1] = 1; @m[2] = 2; for ($kv : @m) { @[$kv.1] = count(); } }`,
 			func() { unix.Getppid(); unix.Getppid() }, []string{"@[1]: 2\n@[2]: 2\n"}},
+		{"structs of users", `struct rec { int a; char name[4]; long b; struct rec *next; int arr[2][2]; };
+			u:/proc/self/exe:seine/internal/bt.tracedAt { let $c : struct rec * = (struct rec *)reg("ax"); printf("%d %d %d\n", $c->a, $c->b, $c->next->a);
+			let $d : struct rec *; $d = (struct rec *)reg("ax"); printf("%d %s\n", $d->next->a, $d->name); @m[1] = $d; printf("%d\n", @m[1]->next->b);
+			@n[1] = (struct rec *)0; @n[1] = $d; printf("n %d\n", @n[1]->a); $t = (1, $d); printf("t %d\n", $t.1->b); $p = (int32 *)(uint64)reg("ax"); printf("p %d\n", *$p);
+			print($c->arr); @arr = $c->arr; print($c->arr[1]); printf("%d %d\n", $c->arr[1][0], sizeof($c->arr)); print(*$c); clear(@m); clear(@n); }`,
+			func() {
+				sink += int(tracedAt(&userRecord{a: 5, name: [4]byte{'o', 'n', 'e'}, b: 6, next: &userRecord{a: 7, b: 8}, arr: [2][2]int32{{9, 8}, {-7, 6}}}))
+			},
+			[]string{"5 6 7\n7 one\n8\nn 5\nt 6\np 5\n[[9,8],[-7,6]]\n[-7,6]\n-7 16\n{ .a = 5, .name = one, .b = 6, .next = 0x", ", .arr = [[9,8],[-7,6]] }\n", "@arr: [[9,8],[-7,6]]\n"}},
 		{"usym", `u:/proc/self/exe:seine/internal/bt.traced { @[usym(reg("ip"))] = count(); }`, func() { sink += traced(1) }, []string{"@[seine/internal/bt.traced]: 1\n"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -235,10 +248,11 @@ func TestEventElements(t *testing.T) {
 			if c.name == "join" {
 				opts.PIDs = nil
 			}
-			if strings.Contains(c.text, `reg("ax")`) && runtime.GOARCH != "amd64" {
+			if strings.Contains(c.text, `, reg("ax")`) && runtime.GOARCH != "amd64" {
 				t.Skip("ax is a register of amd64")
 			}
 			if runtime.GOARCH == "arm64" {
+				c.text = strings.ReplaceAll(c.text, `(struct rec *)reg("ax")`, `(struct rec *)reg("r0")`)
 				c.text = strings.ReplaceAll(c.text, `reg("ip")`, `reg("pc")`)
 			}
 			out, errs := live(t, script(c.text, fmt.Sprint(os.Getpid()), fmt.Sprint(unix.SYS_GETPPID)), opts, c.work)

@@ -382,7 +382,7 @@ func (e *emitter) sendAs(x *Call, a *action, args []Expr, typ func(int) *Type) {
 // however many targets it is compiled.
 func (u *unit) action(x *Call, a *action) int {
 	var key strings.Builder
-	fmt.Fprintf(&key, "%p %s", x, a.kind)
+	fmt.Fprintf(&key, "%p %s %t", x, a.kind, a.probe == End.String()) // what END does counts after exit() too
 	for _, t := range a.types {
 		fmt.Fprintf(&key, " %s/%d/%v/%d", t, t.store(), t.Signed, t.Depth)
 	}

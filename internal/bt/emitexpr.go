@@ -184,13 +184,11 @@ func (e *emitter) scalar(x Expr) {
 	case *Field, *Index:
 		e.loadField(x)
 	case *Sizeof:
-		n := 0
 		if x.Of != nil {
-			n = e.c.resolve(x.Of).Size
-		} else if n = x.X.typ().Size; x.X.typ().Kind == String {
-			n = x.X.typ().Len
+			e.add(e.imm(int64(e.c.resolve(x.Of).Size)))
+		} else {
+			e.add(e.imm(int64(x.X.typ().sizeof())))
 		}
-		e.add(e.imm(int64(n)))
 	case *Offsetof:
 		e.add(e.imm(int64(e.c.offset(x))))
 	default:

@@ -48,11 +48,11 @@ func (e *emitter) place(x Expr) spot {
 		case t != nil && t.Kind == Pointer:
 			e.scalar(x.X)
 			el := t.Elem()
-			m := el.Rec.field(x.Name, el.Space)
+			m := e.c.record(el).field(x.Name, el.Space)
 			return spot{space: t.Space, off: m.off, member: bitField(m)}
 		case t != nil && t.Kind == Record:
 			p := e.place(x.X)
-			m := t.Rec.field(x.Name, t.Space)
+			m := e.c.record(t).field(x.Name, t.Space)
 			p.off += m.off
 			p.member = bitField(m)
 			return p

@@ -207,9 +207,11 @@ func (r *Run) tick(ctx context.Context, t timer) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			if err := trigger(t.prog); err != nil {
-				r.p.opts.note("running an interval: %v", err)
-				return
+			for _, prog := range t.progs {
+				if err := trigger(prog); err != nil {
+					r.p.opts.note("running an interval: %v", err)
+					return
+				}
 			}
 		}
 	}

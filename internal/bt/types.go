@@ -172,6 +172,18 @@ func (t *Type) store() int {
 	return 8
 }
 
+// sizeof is what sizeof(x) gives: the size of a C type, else that of the value as
+// it is kept.
+func (t *Type) sizeof() int {
+	switch t.Kind {
+	case Number, Pointer, Record, Array:
+		return t.Size
+	case String:
+		return t.Len
+	}
+	return t.store()
+}
+
 // histSlots are: negative, 0, then one for each power of two.
 const histSlots = 2 + 64
 

@@ -70,37 +70,57 @@ func (r *Run) text(t *Type, b []byte) string {
 			b = b[e.store():]
 		}
 		return "(" + strings.Join(parts, ", ") + ")"
-	case Array:
-		e := t.Elem()
-		if e.Kind != Number {
-			return escapeBytes(b[:t.Size])
-		}
-		var parts []string
-		for i := range t.Len {
-			parts = append(parts, numberText(e, element(b, i, e)))
-		}
-		return "[" + strings.Join(parts, ",") + "]"
-	case Record:
-		return r.recordText(t, b)
+	case Array, Record:
+		return memoryText(t, b)
 	}
 	return "?"
 }
 
-// recordText is { .field = value, … } of the fields that are numbers.
-func (r *Run) recordText(t *Type, b []byte) string {
-	var parts []string
-	for _, n := range t.Rec.names() {
-		m := t.Rec.field(n, InKernel)
-		if m == nil || m.bits > 0 || m.off+m.t.Size > len(b) || !m.t.number() && !m.t.charArray() {
-			continue
+// memoryText is a value that lies in memory as C has it: a number, a string in an
+// array of characters, [element,…], or { .field = value, … }.
+func memoryText(t *Type, b []byte) string {
+	switch {
+	case t.Size > len(b):
+		return "?"
+	case t.number():
+		return numberText(t, element(b, 0, t))
+	case t.charArray():
+		return clean(cstring(b[:t.Size]))
+	case t.Kind == Array:
+		e := t.Elem()
+		var parts []string
+		for i := range t.Len {
+			parts = append(parts, memoryText(e, b[i*e.Size:]))
 		}
-		if m.t.charArray() {
-			parts = append(parts, "."+n+" = "+clean(cstring(b[m.off:m.off+m.t.Size])))
-			continue
+		return "[" + strings.Join(parts, ",") + "]"
+	case t.Kind == Record:
+		var parts []string
+		for _, n := range t.Rec.names() {
+			m := t.Rec.field(n, InKernel)
+			if m == nil || m.off+m.t.Size > len(b) {
+				continue
+			}
+			text := ""
+			if m.bits > 0 {
+				unit := element(b[m.off:], 0, &Type{Size: m.t.Size})
+				text = numberText(m.t, uint64(bitsOf(int64(unit), m, m.t.Signed)))
+			} else {
+				text = memoryText(m.t, b[m.off:])
+			}
+			parts = append(parts, "."+n+" = "+text)
 		}
-		parts = append(parts, "."+n+" = "+numberText(m.t, element(b[m.off:], 0, m.t)))
+		return "{ " + strings.Join(parts, ", ") + " }"
 	}
-	return "{ " + strings.Join(parts, ", ") + " }"
+	return "?"
+}
+
+// bitsOf takes a bit field out of the bytes around it.
+func bitsOf(unit int64, m *member, signed bool) int64 {
+	v := unit << (64 - m.bitStart - m.bits)
+	if signed {
+		return v >> (64 - m.bits)
+	}
+	return int64(uint64(v) >> (64 - m.bits))
 }
 
 func element(b []byte, i int, e *Type) uint64 {

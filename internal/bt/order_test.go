@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bt
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestOrder wants clauses on one probe to run in the order in which they are
+// written, whatever the kernel does with what is attached last.
+func TestOrder(t *testing.T) {
+	const own = "/proc/self/exe:seine/internal/bt.traced"
+	calls := func() {
+		for i := range 5 {
+			sink += traced(i)
+		}
+	}
+	syscalls := func() {
+		for range 5 {
+			_, _ = unix.Getpgid(0)
+		}
+	}
+	faults := func() {
+		b := must(unix.Mmap(-1, 0, 5<<12, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE))
+		for i := 0; i < len(b); i += 4096 {
+			b[i] = 1
+		}
+		_ = unix.Munmap(b)
+	}
+	connect := func() { refused(5) }
+	for _, c := range []struct {
+		point string
+		work  func()
+		least int
+	}{
+		{"u:" + own, calls, 5},
+		{"u:" + own + ",u:/proc/self/exe:seine/internal/bt.tracedAt", calls, 5},
+		{"ur:" + own[:len(own)-len("traced")] + "plusOne", func() { sink += plusOne(3) }, 1},
+		{"t:syscalls:sys_enter_getpgid", syscalls, 5},
+		{"rt:sys_enter /arg1 == $1/", syscalls, 5},
+		{"software:page-faults:1", faults, 5},
+		{"interval:ms:5", nil, 3},
+		{"k:tcp_v4_connect", connect, 5},
+		{"kr:tcp_v4_connect", connect, 5},
+		{"f:tcp_v4_connect", connect, 5},
+		{"fr:tcp_v4_connect", connect, 5},
+		{"k:tcp_v4_conn*", connect, 5},
+		{"BEGIN", func() {}, 1},
+		{"END", func() {}, 1},
+	} {
+		t.Run(c.point, func(t *testing.T) {
+			o := Options{PIDs: self()}
+			text := ""
+			for _, letter := range []string{"a", "b", "c"} {
+				text += c.point + ` { printf("` + letter + `\n"); } `
+			}
+			if c.work == nil {
+				o.Count = 9
+			}
+			out, errs := live(t, script(text, fmt.Sprint(unix.SYS_GETPGID)), o, c.work)
+			got := strings.ReplaceAll(out, "\n", "")
+			// Some events come while the first clauses are attached, or the last are read.
+			first, last, n := strings.Index(got, "abc"), strings.LastIndex(got, "abc"), strings.Count(got, "abc")
+			if n < c.least || last+3-first != 3*n || strings.Contains(errs, "lost") {
+				t.Errorf("got %q, want abc at least %d times and nothing between\n%s", got, c.least, errs)
+			}
+		})
+	}
+}
+
+// plusOne returns in C's sense: Go's stack does not move under it.
+//
+//go:noinline
+func plusOne(n int) int { return n + 1 }
+
+// TestEveryTarget wants each probe of a clause to run, when they are of a kind
+// too.
+func TestEveryTarget(t *testing.T) {
+	out, _ := live(t, script(`BEGIN,END { printf("%s\n", probe); exit(); }`), Options{}, nil)
+	if out != "BEGIN\nEND\n" {
+		t.Errorf("got %q, want BEGIN and END", out)
+	}
+	out, _ = live(t, script(`BEGIN,END { printf("x\n"); exit(); }`), Options{}, nil)
+	if out != "x\nx\n" {
+		t.Errorf("got %q, want two lines", out)
+	}
+	out, _ = live(t, script(`interval:ms:3,interval:ms:7 { @[probe] = count(); } interval:ms:100 { exit(); }`), Options{}, nil)
+	want(t, out, "@[interval:ms:3]: ", "@[interval:ms:7]: ")
+	out, _ = live(t, script(`interval:ms:3,interval:s:1000 { @n++; if (@n == 2) { exit(); } }`), Options{}, nil)
+	want(t, out, "@n: 2\n")
+}
