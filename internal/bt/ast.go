@@ -211,7 +211,7 @@ type Script struct {
 	Src      *Source
 	Clauses  []*Clause
 	Includes []string
-	Config   map[string]string
+	Config   []setting
 	structs  map[string]*cstruct
 	enums    map[string]int64
 	ctypes   map[string]TypeName // typedefs of the script

@@ -119,7 +119,7 @@ func (p *Program) attach(l *loaded, started func(*attached) error) (*attached, e
 		}
 		progs, err := p.programs(l, j, t, false)
 		if err != nil {
-			if t.Wild && total > 1 && !isRefusal(err) {
+			if p.lenient(t.Wild && total > 1) && !isRefusal(err) {
 				a.fail(t, err)
 				continue
 			}
@@ -156,7 +156,7 @@ func (p *Program) attach(l *loaded, started func(*attached) error) (*attached, e
 				p.progress(a, total)
 				if err = p.all(w.progs, t, w.j.cookie, a); err != nil {
 					err = fmt.Errorf("%w: attaching %s: %s", probe.ErrNotSupported, t.Probe, probe.Reason(err))
-					if len(w.j.targets) == 1 && !t.Wild && i == 0 {
+					if !p.lenient(len(w.j.targets) > 1 || t.Wild || i > 0) {
 						break
 					}
 					a.fail(t, err)
@@ -178,6 +178,12 @@ func (p *Program) attach(l *loaded, started func(*attached) error) (*attached, e
 func isRefusal(err error) bool {
 	var r *refusedError
 	return errors.As(err, &r)
+}
+
+// lenient says whether the run goes on without a target. By default it does so
+// where a clause has many.
+func (p *Program) lenient(many bool) bool {
+	return p.set.missing == "" && many || p.set.missing == "warn" || p.set.missing == "ignore"
 }
 
 func (a *attached) fail(t *Target, err error) {
@@ -229,7 +235,11 @@ func (p *Program) attachMulti(l *loaded, j *job, a *attached) error {
 	if len(j.targets) >= 50 && p.opts.Err != nil {
 		p.opts.note("attaching %d functions by kprobe.multi", len(j.targets))
 	}
+	failed := a.failed
 	p.divide(progs[0].Program, j.targets, j, a)
+	if a.failed > failed && !p.lenient(true) {
+		return fmt.Errorf("%w: attaching %s: %s", probe.ErrNotSupported, a.firsts[0], probe.Reason(a.lastErr))
+	}
 	return nil
 }
 
@@ -270,10 +280,10 @@ func (p *Program) attachTracing(l *loaded, j *job, a *attached, total int) error
 				continue
 			}
 		}
-		if !t.Wild {
-			if isRefusal(err) {
-				return err
-			}
+		if isRefusal(err) && !t.Wild {
+			return err
+		}
+		if !p.lenient(t.Wild) {
 			return fmt.Errorf("%w: attaching %s: %s", probe.ErrNotSupported, t.Probe, probe.Reason(err))
 		}
 		a.fail(t, err)

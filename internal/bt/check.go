@@ -16,7 +16,7 @@ type checker struct {
 	src    *Source
 	kernel *kernel
 	params []string
-	strLen int
+	set    settings
 	unsafe bool
 	child  uint32
 
@@ -58,7 +58,7 @@ var unknown = &Type{Kind: Number, Size: 8, Signed: true, Lit: true}
 
 func newChecker(s *Script, k *kernel) *checker {
 	return &checker{
-		script: s, src: s.Src, kernel: k, strLen: 256, ctx: context.Background(),
+		script: s, src: s.Src, kernel: k, set: defaults(), ctx: context.Background(),
 		maps: map[string]*mapDef{}, layouts: map[*cstruct]*Type{},
 	}
 }

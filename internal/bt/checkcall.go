@@ -351,7 +351,7 @@ func (c *checker) str(e *Call) *Type {
 		return stringOf(len(c.params[p.N-1]) + 1)
 	}
 	t := c.expr(e.Args[0])
-	n := c.strLen
+	n := c.set.strLen
 	if len(e.Args) == 2 {
 		c.expr(e.Args[1])
 		if v, ok := c.constant(e.Args[1]); ok {
@@ -386,7 +386,7 @@ func (c *checker) buf(e *Call) *Type {
 		if v, ok := c.constant(e.Args[1]); ok {
 			n = int(min(max(v, 1), 4096))
 		} else {
-			n = c.strLen
+			n = c.set.strLen
 		}
 	} else if t.Kind == Array {
 		n = t.Size
@@ -421,14 +421,14 @@ func (c *checker) pton(e *Call) *Type {
 
 func (c *checker) stack(e *Call) *Type {
 	c.uses.context = true
-	t := &Type{Kind: KStack, Depth: stackDepth}
+	t := &Type{Kind: KStack, Depth: stackDepth, Format: c.stackFormat()}
 	if e.Name == "ustack" {
 		t.Kind = UStack
 	}
 	for _, a := range e.Args {
 		if id, ok := a.(*Ident); ok && (id.Name == "bpftrace" || id.Name == "perf" || id.Name == "raw") {
-			if id.Name != "bpftrace" {
-				t.Format = id.Name
+			if t.Format = id.Name; id.Name == "bpftrace" {
+				t.Format = ""
 			}
 			id.setType(typeVoid)
 			continue

@@ -33,7 +33,7 @@ func (c *checker) typeOf(e Expr) *Type {
 		return stringOf(len(e.V) + 1)
 	case *Param:
 		if e.Str {
-			return stringOf(c.strLen)
+			return stringOf(c.set.strLen)
 		}
 		if _, ok := c.param(e); !ok {
 			c.failAt(e, "$%d is %q, no number: write str($%d)", e.N, c.params[e.N-1], e.N)

@@ -58,6 +58,9 @@ func (c *checker) ident(e *Ident) *Type {
 		c.failAt(e, "args is used as args.NAME")
 	case "kstack", "ustack":
 		c.uses.context = true
+		t := *builtins[e.Name]
+		t.Format = c.stackFormat()
+		return &t
 	case "ctx":
 		c.uses.context = true
 		return &Type{Kind: Number, Size: 8}
@@ -81,6 +84,14 @@ func (c *checker) ident(e *Ident) *Type {
 	}
 	c.failAt(e, "unknown name %s%s", e.Name, near)
 	return nil
+}
+
+// stackFormat is how stacks are printed unless the call says it.
+func (c *checker) stackFormat() string {
+	if c.set.stackMode == "bpftrace" {
+		return ""
+	}
+	return c.set.stackMode
 }
 
 func argIndex(name string) (int, bool) {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,22 +16,24 @@ import (
 
 // Options of a run. The zero value works.
 type Options struct {
-	Context  context.Context // its end stops the compiler; nil: nothing does
-	Args     []string        // $1 and on
-	Unsafe   bool            // allow system() and signal()
-	PIDs     []uint32        // only these processes
-	Child    uint32          // cpid; 0: there is none
-	Way      string          // trace functions by "kprobe" or "fentry" only; "": by what fits
-	Verbose  int
-	Output   string // "" or "table": as bpftrace prints; "json"
-	Tool     string // name in JSON
-	Duration time.Duration
-	Interval time.Duration // print and clear all maps this often
-	Count    uint64        // stop after so many lines, or outputs with Interval
-	Buffer   uint64        // bytes of the ring
-	Out, Err io.Writer
-	Ready    func()     // called when everything is attached
-	Ended    func(*Run) // called when everything is printed, before it is detached
+	Context context.Context // its end stops the compiler; nil: nothing does
+	Args    []string        // $1 and on
+	// Environment is NAME=value; its BPFTRACE_ variables are settings.
+	Environment []string
+	Unsafe      bool     // allow system() and signal()
+	PIDs        []uint32 // only these processes
+	Child       uint32   // cpid; 0: there is none
+	Way         string   // trace functions by "kprobe" or "fentry" only; "": by what fits
+	Verbose     int
+	Output      string // "" or "table": as bpftrace prints; "json"
+	Tool        string // name in JSON
+	Duration    time.Duration
+	Interval    time.Duration // print and clear all maps this often
+	Count       uint64        // stop after so many lines, or outputs with Interval
+	Buffer      uint64        // bytes of the ring
+	Out, Err    io.Writer
+	Ready       func()     // called when everything is attached
+	Ended       func(*Run) // called when everything is printed, before it is detached
 
 	// Show prints the maps in place of print.go, for BCC's tools.
 	Show func(*Run, time.Time) error
@@ -55,6 +56,7 @@ type Program struct {
 	k      *kernel
 	c      *checker
 	u      *unit
+	set    settings
 	jobs   []*job
 }
 
@@ -105,44 +107,15 @@ func compile(s *Script, k *kernel, o Options) (*Program, error) {
 			return nil, err
 		}
 	}
+	if n := p.set.maxPrograms; n > 0 && len(p.jobs) > n {
+		return nil, s.Src.errorf(0, 0, "there are %d programs, more than the %d of max_bpf_progs", len(p.jobs), n)
+	}
 	return p, nil
-}
-
-// configure takes the settings of config = { … } that there is something behind.
-func (p *Program) configure() error {
-	for key, value := range p.Script.Config {
-		switch strings.TrimPrefix(key, "bpftrace_") {
-		case "max_strlen", "strlen":
-			n, err := strconv.Atoi(value)
-			if err != nil || n < 1 || n > 8192 {
-				return p.Script.Src.errorf(0, 0, "config: max_strlen is a number from 1 to 8192")
-			}
-			p.c.strLen = n
-		case "max_map_keys", "map_keys_max":
-			if n, err := strconv.Atoi(value); err != nil || n < 1 || n > 10_000_000 {
-				return p.Script.Src.errorf(0, 0, "config: max_map_keys is a number from 1 to 10000000")
-			}
-		default:
-			if p.opts.Verbose > 0 {
-				p.opts.note("config: %s has no effect here", key)
-			}
-		}
-	}
-	return nil
-}
-
-func (p *Program) mapKeys() int {
-	for _, key := range []string{"max_map_keys", "bpftrace_max_map_keys", "map_keys_max", "bpftrace_map_keys_max"} {
-		if n, err := strconv.Atoi(p.Script.Config[key]); err == nil {
-			return n
-		}
-	}
-	return 0
 }
 
 // expand finds the targets of all clauses and numbers them.
 func (p *Program) expand() ([][]*Target, error) {
-	x := &expander{src: p.Script.Src, k: p.k, args: p.opts.Args, way: p.opts.Way, note: p.opts.note}
+	x := &expander{src: p.Script.Src, k: p.k, args: p.opts.Args, way: p.opts.Way, note: p.opts.note, missingProbes: p.set.missing}
 	var all [][]*Target
 	for _, cl := range p.Script.Clauses {
 		list, err := x.expand(cl)
@@ -155,6 +128,12 @@ func (p *Program) expand() ([][]*Target, error) {
 			p.partial(t)
 		}
 		all = append(all, list)
+	}
+	switch at := p.Script.Clauses[0].Points[0]; {
+	case len(p.u.names) == 0:
+		return nil, p.Script.Src.errorf(at.pos, at.end, "none of the probes is there")
+	case p.set.maxProbes > 0 && len(p.u.names) > p.set.maxProbes:
+		return nil, p.Script.Src.errorf(at.pos, at.end, "there are %d probes, more than the %d of max_probes", len(p.u.names), p.set.maxProbes)
 	}
 	return all, nil
 }

@@ -35,7 +35,7 @@ func (c *checker) base(n *TypeName, depth int) *Type {
 		case "void":
 			return typeVoid
 		case "string":
-			return stringOf(c.strLen)
+			return stringOf(c.set.strLen)
 		case "inet":
 			return &Type{Kind: Inet}
 		}

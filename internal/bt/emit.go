@@ -22,8 +22,6 @@ const (
 	stackUsed = 24
 	stackRoom = 480 // of 512
 
-	// Values of more bytes than this go to scratch memory.
-	onStack = 64
 )
 
 // Names of the maps that are there besides the script's.
@@ -189,7 +187,7 @@ func (e *emitter) onStack(n int) loc {
 // alloc takes n bytes, on the stack if they are few.
 func (e *emitter) alloc(n int) loc {
 	n = round8(n)
-	if n <= onStack && e.stack+n <= e.room-160 {
+	if n <= e.c.set.onStack && e.stack+n <= e.room-160 {
 		return e.onStack(n)
 	}
 	return e.inScratch(n)

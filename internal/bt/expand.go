@@ -24,6 +24,8 @@ type expander struct {
 	args []string // of the script, for $1 in a probe
 	way  string   // force: "fentry" or "kprobe"
 	note func(format string, args ...any)
+
+	missingProbes string // the setting
 }
 
 // expand gives the targets of a clause. Points without a match are an error
@@ -35,6 +37,15 @@ func (x *expander) expand(c *Clause) ([]*Target, error) {
 		list, err := x.point(ap)
 		var m *missingError
 		if errors.As(err, &m) {
+			switch x.missingProbes {
+			case "error":
+				return nil, m
+			case "warn":
+				x.note("%v", m)
+				continue
+			case "ignore":
+				continue
+			}
 			if missing == nil {
 				missing = m
 			} else if len(c.Points) > 1 {

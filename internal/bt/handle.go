@@ -178,10 +178,7 @@ func (r *Run) cat(ev *Event) {
 		r.p.opts.note("cat(%q): %v", name, err)
 		return
 	}
-	const most = 64 << 10
-	if len(data) > most {
-		data = data[:most]
-	}
+	data = data[:min(len(data), r.p.set.catBytes)]
 	r.write(ev, string(data))
 }
 

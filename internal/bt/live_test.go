@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -174,6 +175,14 @@ func want(t *testing.T, got string, parts ...string) {
 		if !strings.Contains(got, p) {
 			t.Errorf("got\n%s\nwant in it\n%s", got, p)
 		}
+	}
+}
+
+// wantMatch fails unless the pattern is there.
+func wantMatch(t *testing.T, got, pattern string) {
+	t.Helper()
+	if !regexp.MustCompile(pattern).MatchString(got) {
+		t.Errorf("got\n%s\nwant a match of\n%s", got, pattern)
 	}
 }
 

@@ -50,8 +50,12 @@ func (p *Program) makeMaps() (*loaded, error) {
 		return nil
 	}
 	ring := uint32(1 << 20)
-	if p.opts.Buffer > 0 {
-		for ring = uint32(os.Getpagesize()); uint64(ring) < p.opts.Buffer && ring < 1<<30; ring *= 2 {
+	bytes := p.opts.Buffer
+	if bytes == 0 {
+		bytes = uint64(p.set.ringPages * os.Getpagesize())
+	}
+	if bytes > 0 {
+		for ring = uint32(os.Getpagesize()); uint64(ring) < bytes && ring < 1<<30; ring *= 2 {
 		}
 	}
 	cpus, err := ebpf.PossibleCPU()
@@ -86,7 +90,7 @@ func (p *Program) makeMaps() (*loaded, error) {
 			spec.Type = ebpf.PerCPUHash
 			each = round8(d.keySize()) + 48 + round8(d.value.store())*cpus
 		}
-		n := p.mapKeys()
+		n := p.set.mapKeys
 		if n == 0 {
 			n = max(64, min(10240, mapBudget/each))
 		}
@@ -160,7 +164,7 @@ func closeAll(list []program) {
 
 // spec is what the kernel is given of a job.
 func (p *Program) spec(l *loaded, j *job, t *Target, multi bool) *ebpf.ProgramSpec {
-	spec := &ebpf.ProgramSpec{Name: "seine_bt", License: "GPL", Instructions: p.link(l, j.code.ins)}
+	spec := &ebpf.ProgramSpec{Name: "seine_bt", License: p.set.license, Instructions: p.link(l, j.code.ins)}
 	switch t.Way {
 	case Begin, End, Interval, RawTracepoint:
 		spec.Type = ebpf.RawTracepoint

@@ -52,7 +52,7 @@ func Parse(src *Source) (s *Script, err error) {
 
 func newScript(src *Source) *Script {
 	return &Script{
-		Src: src, Config: map[string]string{}, structs: map[string]*cstruct{},
+		Src: src, structs: map[string]*cstruct{},
 		enums: map[string]int64{}, ctypes: map[string]TypeName{},
 	}
 }
@@ -159,7 +159,7 @@ func (p *parser) config() bool {
 		if value.kind != tokInt && value.kind != tokIdent && value.kind != tokStr {
 			p.fail(value.pos, value.end, "expected a value for %s, found %s", key.text, value)
 		}
-		p.script.Config[strings.ToLower(key.text)] = value.text
+		p.script.Config = append(p.script.Config, setting{key.pos, value.end, key.text, value.text})
 	}
 	return true
 }

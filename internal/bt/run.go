@@ -96,7 +96,7 @@ func (p *Program) Run(ctx context.Context) (*Run, error) {
 		defer late.Stop()
 		r.a.close()
 	}()
-	if r.a.failed > 0 {
+	if r.a.failed > 0 && p.set.missing != "ignore" {
 		p.opts.note("%d of %d probes could not be attached: %s … (%s)", r.a.failed, p.Probes(), strings.Join(r.a.firsts, ", "), probe.Reason(r.a.lastErr))
 	}
 	if p.opts.Verbose > 0 {
@@ -116,7 +116,7 @@ func (p *Program) Run(ctx context.Context) (*Run, error) {
 		}
 	}
 	r.drain()
-	if !r.enough() {
+	if !r.enough() && !p.set.quiet {
 		if e := r.maps(time.Now()); err == nil {
 			err = e
 		}

@@ -220,7 +220,7 @@ func runCommand(stdout, stderr io.Writer) *cobra.Command {
 			src, args = &bt.Source{Name: args[0], Text: data}, args[1:]
 		}
 		compile := func(o bt.Options) (*bt.Program, error) {
-			o.Args, o.Unsafe = args, unsafe
+			o.Args, o.Unsafe, o.Environment = args, unsafe, os.Environ()
 			return bt.Compile(src, o)
 		}
 		if debug {
