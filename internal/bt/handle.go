@@ -3,34 +3,32 @@
 package bt
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"seine/internal/kern"
 )
 
 // handle does what a record asks for.
 func (r *Run) handle(data []byte) {
-	if len(data) < recordHead {
+	if len(data) < recordHead || word(data) >= uint64(len(r.p.u.actions)) || len(data)-recordHead < r.p.u.actions[word(data)].size() {
+		r.broken++
 		return
 	}
-	id := word(data)
-	if id >= uint64(len(r.p.u.actions)) {
-		return
-	}
-	a := r.p.u.actions[id]
+	a := r.p.u.actions[word(data)]
 	if r.exit && a.probe != End.String() {
 		return // after exit() or -n only END has a say
 	}
 	ev := &Event{a: a, Time: time.Now(), data: data[recordHead:]}
 	if at := word(data[8:]); at != 0 {
 		ev.Time = kern.Wall(kern.Mono(at))
-	}
-	if len(ev.data) < a.size() {
-		return
 	}
 	switch a.kind {
 	case "printf":
@@ -182,13 +180,30 @@ func (r *Run) cat(ev *Event) {
 	r.write(ev, string(data))
 }
 
-// system runs a command of the script: with --unsafe only.
+// system runs a command of the script: with --unsafe only. When the run ends, it
+// ends too, and those that have not begun are only counted; but for END's.
 func (r *Run) system(ev *Event) {
-	out, err := exec.Command("/bin/sh", "-c", r.sprintf(ev)).CombinedOutput()
+	ctx := r.ctx
+	if ev.a.probe == End.String() {
+		ctx = context.Background()
+	} else if ctx.Err() != nil {
+		r.unrun++
+		return
+	}
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", r.sprintf(ev))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // to end what it starts too
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGTERM) }
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
 	r.write(ev, string(out))
+	if ctx.Err() != nil {
+		r.unrun++
+		return
+	}
 	if err != nil {
 		r.p.opts.note("system(): %v", err)
 	}
+	_ = r.out.Flush() // the ring need not be empty for a long time; an error comes again
 }
 
 // Summary is what was lost, in words; empty if nothing was.
@@ -208,5 +223,7 @@ func (l Lost) Summary() []string {
 	say(l.Stacks, "stack was not kept", "stacks were not kept", "there were too many different ones")
 	say(l.Skipped, "run of a BPF program was skipped by the kernel", "runs of BPF programs were skipped by the kernel", "they came in the middle of another one, or another tracer is at the same hooks")
 	say(l.Cut, "reading of a map was cut short", "readings of maps were cut short", "its keys came and went meanwhile, so that some are missing. Use fewer keys")
+	say(l.Commands, "command of system() was not run", "commands of system() were not run", "the run ended before they did. Call it less often, or use a predicate")
+	say(l.Broken, "record could not be understood", "records could not be understood", "this is a mistake of seine: please report it")
 	return out
 }

@@ -38,11 +38,14 @@ type Run struct {
 	turn   bool                            // an interval ends: what is read is taken
 	taken  map[*mapDef]map[string][]uint64 // of each key, until the last interval
 	cut    uint64                          // readings of maps whose keys came and went meanwhile
+	unrun  uint64                          // commands of system() that the end came before
+	broken uint64                          // records that make no sense
 	exit   bool
 	Code   int // of exit(code)
 	lost   Lost
 	began  time.Time
 	reader *ringbuf.Reader
+	ctx    context.Context // of the run
 	stop   context.CancelFunc
 }
 
@@ -69,6 +72,7 @@ func (p *Program) Run(ctx context.Context) (*Run, error) {
 	}
 	ctx, r.stop = context.WithCancel(ctx)
 	defer r.stop()
+	r.ctx = ctx
 	if ring := l.maps[mapRing]; ring != nil {
 		if r.reader, err = ringbuf.NewReader(ring); err != nil {
 			return nil, fmt.Errorf("reading the ring: %w", err)
@@ -149,6 +153,9 @@ func (r *Run) loop(ctx context.Context) error {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, r.p.opts.Duration)
 		defer cancel()
+		r.mu.Lock()
+		r.ctx = ctx
+		r.mu.Unlock()
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -313,8 +320,9 @@ func (r *Run) drain() {
 func (r *Run) Lost() Lost { return r.lost }
 
 // Lost is what could not be kept: records, updates of maps, runs, stacks; runs
-// that the kernel skipped, of whatever process; and readings that were cut short.
-type Lost struct{ Events, Updates, Runs, Stacks, Skipped, Cut uint64 }
+// that the kernel skipped, of whatever process; readings that were cut short;
+// commands that the end came before; and records that make no sense.
+type Lost struct{ Events, Updates, Runs, Stacks, Skipped, Cut, Commands, Broken uint64 }
 
 // readLost reads the counters.
 func (r *Run) readLost() Lost {
@@ -322,7 +330,7 @@ func (r *Run) readLost() Lost {
 	if r.l.maps[mapCounts].Lookup(uint32(0), &value) != nil {
 		return Lost{}
 	}
-	return Lost{value[lostEvents], value[lostUpdates], value[lostScratch], value[lostStacks], r.a.missed(r.l.twice), r.cut}
+	return Lost{value[lostEvents], value[lostUpdates], value[lostScratch], value[lostStacks], r.a.missed(r.l.twice), r.cut, r.unrun, r.broken}
 }
 
 // explain says which way each target took.
