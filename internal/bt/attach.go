@@ -64,7 +64,7 @@ func (a *attached) run(prog *ebpf.Program, t *Target) {
 // lastFirst says whether the kernel runs the program first that was attached
 // last to an event.
 func lastFirst(way ProbeKind) bool {
-	return way == Uprobe || way == Uretprobe || way == Software
+	return way == Kprobe || way == Fentry || way == Fexit || way == Uprobe || way == Uretprobe || way == Software
 }
 
 // haveMulti says whether kprobe.multi links can be made: it takes CONFIG_FPROBE.

@@ -164,8 +164,8 @@ func (c *checker) stmt(s Stmt) {
 		c.stmts(s.Else)
 	case *Unroll:
 		c.expr(s.N)
-		if n, ok := c.constant(s.N); !ok || n < 0 || n > 100 {
-			c.failAt(s.N, "unroll takes a number from 0 to 100")
+		if n, ok := c.constant(s.N); !ok || n < 1 || n > 100 {
+			c.failAt(s.N, "unroll takes a number from 1 to 100")
 		}
 		c.loops++
 		c.stmts(s.Body)

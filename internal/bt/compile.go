@@ -115,7 +115,7 @@ func compile(s *Script, k *kernel, o Options) (*Program, error) {
 
 // expand finds the targets of all clauses and numbers them.
 func (p *Program) expand() ([][]*Target, error) {
-	x := &expander{src: p.Script.Src, k: p.k, args: p.opts.Args, way: p.opts.Way, note: p.opts.note, missingProbes: p.set.missing}
+	x := &expander{src: p.Script.Src, k: p.k, args: p.opts.Args, way: p.opts.Way, pids: p.opts.PIDs, note: p.opts.note, missingProbes: p.set.missing}
 	var all [][]*Target
 	for _, cl := range p.Script.Clauses {
 		list, err := x.expand(cl)

@@ -5,8 +5,6 @@ package bt
 import (
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 // TestConfig has what settings change, of the script and of the environment.
@@ -50,8 +48,7 @@ func TestConfig(t *testing.T) {
 		}
 	})
 	t.Run("stack_mode", func(t *testing.T) {
-		out, _ := live(t, script(`config = { stack_mode = raw } t:syscalls:sys_enter_getpgid { @[kstack(1)] = count(); @p[kstack(perf, 1)] = count(); @b[kstack(bpftrace, 1)] = count(); }`), Options{PIDs: self()},
-			func() { _, _ = unix.Getpgid(0) })
+		out, _ := live(t, script(`config = { stack_mode = raw } BEGIN { @[kstack(1)] = count(); @p[kstack(perf, 1)] = count(); @b[kstack(bpftrace, 1)] = count(); exit(); }`), Options{}, nil)
 		for _, p := range []string{`(?m)^@\[\n    [0-9a-f]{16}\n\]: 1$`, `(?m)^@p\[\n\t[0-9a-f]{16} \w+\+\d+ \(.*\)\n\]: 1$`, `(?m)^@b\[\n    \w+\+\d+\n\]: 1$`} {
 			wantMatch(t, out, p)
 		}

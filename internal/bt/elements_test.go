@@ -192,6 +192,8 @@ func TestEventElements(t *testing.T) {
 		}, []string{"a\\x01bcd\n"}},
 		{"arrays", `t:sock:inet_sock_set_state /args.newstate == TCP_SYN_SENT/ { printf("%d.%d %s\n", args.daddr[0], args.daddr[3], ntop(args.daddr)); if (args.daddr == pton("127.0.0.1")) { @lo = count(); } @[args.daddr] = count(); }`,
 			func() { refused(2) }, []string{"127.1 127.0.0.1\n", "@lo: 2\n", "@[[127,0,0,1]]: 2\n"}},
+		{"indexes past the end", `t:sock:inet_sock_set_state /args.newstate == TCP_SYN_SENT/ { $i = 3; printf("%d", args.daddr[$i]); $i++; printf(" %d", args.daddr[$i]); $i = -1; printf(" %d\n", args.daddr[$i]); }`,
+			func() { refused(1) }, []string{"1 0 0\n"}},
 		{"join", `t:syscalls:sys_enter_execve { join(args->argv, "+"); }`, func() {
 			pid, _ := os.StartProcess("/proc/self/exe", []string{"bt.test", "-test.run=^$", "x"}, &os.ProcAttr{})
 			if pid != nil {

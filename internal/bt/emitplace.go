@@ -113,6 +113,11 @@ func (e *emitter) element(x *Index) spot {
 	base := e.slot()
 	e.store(base, asm.R0)
 	e.scalar(x.I)
+	inside := e.label("inside")
+	if t.Len > 0 { // past the end is nothing that can be read
+		e.add(asm.JLT.Imm(asm.R0, int32(t.Len), inside), asm.Mov.Imm(asm.R0, 0), storeImm(base.reg, base.off, 0))
+		e.here(inside)
+	}
 	e.add(asm.Mul.Imm(asm.R0, int32(size)))
 	e.load(asm.R1, base)
 	e.add(asm.Add.Reg(asm.R0, asm.R1))

@@ -23,6 +23,7 @@ type expander struct {
 	k    *kernel
 	args []string // of the script, for $1 in a probe
 	way  string   // force: "fentry" or "kprobe"
+	pids []uint32 // of -p, whose files u:*:f looks through
 	note func(format string, args ...any)
 
 	missingProbes string // the setting
@@ -124,7 +125,11 @@ func (x *expander) point(ap AttachPoint) ([]*Target, error) {
 		if !want(2, 3) {
 			return fail("write a raw tracepoint as rawtracepoint:NAME")
 		}
-		return x.rawTracepoints(ap, parts[len(parts)-1])
+		group := "*"
+		if len(parts) == 3 {
+			group = parts[1]
+		}
+		return x.rawTracepoints(ap, group, parts[len(parts)-1])
 	case Uprobe, Uretprobe:
 		if !want(3) || parts[1] == "" || parts[2] == "" {
 			return fail("write a user function as %s:PATH:FUNCTION", kind)
@@ -285,33 +290,47 @@ func (x *expander) tracepoints(ap AttachPoint, group, name string) ([]*Target, e
 	return nil, x.missing(ap, "unknown tracepoint %s:%s: seine run -l '%s' lists them", group, name, "t:*")
 }
 
-func (x *expander) rawTracepoints(ap AttachPoint, name string) ([]*Target, error) {
+// rawTracepoints gives the raw tracepoints of a category, or of a module of the
+// kernel, which is what bpftrace writes today: rawtracepoint:vmlinux:sched_switch.
+func (x *expander) rawTracepoints(ap AttachPoint, group, name string) ([]*Target, error) {
 	events, err := x.k.events()
 	if err != nil {
 		return nil, fmt.Errorf("raw tracepoints: %w", err)
 	}
+	events = append(slices.DeleteFunc(slices.Clone(events), func(e string) bool { return strings.HasPrefix(e, "syscalls:") }),
+		"raw_syscalls:sys_enter", "raw_syscalls:sys_exit")
+	all := group == "*" || group == "vmlinux" || slices.Contains(x.k.modules(), group)
+	seen := map[string]bool{}
 	var names []string
 	for _, e := range events {
 		g, n, _ := strings.Cut(e, ":")
-		if g != "syscalls" {
+		if match(name, n) && (all || match(group, g)) && !seen[n] {
+			seen[n] = true
 			names = append(names, n)
 		}
 	}
-	names = append(names, "sys_enter", "sys_exit")
 	slices.Sort(names)
 	var list []*Target
-	for _, n := range slices.Compact(names) {
-		if match(name, n) {
-			list = append(list, &Target{Kind: RawTracepoint, Way: RawTracepoint, Name: n, Func: n, Probe: "rawtracepoint:" + n, Wild: wild(name)})
-		}
+	for _, n := range names {
+		list = append(list, &Target{Kind: RawTracepoint, Way: RawTracepoint, Name: n, Func: n, Probe: "rawtracepoint:" + n, Wild: wild(name)})
 	}
 	if len(list) > 0 {
 		return list, nil
 	}
-	if near := row.Nearest(name, names); near != "" {
-		return nil, x.missing(ap, "unknown raw tracepoint %s: did you mean %s?", name, near)
+	what := name
+	if group != "*" {
+		what = group + ":" + name
+		for _, e := range events { // of another category, perhaps
+			if strings.HasSuffix(e, ":"+name) {
+				return nil, x.missing(ap, "unknown raw tracepoint %s: did you mean %s?", what, e)
+			}
+		}
+	} else {
+		for i, e := range events {
+			_, events[i], _ = strings.Cut(e, ":")
+		}
 	}
-	return nil, x.missing(ap, "unknown raw tracepoint %s", name)
+	return nil, x.missing(ap, "unknown raw tracepoint %s%s", what, didYouMean(what, events))
 }
 
 // successors are functions that took over from one that scripts still name.

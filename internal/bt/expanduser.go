@@ -4,6 +4,7 @@ package bt
 
 import (
 	"debug/elf"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -47,6 +48,9 @@ func findBinary(name string) (string, bool) {
 
 // userFunctions gives the functions of an ELF file.
 func (x *expander) userFunctions(ap AttachPoint, kind ProbeKind, file, name string) ([]*Target, error) {
+	if wild(file) {
+		return x.allFiles(ap, kind, file, name)
+	}
 	path, ok := findBinary(file)
 	if !ok {
 		return nil, x.missing(ap, "there is no file %s", file)
@@ -56,7 +60,12 @@ func (x *expander) userFunctions(ap AttachPoint, kind ProbeKind, file, name stri
 	}
 	if addr, err := strconv.ParseUint(name, 0, 64); err == nil {
 		t := make(name)
-		t.Addr = addr
+		if t.Addr, err = fileOffset(path, addr); err != nil {
+			return nil, x.missing(ap, "%s: %v", path, err)
+		}
+		if t.Addr == 0 {
+			return nil, x.missing(ap, "%s has no code at %s", path, name)
+		}
 		return []*Target{t}, nil
 	}
 	name, offset, hasOffset := strings.Cut(name, "+")
@@ -83,6 +92,90 @@ func (x *expander) userFunctions(ap AttachPoint, kind ProbeKind, file, name stri
 		return list, nil
 	}
 	return nil, x.missing(ap, "%s", noFunction(path, name, funcs))
+}
+
+// allFiles gives the functions of all files that match a pattern: a path, or the
+// name of a file that a process of -p has mapped. A file without the function is
+// passed over.
+func (x *expander) allFiles(ap AttachPoint, kind ProbeKind, pattern, name string) (list []*Target, err error) {
+	var files []string
+	switch {
+	case strings.Contains(pattern, "/"):
+		files, _ = filepath.Glob(pattern)
+	case len(x.pids) > 0:
+		for _, pid := range x.pids {
+			mapped, err := mappedFiles(pid)
+			if err != nil {
+				return nil, x.missing(ap, "%v", err)
+			}
+			files = append(files, mapped...)
+		}
+		files = slices.DeleteFunc(files, func(f string) bool { return !match(pattern, filepath.Base(f)) })
+	default:
+		return nil, x.src.errorf(ap.pos, ap.end, "%s needs -p: the files that a process has mapped are looked through", ap.Raw)
+	}
+	slices.Sort(files)
+	same := map[string]bool{} // a file can have several names
+	for _, f := range slices.Compact(files) {
+		real, err := filepath.EvalSymlinks(f)
+		if err != nil || same[real] {
+			continue
+		}
+		same[real] = true
+		found, err := x.userFunctions(ap, kind, f, name)
+		var none *missingError
+		if err != nil && !errors.As(err, &none) {
+			return nil, err
+		}
+		for _, t := range found {
+			t.Wild = true
+		}
+		list = append(list, found...)
+	}
+	if len(list) == 0 {
+		return nil, x.missing(ap, "no file that matches %s has a function %s", pattern, name)
+	}
+	return list, nil
+}
+
+// mappedFiles are the files whose code a process has mapped, as this process
+// reaches them.
+func mappedFiles(pid uint32) ([]string, error) {
+	dir := fmt.Sprintf("/proc/%d", pid)
+	data, err := os.ReadFile(dir + "/maps")
+	if err != nil {
+		return nil, fmt.Errorf("the files of process %d: %w", pid, err)
+	}
+	var files []string
+	for line := range strings.Lines(string(data)) {
+		f := strings.Fields(line)
+		if len(f) < 6 || !strings.Contains(f[1], "x") || !strings.HasPrefix(f[5], "/") {
+			continue
+		}
+		path := strings.TrimSuffix(line[strings.Index(line, f[5]):], "\n")
+		for _, reached := range []string{path, dir + "/root" + path} {
+			if st, err := os.Stat(reached); err == nil && st.Mode().IsRegular() {
+				files = append(files, reached)
+				break
+			}
+		}
+	}
+	return files, nil
+}
+
+// fileOffset is where in a file the code at an address lies, 0 if there is none.
+func fileOffset(path string, addr uint64) (uint64, error) {
+	f, err := elf.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && addr >= p.Vaddr && addr-p.Vaddr < p.Filesz {
+			return addr - p.Vaddr + p.Off, nil
+		}
+	}
+	return 0, nil
 }
 
 // noFunction says why a file has no function of a name, of those that it has.

@@ -159,7 +159,7 @@ func (l *lister) raw(pattern string) error {
 		return err
 	}
 	x := &expander{src: &Source{"-l", pattern}, k: l.k, note: func(string, ...any) {}}
-	list, err := x.rawTracepoints(AttachPoint{}, pattern)
+	list, err := x.rawTracepoints(AttachPoint{}, "*", pattern)
 	if err != nil {
 		return nil // none matches
 	}

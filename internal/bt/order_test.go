@@ -49,6 +49,7 @@ func TestOrder(t *testing.T) {
 		{"f:tcp_v4_connect", connect, 5},
 		{"fr:tcp_v4_connect", connect, 5},
 		{"k:tcp_v4_conn*", connect, 5},
+		{"kr:tcp_v4_conn*", connect, 5},
 		{"BEGIN", func() {}, 1},
 		{"END", func() {}, 1},
 	} {
