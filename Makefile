@@ -41,8 +41,12 @@ check: ## what must hold at every commit: format, vet, staticcheck, generated fi
 	$(GO) test -p 1 -ldflags='-s=false -w=false' $$($(GO) list ./... | grep -v /test/live)
 
 .PHONY: test
-test: ## install what tests need, then all four rings; ends with N passed, N failed
-	$(GO) run ./test/run
+test: ## install what tests need, then all four rings; ends with N passed, N failed; only=native,6.12 for some steps
+	$(GO) run ./test/run -only "$(only)"
+
+.PHONY: quick
+quick: ## the inner loop, three minutes: format, vet, packages without traffic, five tools by their best way
+	$(GO) run ./test/run -quick
 
 .PHONY: test-full
 test-full: ## as test, with every way on every kernel

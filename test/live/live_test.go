@@ -9,7 +9,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -26,7 +28,13 @@ import (
 	"seine/tools"
 )
 
-var best = flag.Bool("best", false, "only the best way of each tool, not every one")
+var then = flag.String("then", "", "a test `program` to run when these tests are over, with the remaining arguments")
+
+var (
+	best   = flag.Bool("best", false, "only the best way of each tool, not every one")
+	first  = flag.Int("first", math.MaxInt, "so many cases of each tool by its best way")
+	others = flag.Int("others", 2, "so many cases of each tool by its other ways, where the machine is emulated")
+)
 
 func TestMain(m *testing.M) {
 	lab.Main()
@@ -40,7 +48,21 @@ func TestMain(m *testing.M) {
 		println("live tests need root")
 		os.Exit(1)
 	}
-	os.Exit(m.Run())
+	os.Exit(max(m.Run(), more()))
+}
+
+// more runs what is to run in the same boot.
+func more() int {
+	if *then == "" {
+		return 0
+	}
+	c := exec.Command(*then, flag.Args()...)
+	c.Stdout, c.Stderr = os.Stdout, os.Stderr
+	if err := c.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, *then, err)
+		return 1
+	}
+	return 0
 }
 
 // TestLive has a subtest for each tool, way and case.
@@ -62,16 +84,19 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// cases is what runs by a way: everything by the best one; what is slow does
-// not depend on the way. Where the machine is emulated, the other ways have to
-// make do with the first cases of each tool, and what is slow is left out.
+// cases is what runs by a way: everything by the best one (or the first with -first); what is slow does
+// not depend on the way. Where the machine is emulated, what is slow is left out,
+// and the other ways have to make do with the first cases of each tool.
 func cases(tl *tool.Tool, way string) []tool.Case {
 	all := tl.Live
 	if way != "" || lab.Emulated() {
 		all = slices.DeleteFunc(slices.Clone(all), func(c tool.Case) bool { return c.Slow })
 	}
-	if way != "" && lab.Emulated() {
-		all = all[:min(2, len(all))]
+	if way == "" {
+		return all[:min(*first, len(all))]
+	}
+	if lab.Emulated() {
+		return all[:min(*others, len(all))]
 	}
 	return all
 }

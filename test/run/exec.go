@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 )
 
 // compilers are what make check needs to make the BPF objects anew.
@@ -46,6 +48,8 @@ func install(ctx context.Context) error {
 func command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, name, args...)
 	c.Env = append(os.Environ(), "CGO_ENABLED=0", "DEBIAN_FRONTEND=noninteractive")
+	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) } // a guest ends its machine then
+	c.WaitDelay = 20 * time.Second
 	return c
 }
 

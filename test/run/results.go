@@ -3,29 +3,36 @@
 package main
 
 import (
-	"bytes"
+	"cmp"
 	"fmt"
 	"io"
-	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // result is what became of one test.
 type result struct {
-	where, name string // the kernel, TestLive/tcplife/best/ipv4
-	pkg         string // of go test
-	outcome     string // PASS, FAIL, SKIP
-	log         string // what it said, if it did not pass
-	again       string // why it was tried twice, if it passed then
+	where, name string   // the kernel, TestLive/tcplife/best/ipv4
+	pkg         string   // of go test
+	outcome     string   // PASS, FAIL, SKIP
+	log         string   // what it said, if it did not pass
+	flaky       []string // what was wrong at the tries before the last
+	took        time.Duration
 }
 
 // results is all of them, in the order in which they came.
 type results struct {
-	mu  sync.Mutex
-	all []result
+	mu    sync.Mutex
+	all   []result
+	steps []timing
+}
+
+func (r *results) time(t timing) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.steps = append(r.steps, t)
 }
 
 func (r *results) put(t result) {
@@ -40,67 +47,6 @@ func (r *results) add(where, name string, ok bool) {
 		outcome = "FAIL"
 	}
 	r.put(result{where: where, name: name, outcome: outcome})
-}
-
-// pack says which package the results from one on are of, and returns where the
-// next one begins.
-func (r *results) pack(from int, pkg string) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i := from; i < len(r.all); i++ {
-		r.all[i].pkg = pkg
-	}
-	return len(r.all)
-}
-
-// failedAt counts the failures of one place.
-func (r *results) failedAt(where string) (n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, t := range r.all {
-		if t.where == where && t.outcome == "FAIL" {
-			n++
-		}
-	}
-	return n
-}
-
-// failedIn is the tests that failed, by their package as far as that is known.
-func (r *results) failedIn() map[string][]string {
-	out := map[string][]string{}
-	for _, t := range r.all {
-		if t.outcome == "FAIL" && strings.HasPrefix(t.name, "Test") && !strings.Contains(t.name, "/") {
-			out[t.pkg] = append(out[t.pkg], t.name)
-		}
-	}
-	return out
-}
-
-// take adds the results of a first run, and where there was a second, those.
-func (r *results) take(first, second *results) {
-	why, again := map[string]string{}, map[string]bool{}
-	for _, t := range second.all {
-		again[t.pkg+" "+topOf(t.name)] = true
-	}
-	for _, t := range first.all {
-		if id := t.pkg + " " + t.name; again[t.pkg+" "+topOf(t.name)] {
-			why[id] = t.log
-			continue
-		}
-		r.put(t)
-	}
-	for _, t := range second.all {
-		if log := why[t.pkg+" "+t.name]; log != "" && t.outcome == "PASS" {
-			t.again = log
-		}
-		r.put(t)
-	}
-}
-
-// topOf is TestLive for TestLive/tcplife/best/ipv4.
-func topOf(name string) string {
-	name, _, _ = strings.Cut(name, "/")
-	return name
 }
 
 // leaves is the tests that are not made of others, and those that failed though
@@ -150,11 +96,7 @@ func (r *results) print(w io.Writer) {
 			fmt.Fprintf(w, "  %d × %s\n", skips[s], s)
 		}
 	}
-	for _, t := range leaves {
-		if t.again != "" {
-			fmt.Fprintf(w, "passed when tried again: %s: %s: %.300s\n", t.where, t.name, t.again)
-		}
-	}
+	r.dear(w, leaves)
 	for _, t := range leaves {
 		if t.outcome == "FAIL" {
 			fmt.Fprintf(w, "\nFAIL %s: %s\n", t.where, t.name)
@@ -172,11 +114,53 @@ func (r *results) print(w io.Writer) {
 			}
 		}
 	}
+	if f := flakyOnes(leaves); len(f) > 0 {
+		fmt.Fprintf(w, "\n%d flaky: passed when they were tried again, as test/flaky/list.txt allows\n", len(f))
+		for _, t := range f {
+			fmt.Fprintf(w, "  %s: %s: %.300s\n", t.where, t.name, strings.Join(t.flaky, "; "))
+		}
+	}
 	fmt.Fprintf(w, "\n%d passed, %d failed", count["PASS"], count["FAIL"])
 	if count["SKIP"] > 0 {
 		fmt.Fprintf(w, ", %d skipped", count["SKIP"])
 	}
 	fmt.Fprintln(w)
+}
+
+// flakyOnes are those that passed, but not at their first try.
+func flakyOnes(all []result) (out []result) {
+	for _, t := range all {
+		if len(t.flaky) > 0 && t.outcome == "PASS" {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// flakyBudget is how many may need another try in one run.
+const flakyBudget = 12
+
+// overBudget makes a failure of too many flaky tests.
+func (r *results) overBudget() {
+	if n := len(flakyOnes(r.leaves())); n > flakyBudget {
+		r.put(result{where: "make test", name: "flaky tests within their budget", outcome: "FAIL", log: fmt.Sprintf("%d, want %d at most", n, flakyBudget)})
+	}
+}
+
+// dear says where the time went: the steps, and the tests that took longest.
+func (r *results) dear(w io.Writer, leaves []result) {
+	fmt.Fprintln(w, "\ntime:")
+	for _, t := range r.steps {
+		fmt.Fprintf(w, "  %s\n", t)
+		if t.near() {
+			fmt.Fprintf(w, "  warning: that is more than %d %% of its limit\n", nearly)
+		}
+	}
+	const most = 10
+	byTime := slices.SortedStableFunc(slices.Values(leaves), func(a, b result) int { return cmp.Compare(b.took, a.took) })
+	for _, t := range byTime[:min(most, len(byTime))] {
+		fmt.Fprintf(w, "  %6.1f s  %s: %s\n", t.took.Seconds(), t.where, t.name)
+	}
 }
 
 func sorted(m map[string]int) []string {
@@ -258,80 +242,4 @@ func table(leaves []result) string {
 		}
 	}
 	return b.String()
-}
-
-// parser reads the output of tests run with -v.
-type parser struct {
-	results *results
-	where   string
-	rest    []byte
-	said    map[string]string // by test, until its outcome is known
-	current string
-	seen    int
-	ended   int  // how many results are of packages that have ended
-	torn    bool // the package does not run to its end
-}
-
-var (
-	outcome = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \(`)
-	running = regexp.MustCompile(`^=== (?:RUN|CONT|NAME)\s+(\S+)`)
-	ended   = regexp.MustCompile(`^(?:ok|FAIL)\s+(\S+)\s+(?:[0-9.]+s|\(cached\))`)
-	broken  = regexp.MustCompile(`^(FAIL\s+\S+ \[|panic:|FAIL\s+\S+\s+\(cached\)|.*\[build failed\]|.*\[setup failed\])`)
-)
-
-func (p *parser) Write(b []byte) (int, error) {
-	p.rest = append(p.rest, b...)
-	for {
-		i := bytes.IndexByte(p.rest, '\n')
-		if i < 0 {
-			return len(b), nil
-		}
-		p.line(strings.TrimRight(string(p.rest[:i]), "\r"))
-		p.rest = p.rest[i+1:]
-	}
-}
-
-func (p *parser) line(line string) {
-	if p.said == nil {
-		p.said = map[string]string{}
-	}
-	switch m := outcome.FindStringSubmatch(line); {
-	case m != nil:
-		p.seen++
-		r := result{where: p.where, name: m[2], outcome: m[1]}
-		if _, first, again := strings.Cut(p.said[m[2]], "another try, after: "); again && m[1] == "PASS" {
-			r.again = strings.TrimSpace(first)
-		}
-		if m[1] != "PASS" {
-			r.log = strings.TrimSpace(p.said[m[2]])
-			fmt.Fprintf(os.Stdout, "%s: %s %s: %.300s\n", p.where, m[1], m[2], r.log)
-		}
-		delete(p.said, m[2])
-		p.results.put(r)
-	case ended.MatchString(line):
-		pkg := ended.FindStringSubmatch(line)[1]
-		if p.torn {
-			pkg = ""
-		}
-		p.ended, p.torn = p.results.pack(p.ended, pkg), false
-	case running.MatchString(line):
-		p.current = running.FindStringSubmatch(line)[1]
-	case broken.MatchString(line) || strings.HasPrefix(line, "vm: "):
-		fmt.Fprintf(os.Stdout, "%s: %s\n", p.where, line)
-		p.said[p.current] += line + "\n"
-		p.torn = true
-	case p.current != "" && strings.HasPrefix(line, " "):
-		p.said[p.current] += strings.TrimSpace(line) + "\n"
-	}
-}
-
-// end says how the command ended. One that failed without a failed test, or ran
-// no test at all, is a failure of its own.
-func (p *parser) end(err error) {
-	if err != nil && p.results.failedAt(p.where) == 0 || p.seen == 0 {
-		p.results.put(result{
-			where: p.where, name: "tests ran to their end", outcome: "FAIL",
-			log: fmt.Sprintf("%v\n%s", err, p.said[p.current]),
-		})
-	}
 }

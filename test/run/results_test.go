@@ -4,45 +4,60 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"testing/iotest"
+	"time"
 )
 
-// said is what a test binary prints with -v, with a pass, a skip with its
-// reason, and a failure with what it said.
-const said = `=== RUN   TestLive
-=== RUN   TestLive/tcplife
-=== RUN   TestLive/tcplife/best
-=== RUN   TestLive/tcplife/best/ipv4
-=== RUN   TestLive/tcplife/best/mptcp
-    live_test.go:63: skipped: no MPTCP
-=== RUN   TestLive/tcplife/raw
-=== RUN   TestLive/tcplife/raw/ipv4
-    live_test.go:66: 22 rows, want 23
---- FAIL: TestLive (1.00s)
-    --- FAIL: TestLive/tcplife (1.00s)
-        --- PASS: TestLive/tcplife/best (0.50s)
-            --- PASS: TestLive/tcplife/best/ipv4 (0.21s)
-            --- SKIP: TestLive/tcplife/best/mptcp (0.00s)
-        --- FAIL: TestLive/tcplife/raw (0.50s)
-            --- FAIL: TestLive/tcplife/raw/ipv4 (0.21s)
-FAIL
-`
+// said is what test2json makes of a test binary's output: a pass, a skip with its
+// reason, one that passed at its second try, and a failure with what it said.
+var said = lines(
+	`{"Action":"run","Package":"5.10","Test":"TestLive"}`,
+	`{"Action":"run","Package":"5.10","Test":"TestLive/tcplife/best/ipv4"}`,
+	`{"Action":"output","Package":"5.10","Test":"TestLive/tcplife/best/ipv4","Output":"=== RUN   TestLive/tcplife/best/ipv4\n"}`,
+	`{"Action":"attr","Package":"5.10","Test":"TestLive/tcplife/best/ipv4","Key":"flaky","Value":"21 rows, want 23"}`,
+	`{"Action":"pass","Package":"5.10","Test":"TestLive/tcplife/best/ipv4","Elapsed":0.21}`,
+	`{"Action":"run","Package":"5.10","Test":"TestLive/tcplife/best/mptcp"}`,
+	`{"Action":"output","Package":"5.10","Test":"TestLive/tcplife/best/mptcp","Output":"    live_test.go:63: skipped: no MPTCP\n"}`,
+	`{"Action":"skip","Package":"5.10","Test":"TestLive/tcplife/best/mptcp","Elapsed":0}`,
+	`{"Action":"run","Package":"5.10","Test":"TestLive/tcplife/raw/ipv4"}`,
+	`{"Action":"output","Package":"5.10","Test":"TestLive/tcplife/raw/ipv4","Output":"    live_test.go:66: 22 rows, want 23\n"}`,
+	`{"Action":"output","Package":"5.10","Test":"TestLive/tcplife/raw/ipv4","Output":"--- FAIL: TestLive/tcplife/raw/ipv4 (0.21s)\n"}`,
+	`{"Action":"fail","Package":"5.10","Test":"TestLive/tcplife/raw/ipv4","Elapsed":7.21}`,
+	`{"Action":"fail","Package":"5.10","Test":"TestLive","Elapsed":8}`,
+	`{"Action":"fail","Package":"5.10"}`,
+)
+
+func lines(l ...string) string { return strings.Join(l, "\n") + "\n" }
+
+// resultsOf is what becomes of a command that says this and ends so.
+func resultsOf(t *testing.T, out string, err error) *results {
+	t.Helper()
+	r := &results{}
+	e := &events{results: r, where: "5.10"}
+	if err := e.read(iotest.OneByteReader(strings.NewReader(out))); err != nil {
+		t.Fatal(err)
+	}
+	e.end(err, "")
+	return r
+}
 
 func TestClosingLine(t *testing.T) {
-	var r results
-	p := &parser{results: &r, where: "5.10"}
-	for _, b := range []byte(said) { // however the output is cut
-		p.Write([]byte{b})
-	}
-	p.end(errors.New("exit status 1"))
+	r := resultsOf(t, said, errors.New("exit status 1"))
+	r.time(timing{"5.10", 700 * time.Second, 1000 * time.Second})
 	var out strings.Builder
 	r.print(&out)
-	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if got, want := lines[len(lines)-1], "1 passed, 1 failed, 1 skipped"; got != want {
+	got := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if got, want := got[len(got)-1], "1 passed, 1 failed, 1 skipped"; got != want {
 		t.Errorf("the last line is %q, want %q", got, want)
 	}
-	for _, want := range []string{"tcplife           best 1 (1 skipped)  raw 0 (1 FAILED)", "no MPTCP", "22 rows, want 23"} {
+	for _, want := range []string{
+		"tcplife           best 1 (1 skipped)  raw 0 (1 FAILED)", "no MPTCP", "22 rows, want 23",
+		"\n1 flaky:", "  5.10: TestLive/tcplife/best/ipv4: 21 rows, want 23\n\n1 passed",
+		"5.10: 700 s of 1000 s\n  warning", "7.2 s  5.10: TestLive/tcplife/raw/ipv4\n",
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, &out)
 		}
@@ -52,77 +67,72 @@ func TestClosingLine(t *testing.T) {
 	}
 }
 
-// TestSilence: a command that ends badly without a failed test, or runs no test
-// at all, is a failure.
+// TestSilence: a command that ends badly without a failed test, or runs no test at
+// all, is a failure; so is a test that does not end, and a package that does not
+// build.
 func TestSilence(t *testing.T) {
+	const (
+		pass  = `{"Action":"pass","Package":"p","Test":"TestX","Elapsed":0}` + "\n"
+		begun = `{"Action":"run","Package":"p","Test":"TestY"}` + "\n"
+		torn  = `{"Action":"fail","Package":"p"}` + "\n"
+	)
+	ended := errors.New("exit status 2")
 	for _, c := range []struct {
 		out  string
 		err  error
 		want int
 	}{
-		{"--- PASS: TestX (0.00s)\n", nil, 0},
-		{"--- PASS: TestX (0.00s)\n", errors.New("exit status 2"), 1},
+		{pass, nil, 0},
+		{pass, ended, 1},
 		{"", nil, 1},
-		{"panic: boom\n", errors.New("exit status 2"), 1},
+		{pass + begun, ended, 1},
+		{pass + begun, nil, 1},
+		{pass + begun + torn, ended, 1},
+		{pass + `{"Action":"build-output","ImportPath":"q","Output":"x.go:1: undefined\n"}` + "\n" + `{"Action":"fail","Package":"q"}` + "\n", ended, 1},
 	} {
-		var r results
-		p := &parser{results: &r, where: "native"}
-		p.Write([]byte(c.out))
-		p.end(c.err)
-		if got := r.failed(); got != c.want {
+		if got := resultsOf(t, c.out, c.err).failed(); got != c.want {
 			t.Errorf("%q with %v: %d failed, want %d", c.out, c.err, got, c.want)
 		}
 	}
 }
 
-// TestAgain: what failed and passes at a second try counts once, as passed, with
-// why it was tried again; what fails twice has failed; and of a package that did
-// not run to its end nothing is tried again.
-func TestAgain(t *testing.T) {
-	run := func(out string, err error) *results {
-		r := &results{}
-		p := &parser{results: r, where: "go test"}
-		p.Write([]byte(out))
-		p.end(err)
-		return r
+// TestRealOutput has go test and test2json themselves say what they say.
+func TestRealOutput(t *testing.T) {
+	s := &suite{ctx: t.Context(), dir: t.TempDir()}
+	if err := s.goTest(s.ctx, units, "-run", "TestOn", "seine/test/flaky"); err != nil {
+		t.Fatal(err)
 	}
-	failed := errors.New("exit status 1")
-	first := run(`=== RUN   TestA
-=== RUN   TestA/x
-    a_test.go:1: too late
-=== RUN   TestA/y
---- FAIL: TestA (0.00s)
-    --- FAIL: TestA/x (0.00s)
-    --- PASS: TestA/y (0.00s)
---- PASS: TestB (0.00s)
-FAIL
-FAIL	seine/a	0.1s
-=== RUN   TestA
-    b_test.go:1: wrong
---- FAIL: TestA (0.00s)
-FAIL
-FAIL	seine/b	0.1s
-=== RUN   TestC
---- FAIL: TestC (0.00s)
-panic: boom
-FAIL	seine/c	0.1s
---- PASS: TestD (0.00s)
-ok	seine/d	0.1s
-`, failed)
-	again := first.failedIn()
-	if len(again) != 3 || len(again["seine/a"]) != 1 || len(again["seine/b"]) != 1 || len(again[""]) != 1 {
-		t.Fatalf("to be tried again: %v", again)
+	binary := s.dir + "/flaky.test"
+	if err := quiet(s.ctx, "go", "test", "-c", "-o", binary, "seine/test/flaky"); err != nil {
+		t.Fatal(err)
 	}
-	second := run("--- PASS: TestA (0.00s)\n    --- PASS: TestA/x (0.00s)\n    --- PASS: TestA/y (0.00s)\nok\tseine/a\t0.1s\n"+
-		"--- FAIL: TestA (0.00s)\nFAIL\nFAIL\tseine/b\t0.1s\n", failed)
-	var all results
-	all.take(first, second)
-	var out strings.Builder
-	all.print(&out)
-	if want := "\n4 passed, 2 failed\n"; !strings.HasSuffix(out.String(), want) {
-		t.Errorf("the end is not %q:\n%s", want, &out)
+	if err := s.tests(s.ctx, native, []string{binary, "-test.v=test2json"}); err != nil {
+		t.Fatal(err)
 	}
-	if want := "passed when tried again: go test: TestA/x: a_test.go:1: too late"; !strings.Contains(out.String(), want) {
-		t.Errorf("%q is not in\n%s", want, &out)
+	if err := s.tests(s.ctx, native, []string{"sh", "-c", binary + " -test.v=test2json; echo lost >&2; exit 3"}); err == nil {
+		t.Error("no error")
+	}
+	var got []string
+	for _, t := range s.results.all {
+		got = append(got, fmt.Sprint(t.where, " ", t.name, " ", t.outcome))
+	}
+	want := "unit TestOn PASS, native TestList PASS, native TestOn PASS, native TestList PASS, native TestOn PASS, native tests ran to their end FAIL"
+	if got := strings.Join(got, ", "); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if log := s.results.all[len(s.results.all)-1].log; !strings.Contains(log, "lost") {
+		t.Errorf("the log is %q", log)
+	}
+}
+
+func TestFlakyBudget(t *testing.T) {
+	for _, n := range []int{0, flakyBudget, flakyBudget + 1} {
+		var r results
+		for i := range n {
+			r.put(result{where: "new", name: fmt.Sprint("TestLive/x/best/", i), outcome: "PASS", flaky: []string{"6 rows, want 7"}})
+		}
+		if r.overBudget(); (r.failed() > 0) != (n > flakyBudget) {
+			t.Errorf("%d flaky: %d failed", n, r.failed())
+		}
 	}
 }
