@@ -54,31 +54,18 @@ static __always_inline bool dns_maybe(struct __sk_buff *skb, bool out)
 	return out && sk && (__u16)*(volatile __u32 *)&sk->dst_port == bpf_htons(DNS_PORT);
 }
 
-/* The socket's address as a plain number, which can be read from. The verifier
- * lets programs do nothing with the pointer, but it may be stored. A packet that
- * leaves may be interrupted by one that comes: each way has its cell.
+/* The socket of a packet, to be read from. The context is the packet itself, but the
+ * verifier lets programs do little with what it gives them of it: what the context
+ * points to is read as any other memory.
  */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 2);
-	__type(key, __u32);
-	__type(value, __u64);
-} dns_sock SEC(".maps");
-
-static __always_inline const struct sock *dns_sk(struct __sk_buff *skb, bool out)
+static __always_inline const struct sock *dns_sk(struct __sk_buff *skb)
 {
-	__u32 index = out;
-	volatile __u64 *cell = bpf_map_lookup_elem(&dns_sock, &index);
-
-	if (!cell)
-		return NULL;
-	*cell = (__u64)skb->sk;
-	return (const struct sock *)*cell;
+	return BPF_CORE_READ((struct sk_buff *)skb, sk);
 }
 
-static __always_inline __u32 dns_netns(struct __sk_buff *skb, bool out)
+static __always_inline __u32 dns_netns(struct __sk_buff *skb)
 {
-	const struct sock *sk = dns_sk(skb, out);
+	const struct sock *sk = dns_sk(skb);
 
 	return sk ? sock_netns(sk) : 0;
 }
@@ -97,7 +84,7 @@ struct dns {
  */
 static __noinline bool dns_parse_slow(struct dns *d, struct __sk_buff *skb, bool out)
 {
-	const struct sock *sk = dns_sk(skb, out);
+	const struct sock *sk = dns_sk(skb);
 	__u8 h[40] = {}, t[4] = {};
 	struct tuple peer = {};
 	__u16 sport, dport;

@@ -27,6 +27,7 @@ struct sock_call {
 	__u64 fds;	 /* of socketpair: user memory */
 	__u32 op;
 	bool uring;	 /* arg is not known */
+	__u64 since;	 /* if SOCK_CALL_SINCE is defined; 0: its beginning was not seen */
 };
 
 static __always_inline int sock_call(void *ctx, const struct sock_call *c, long ret);
@@ -76,6 +77,9 @@ static __noinline int sock_call_enter(enum call_op op, __u64 a0, __u64 a1, __u64
 		c.sk = fd_sock(a0);
 		c.arg[0] = a1;
 	}
+#ifdef SOCK_CALL_SINCE
+	c.since = bpf_ktime_get_ns();
+#endif
 	span_begin(&sock_calls, &thread, &c);
 	return 0;
 }

@@ -30,8 +30,12 @@ var connectWords = map[unix.Errno]string{
 	unix.ECANCELED:     "Given up",
 }
 
-// nameConnect gives "Connect refused" for -111.
+// nameConnect gives "Connect refused" for -111, and "Pending" if it has not ended.
 func nameConnect(r *row.Row, c *row.Cell) {
+	if r.Pending() {
+		c.SetText("Pending")
+		return
+	}
 	if f := r.Get("family"); int64(c.N) == -int64(unix.EAGAIN) && f != nil && f.S != Family(unix.AF_UNIX).String() {
 		c.SetText("Routing cache insuff.")
 		return

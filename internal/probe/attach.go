@@ -22,8 +22,9 @@ func kindOf(ps *ebpf.ProgramSpec) string {
 	return kind
 }
 
-// bySection attaches a program where its section says.
-func bySection(prog *ebpf.Program, ps *ebpf.ProgramSpec) (io.Closer, error) {
+// bySection attaches a program where its section says. An iterator over the elements
+// of a map finds the map by the last part of the program's name.
+func bySection(prog *ebpf.Program, ps *ebpf.ProgramSpec, maps map[string]*ebpf.Map) (io.Closer, error) {
 	kind, target, _ := strings.Cut(ps.SectionName, "/")
 	switch kind {
 	case "tp_btf", "fentry", "fexit":
@@ -38,7 +39,14 @@ func bySection(prog *ebpf.Program, ps *ebpf.ProgramSpec) (io.Closer, error) {
 	case "kretprobe":
 		return link.Kretprobe(target, prog, nil)
 	case "iter":
-		return link.AttachIter(link.IterOptions{Program: prog})
+		o := link.IterOptions{Program: prog}
+		if target == "bpf_map_elem" {
+			name := ps.Name[strings.LastIndex(ps.Name, "__")+2:]
+			if o.Map = maps[name]; o.Map == nil {
+				return nil, fmt.Errorf("no map %s to walk over", name)
+			}
+		}
+		return link.AttachIter(o)
 	case "cgroup", "cgroup_skb", "sockops":
 		root, err := host.Cgroup2()
 		if err != nil {

@@ -45,7 +45,7 @@ type Set struct {
 	Vars     map[string]*ebpf.Variable
 	Choices  []Choice
 	Programs map[string]*ebpf.Program
-	Iters    map[string]*link.Iter // by point, for the way iter: run it to see what is there
+	Iters    map[string][]*link.Iter // by point, for the way iter: run them to see what is there
 
 	coll   *ebpf.Collection
 	opts   ebpf.CollectionOptions // for its programs
@@ -123,7 +123,7 @@ func Attach(k *Kernel, spec *ebpf.CollectionSpec, points []Point, f Force, log e
 	opts.MapReplacements = coll.Maps
 	s := &Set{
 		Maps: coll.Maps, Vars: coll.Variables, coll: coll, opts: opts,
-		Programs: map[string]*ebpf.Program{}, Iters: map[string]*link.Iter{}, loaded: map[string]*ebpf.Program{},
+		Programs: map[string]*ebpf.Program{}, Iters: map[string][]*link.Iter{}, loaded: map[string]*ebpf.Program{},
 	}
 	defer func() {
 		if err != nil {
@@ -310,7 +310,7 @@ func (s *Set) copies(p Point, w Way, ps *ebpf.ProgramSpec) []Copy {
 func (s *Set) place(p Point, all []loaded) error {
 	attach := p.Attach
 	if attach == nil {
-		attach = bySection
+		attach = func(prog *ebpf.Program, ps *ebpf.ProgramSpec) (io.Closer, error) { return bySection(prog, ps, s.Maps) }
 	}
 	attached := len(s.links)
 	for _, l := range all {
@@ -323,7 +323,7 @@ func (s *Set) place(p Point, all []loaded) error {
 			return fmt.Errorf("%s: attaching: %w", l.spec.Name, err)
 		}
 		if it, ok := where.(*link.Iter); ok {
-			s.Iters[p.Name] = it
+			s.Iters[p.Name] = append(s.Iters[p.Name], it)
 		}
 		s.links = append(s.links, where)
 	}

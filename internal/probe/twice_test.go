@@ -68,7 +68,7 @@ func TestTwice(t *testing.T) {
 					t.Fatalf("again %v: %+v", n.Again, err)
 				}
 				defer prog.Close()
-				l, err := bySection(prog, n.ProgramSpec)
+				l, err := bySection(prog, n.ProgramSpec, nil)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -60,6 +60,12 @@ func By(next Sink, keys []string, s *Schema) (*Groups, error) {
 		g.keys = append(g.keys, i)
 		g.show(s.Columns[i])
 	}
+	// What is pending has not happened yet, and is told of again at the next tick:
+	// it is never counted with what has.
+	if i := s.Index(PendingID); i >= 0 && !slices.Contains(g.keys, i) {
+		g.keys = append(g.keys, i)
+		g.show(s.Columns[i])
+	}
 	g.count = len(g.out.Columns)
 	count := Column{ID: "count", Head: "COUNT", Help: "how many rows", Kind: Uint, Div: 1, Scale: 1, Width: 8, Sum: true}
 	if i := s.Index("count"); i >= 0 && s.Columns[i].Sum {

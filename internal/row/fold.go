@@ -37,6 +37,9 @@ func (f *folding) Row(r *Row) error {
 		}
 		f.key = appendKey(f.key, c)
 	}
+	if c := r.Get(PendingID); c != nil {
+		f.key = appendKey(f.key, c)
+	}
 	if f.rows == nil {
 		f.rows = map[string]*Row{}
 	}

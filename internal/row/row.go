@@ -62,6 +62,16 @@ func (c *Cell) IP() netip.Addr {
 // A Valuer is a field type that knows which cell it is.
 type Valuer interface{ Cell(*Cell) }
 
+// PendingID is the column of rows that tell of what has begun and not ended: true, or
+// absent.
+const PendingID = "pending"
+
+// Pending says whether r tells of what has not ended.
+func (r *Row) Pending() bool {
+	c := r.Get(PendingID)
+	return c != nil && c.Kind == Bool && c.N != 0
+}
+
 // A Row is the values of one moment, in the order of its schema's columns. It
 // is reused: a sink that keeps it keeps a Clone.
 type Row struct {

@@ -24,6 +24,7 @@ type Column struct {
 	Left  bool   // text is aligned to the left
 	Most  int    // bytes that a text can have; 0: any number
 	Sum   bool   // can be added up when rows are grouped
+	Age   bool   // how long it took: of a row that is pending, how long so far
 	Key   bool   // of a counting tool: may be named in --by
 	Idle  bool   // a Key that is not counted by: it has no values
 	Unit  string // of a histogram's values: bytes, us
@@ -91,7 +92,7 @@ func (s *Schema) Fill(r *Row, p unsafe.Pointer) {
 //
 // A tag is `col:"id,option,…"`, or several of them separated by semicolons
 // where one field gives several columns. Options: head=H width=N div=N scale=N
-// prec=N left sum key unit=U as=NAMER before=TEXT after=TEXT prefix=TEXT. The help line is the field's `help` tag.
+// prec=N left sum key age unit=U as=NAMER before=TEXT after=TEXT prefix=TEXT. The help line is the field's `help` tag.
 func SchemaOf(t reflect.Type) (*Schema, error) {
 	s := &Schema{}
 	if err := s.add(t, 0); err != nil {
@@ -161,7 +162,7 @@ func parseTag(tag string) (Column, error) {
 			continue
 		case "head", "as", "unit", "before", "after", "prefix":
 			err = nil
-		case "left", "sum", "key":
+		case "left", "sum", "key", "age":
 			if err = nil; has {
 				err = fmt.Errorf("takes no value")
 			}
@@ -196,6 +197,8 @@ func parseTag(tag string) (Column, error) {
 			c.Sum = true
 		case "key":
 			c.Key = true
+		case "age":
+			c.Age = true
 		default:
 			return c, fmt.Errorf("column %s: unknown option %q", id, k)
 		}

@@ -15,7 +15,7 @@ import (
 // top ones (0: all). Numbers, times and histograms (by their count) come
 // greatest first, text and addresses in alphabetic order, unless asc is set:
 // then all ascend. Absent values come last either way. The column may be one of
-// Measures where rows have a histogram.
+// Measures where rows have a histogram. What is pending comes before all else.
 //
 // With no column rows pass straight through, the first top of each output. With
 // one they wait for End{Output} or End{Last}. Rows of different views stay
@@ -124,7 +124,15 @@ func (s *sorter) End(e End) error {
 	views := s.views
 	s.views = nil
 	for _, v := range views {
-		slices.SortStableFunc(v.rows, func(a, b sortRow) int { return order(&a.key, &b.key, s.asc) })
+		slices.SortStableFunc(v.rows, func(a, b sortRow) int {
+			if p := a.row.Pending(); p != b.row.Pending() { // what hangs now comes first
+				if p {
+					return -1
+				}
+				return 1
+			}
+			return order(&a.key, &b.key, s.asc)
+		})
 		if s.top > 0 && len(v.rows) > s.top {
 			v.rows = v.rows[:s.top]
 		}

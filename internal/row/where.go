@@ -89,6 +89,9 @@ func (f *Filter) Row(r *Row) error {
 	for i := range p.inputs {
 		in := &p.inputs[i]
 		v := in.value(r)
+		if v == nil && in.id == PendingID {
+			v = false // it is absent of what has ended
+		}
 		p.env[in.id], p.env[in.has] = v, v != nil
 	}
 	v, err := f.vm.Run(p.code, p.env)

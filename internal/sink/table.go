@@ -307,7 +307,11 @@ func (t *tableSink) joined(b []byte, k *tableColumn, r *row.Row) []byte {
 	}
 	b = append(append(b, k.col.Before...), k.col.Prefix...)
 	if k.with == nil {
-		return append(t.value(b, k, c), k.col.After...)
+		b = t.value(b, k, c)
+		if k.col.Age && r.Pending() {
+			b = append(b, '+') // so long, and it goes on
+		}
+		return append(b, k.col.After...)
 	}
 	if v6 := c.Kind == row.Addr && !c.IP().Is4(); v6 {
 		b = append(t.value(append(b, '['), k, c), ']')

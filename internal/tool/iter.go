@@ -134,11 +134,11 @@ func (r *iterReader[K, T]) show(t T) error {
 
 // Iterate runs the BPF iterator of a point and hands each record to do.
 func Iterate[T any](s *Session, point string, do func(*T)) error {
-	it := s.set.Iters[point]
-	if it == nil {
+	its := s.set.Iters[point]
+	if len(its) == 0 {
 		return fmt.Errorf("point %s: not an iterator", point)
 	}
-	f, err := it.Open()
+	f, err := its[0].Open()
 	if err != nil {
 		return fmt.Errorf("point %s: %w", point, err)
 	}

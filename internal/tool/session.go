@@ -267,7 +267,7 @@ func (p *Prepared) Attach() (*Session, error) {
 		views: p.Views, schemas: p.Schemas, by: p.by, keyBits: p.keyBits,
 		ticks: p.opts.Interval > 0, late: attachesLate(p.spec), keeps: p.Tool.Keeps,
 	}
-	if it := set.Iters[ownerSeed]; it != nil {
+	for _, it := range set.Iters[ownerSeed] {
 		if err := drain(it); err != nil {
 			s.Close()
 			return nil, fmt.Errorf("walking over open sockets: %w", err)
@@ -380,6 +380,16 @@ func (s *Session) loop(ctx context.Context) error {
 		defer ring.Close()
 		defer context.AfterFunc(ctx, func() { ring.Flush() })()
 	}
+	output := func(last bool) error {
+		if told, err := s.tellPending(); err != nil {
+			return err
+		} else if told && ring != nil {
+			if err := s.drainRing(ctx, ring, time.Now(), true); err != nil {
+				return err
+			}
+		}
+		return s.output(last)
+	}
 	next := time.Now().Add(s.opts.Interval)
 	for {
 		until := time.Now().Add(poll)
@@ -406,7 +416,7 @@ func (s *Session) loop(ctx context.Context) error {
 		if s.opts.Interval > 0 && !time.Now().Before(next) {
 			// A tick at the moment of the end is the end's.
 			if end, ok := ctx.Deadline(); !ok || time.Until(end) > s.opts.Interval/10 {
-				if err := s.output(false); err != nil {
+				if err := output(false); err != nil {
 					return err
 				}
 			}
@@ -415,7 +425,7 @@ func (s *Session) loop(ctx context.Context) error {
 			}
 		}
 	}
-	return s.output(true)
+	return output(true)
 }
 
 // drainRing reads what is in the ring; if nothing is, it waits until then.

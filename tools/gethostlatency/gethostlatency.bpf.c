@@ -7,6 +7,7 @@
  * or, with --packets, by DNS messages.
  */
 #include "dns.h"
+#include "pending.h"
 #include "span.h"
 
 const volatile __u64 min_ns = 0, max_ns = 0;
@@ -39,6 +40,8 @@ struct lookup_event {
 	__u32 call;
 	__u32 addr_len; /* host is an address of so many bytes; 0: a name */
 	char host[HOST_LEN];
+	__u32 pending; /* it has not returned: latency is its age */
+	__u32 pad;
 };
 EVENT(struct lookup_event);
 
@@ -46,6 +49,7 @@ struct lookup {
 	__u64 start; /* 0: it is over */
 	__u64 sp; /* of the outermost call; the stack grows down */
 	const char *name; /* read at the end: it is the caller's until then */
+	struct who who;
 	/* Of the innermost _r call: */
 	const int *h_errnop;
 	void *const *result;
@@ -53,7 +57,12 @@ struct lookup {
 	__s32 h_errno;
 	__u32 call;
 	__u32 addr_len;
+	__u32 netns;
+	__u32 pad;
+	char host[HOST_LEN]; /* as it was at the beginning, if its page was there then */
 };
+/* Too large for the stack. */
+static const struct lookup lookup_zero = {};
 THREAD_SPAN(lookups, struct lookup);
 
 __u64 under_way = 0;
@@ -101,15 +110,15 @@ static __always_inline __u64 user_arg(const struct pt_regs *ctx, int n)
 /* The resolver has read the name, so its page is there, which at the beginning of
  * the call it need not be.
  */
-static __always_inline bool read_host(struct lookup_event *e, const char *name)
+static __always_inline bool read_host(char *host, __u32 addr_len, const char *name)
 {
 	if (!name)
 		return true;
-	if (e->addr_len == 4)
-		return !bpf_probe_read_user(e->host, 4, name);
-	if (e->addr_len)
-		return !bpf_probe_read_user(e->host, 16, name);
-	return bpf_probe_read_user_str(e->host, sizeof(e->host), name) >= 0;
+	if (addr_len == 4)
+		return !bpf_probe_read_user(host, 4, name);
+	if (addr_len)
+		return !bpf_probe_read_user(host, 16, name);
+	return bpf_probe_read_user_str(host, HOST_LEN, name) >= 0;
 }
 
 /* The same function may be entered twice at one stack pointer: one calls the
@@ -123,9 +132,10 @@ static __always_inline int begin(struct pt_regs *ctx, enum call call)
 	bool is_addr = call == CALL_gethostbyaddr || call == CALL_gethostbyaddr_r;
 	__u64 sp = user_sp(ctx), h_errnop = 0, result = 0;
 	__u64 thread = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns();
-	struct lookup *l = bpf_map_lookup_elem(&lookups, &thread), new = {};
+	struct lookup *l = bpf_map_lookup_elem(&lookups, &thread);
 	bool inside = l && l->start;
 	struct who who = {};
+	__u32 netns;
 
 	if (call == CALL_gethostbyname_r) {
 		result = user_arg(ctx, 4);
@@ -144,27 +154,58 @@ static __always_inline int begin(struct pt_regs *ctx, enum call call)
 		}
 		return 0;
 	}
-	if (is_self() || !netns_wanted(filter_on & FILTER_NETNS ? task_netns() : 0))
+	netns = task_netns();
+	if (is_self() || !netns_wanted(netns) || !who_current(&who) || !who_wanted(&who))
 		return 0;
-	if (filter_on & FILTER_WHO && (!who_current(&who) || !who_wanted(&who)))
-		return 0;
+	if (!l) {
+		span_begin(&lookups, &thread, &lookup_zero);
+		l = bpf_map_lookup_elem(&lookups, &thread);
+		if (!l)
+			return 0;
+	}
 	if (!inside)
 		__sync_fetch_and_add(&under_way, 1);
-	new.start = now;
-	new.sp = sp;
-	new.name = (const char *)user_arg(ctx, 0);
-	new.addr_len = is_addr ? user_arg(ctx, 1) : 0;
-	new.h_errnop = (const int *)h_errnop;
-	new.result = (void *const *)result;
-	new.inflight = under_way;
-	new.call = call;
-	if (l) {
-		*l = new;
-	} else if (bpf_map_update_elem(&lookups, &thread, &new, BPF_ANY)) {
-		lose(LOSS_SPAN);
-		__sync_fetch_and_add(&under_way, -1);
-	}
+	l->sp = sp;
+	l->name = (const char *)user_arg(ctx, 0);
+	l->who = who;
+	l->netns = netns;
+	l->addr_len = is_addr ? user_arg(ctx, 1) : 0;
+	l->h_errnop = (const int *)h_errnop;
+	l->result = (void *const *)result;
+	l->h_errno = 0;
+	l->inflight = under_way;
+	l->call = call;
+	l->host[0] = 0;
+	read_host(l->host, l->addr_len, l->name);
+	l->start = now;
 	return 0;
+}
+
+static __always_inline void lookup_fill(struct lookup_event *e, const struct lookup *l, __u64 now)
+{
+	e->head.ts = now;
+	e->head.netns = l->netns;
+	e->head.who = l->who;
+	e->latency = now - l->start;
+	e->inflight = l->inflight;
+	e->call = l->call;
+	e->addr_len = l->addr_len;
+}
+
+PENDING(pending, lookups, __u64, struct lookup)
+{
+	__u64 now = bpf_ktime_get_ns();
+	struct lookup_event *e;
+
+	if (!value->start || !latency_wanted(now - value->start))
+		return 0;
+	e = EVENT_NEW(struct lookup_event);
+	if (!e)
+		return 0;
+	lookup_fill(e, value, now);
+	__builtin_memcpy(e->host, value->host, HOST_LEN);
+	e->pending = true;
+	return event_send(e);
 }
 
 static __always_inline int end(struct pt_regs *ctx, enum call call)
@@ -197,18 +238,12 @@ static __always_inline int end(struct pt_regs *ctx, enum call call)
 	e = EVENT_NEW(struct lookup_event);
 	if (!e)
 		goto out;
-	e->head.ts = l->start + latency;
-	e->head.netns = task_netns();
-	who_current(&e->head.who);
-	e->latency = latency;
-	e->inflight = l->inflight;
-	e->call = l->call;
-	e->addr_len = l->addr_len;
+	lookup_fill(e, l, l->start + latency);
 	if (call == CALL_getaddrinfo || call == CALL_other)
 		e->code = (int)ret;
 	else if (has_h_errnop ? !result : !ret)
 		e->code = l->h_errno ? l->h_errno : CODE_FAILED;
-	if (!read_host(e, l->name))
+	if (!read_host(e->host, e->addr_len, l->name))
 		lose(LOSS_READ);
 	event_send(e);
 out:
@@ -311,6 +346,8 @@ struct dns_event {
 	__u16 len;	      /* of question */
 	__u16 pad;
 	__u8 question[QUESTION_LEN];
+	__u32 pending; /* no answer yet: latency is its age */
+	__u32 pad2;
 };
 EVENT(struct dns_event);
 
@@ -333,6 +370,38 @@ SPAN(queries, struct query_key, struct query);
 /* Too large for the stack. Until it is filled in, it is never overdue. */
 const volatile struct query blank = { .start = NONE };
 
+static __always_inline void query_fill(struct dns_event *e, const struct query_key *k, const struct query *q, __u64 now)
+{
+	e->head.ts = now;
+	e->head.netns = q->netns;
+	e->head.who = q->who;
+	__builtin_memcpy(e->laddr, q->laddr, 16);
+	__builtin_memcpy(e->raddr, k->server, 16);
+	e->sock = k->sock;
+	e->latency = now - q->start;
+	e->lport = q->lport;
+	e->rport = DNS_PORT;
+	e->proto = k->proto;
+	e->id = k->id;
+	e->len = q->len;
+	__builtin_memcpy(e->question, q->question, QUESTION_LEN);
+}
+
+PENDING(pending_query, queries, struct query_key, struct query)
+{
+	__u64 now = bpf_ktime_get_ns();
+	struct dns_event *e;
+
+	if (value->start == NONE || !latency_wanted(now - value->start))
+		return 0;
+	e = EVENT_NEW(struct dns_event);
+	if (!e)
+		return 0;
+	query_fill(e, &key, value, now);
+	e->pending = true;
+	return event_send(e);
+}
+
 /* Whoever takes a query out of the map tells of it: we, or Go, which finds it late. */
 static __always_inline void tell(const struct query_key *k, const struct query *q, const struct dns *d, __u64 now, bool answered)
 {
@@ -342,23 +411,13 @@ static __always_inline void tell(const struct query_key *k, const struct query *
 		bpf_map_delete_elem(&queries, k);
 		return;
 	}
-	e->head.ts = now;
-	e->head.netns = q->netns;
-	e->head.who = q->who;
-	__builtin_memcpy(e->laddr, q->laddr, 16);
-	__builtin_memcpy(e->raddr, k->server, 16);
-	e->sock = k->sock;
-	e->latency = answered ? now - q->start : NONE;
-	e->lport = q->lport;
-	e->rport = DNS_PORT;
-	e->proto = k->proto;
-	e->id = k->id;
+	query_fill(e, k, q, now);
 	if (answered) {
 		e->flags = d->flags;
 		e->answers = d->answers;
+	} else {
+		e->latency = NONE;
 	}
-	e->len = q->len;
-	__builtin_memcpy(e->question, q->question, QUESTION_LEN);
 	if (bpf_map_delete_elem(&queries, k) || (answered && !latency_wanted(e->latency)))
 		bpf_ringbuf_discard(e, BPF_RB_NO_WAKEUP);
 	else
@@ -394,7 +453,7 @@ SEC("cgroup_skb/egress") int query__cgroup(struct __sk_buff *skb)
 	/* Asked again on the same socket: the first one had no answer in time. */
 	if (q)
 		tell(&k, q, &d, now, false);
-	if (!netns_wanted(filter_on & FILTER_NETNS ? dns_netns(skb, true) : 0))
+	if (!netns_wanted(filter_on & FILTER_NETNS ? dns_netns(skb) : 0))
 		return PASS;
 	if (dns_sender(&who) && who.pid == filter_self)
 		return PASS;
@@ -409,7 +468,7 @@ SEC("cgroup_skb/egress") int query__cgroup(struct __sk_buff *skb)
 		return PASS;
 	q->who = who;
 	__builtin_memcpy(q->laddr, d.laddr, 16);
-	q->netns = dns_netns(skb, true);
+	q->netns = dns_netns(skb);
 	q->lport = d.lport;
 	q->len = DNS_COPY(q->question, QUESTION_LEN, skb, &d);
 	q->start = now;

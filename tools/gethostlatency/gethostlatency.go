@@ -41,12 +41,14 @@ func (n *call) Cell(c *row.Cell)  { c.SetText(calls[min(int(*n), len(calls)-1)])
 // lookup is struct lookup_event of gethostlatency.bpf.c.
 type lookup struct {
 	kern.Head
-	Latency  kern.Nanos      `col:"latency_us,div=1000,head=LATms,scale=1000,prec=2,width=8" help:"from the call to its return"`
+	Latency  kern.Nanos      `col:"latency_us,div=1000,head=LATms,scale=1000,prec=2,width=8,age" help:"from the call to its return"`
 	Inflight uint32          `col:"inflight,width=8" help:"lookups that were under way when this one began, itself included"`
 	Code     made[int32]     `col:"result,width=14,key" help:"success, or what the resolver says: EAI_* of getaddrinfo, h_errno of the others; failed if it does not say why"`
 	Call     call            `col:"call,width=16,key" help:"function that was called"`
 	AddrLen  uint32          `col:"-"`
 	Host     made[[256]byte] `col:"host,width=30,key" help:"name or address that was looked up; absent if the call had none"`
+	Pending  kern.Pending    `col:"pending,width=7" help:"true if the call has not returned: the latency is its age"`
+	Pad      uint32          `col:"-"`
 }
 
 // calls is enum call of gethostlatency.bpf.c. The last one stands for what --lib
@@ -76,6 +78,8 @@ func finish(l *lookup, r *row.Row) {
 	}
 	result := names[l.Code.V]
 	switch {
+	case l.Pending != 0:
+		result = "pending"
 	case l.Code.V == 0:
 		result = "success"
 	case l.Code.V == math.MinInt32: // CODE_FAILED
@@ -100,7 +104,7 @@ type message struct {
 	Laddr    kern.Addr       `col:"laddr,width=15,key" help:"address that asked"`
 	Raddr    kern.Addr       `col:"raddr,head=SERVER,width=15,key" help:"name server"`
 	Sock     kern.ID         `col:"sock" help:"stable id of the socket (its cookie)"`
-	Latency  kern.Nanos      `col:"latency_us,div=1000,head=LATms,scale=1000,prec=2,width=8" help:"from the query to its answer; absent when there was none"`
+	Latency  kern.Nanos      `col:"latency_us,div=1000,head=LATms,scale=1000,prec=2,width=8,age" help:"from the query to its answer; absent when there was none"`
 	Lport    uint16          `col:"lport,width=5,key" help:"port that asked"`
 	Rport    uint16          `col:"rport,width=5,key" help:"port of the name server"`
 	Proto    kern.Proto      `col:"proto,width=5,key" help:"udp or tcp"`
@@ -110,6 +114,8 @@ type message struct {
 	Len      uint16          `col:"-"`
 	Pad      uint16          `col:"-"`
 	Question made[[272]byte] `col:"type,width=5,key;host,width=30,key" help:"type of the record: A, AAAA, PTR; name that was asked for"`
+	Pending  kern.Pending    `col:"pending,width=7" help:"true if there is no answer yet, and it has not timed out either: the latency is its age"`
+	Pad2     uint32          `col:"-"`
 }
 
 const truncated = 0x0200 // DNS_TRUNCATED of dns.h
@@ -117,6 +123,9 @@ const truncated = 0x0200 // DNS_TRUNCATED of dns.h
 // describe makes the texts of a message.
 func describe(m *message, r *row.Row) {
 	switch {
+	case m.Pending != 0:
+		r.Get("result").SetText("pending")
+		*r.Get("answers") = row.Cell{}
 	case uint64(m.Latency) == kern.None:
 		r.Get("result").SetText("TIMEOUT")
 		*r.Get("answers") = row.Cell{}
@@ -175,7 +184,7 @@ func views(cfg any) []tool.View {
 	c := cfg.(*config)
 	if c.Packets {
 		return []tool.View{{
-			Points: []probe.Point{{Name: "answer"}, {Name: "query"}},
+			Points: []probe.Point{{Name: "answer"}, {Name: "query"}, tool.PendingAt("pending_query")},
 			Output: tool.Stream[message]{Type: "dns_event", Each: describe, Late: tool.Overdue[queryKey, query, message]{
 				Map: "queries", After: c.Timeout, Row: unanswered,
 				Since: func(q *query) kern.Mono { return q.Start },
@@ -194,11 +203,12 @@ func views(cfg any) []tool.View {
 				{Name: "multi", Programs: []string{"lookup__multi__*"}, Fits: probe.HasFunctions("bpf_uprobe_multi_link_attach")},
 				{Name: "uprobe", Programs: []string{"lookup__uprobe__*"}, Fits: probe.HasUprobes(instead), Misses: slow},
 			}},
+			tool.Pending,
 		},
 		Output: tool.Stream[lookup]{Type: "lookup_event", Each: finish, Notices: tool.Notice[kern.Head]{
 			Type: "head", Do: func(h *kern.Head) { c.libs.look(int(h.PID)) },
 		}},
-		Show: "time pid comm latency_us host",
+		Show: "time pid comm latency_us result host",
 	}}
 }
 

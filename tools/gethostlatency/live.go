@@ -72,6 +72,8 @@ var live = []tool.Case{
 	{Name: "tcp", Run: overTCP},
 	{Name: "second-server", Run: secondServer},
 	{Name: "asked-again", Run: askedAgain},
+	{Name: "pending", Run: pending},
+	{Name: "pending-packets", Run: pendingPackets},
 }
 
 // report is what resolve.c says of a call.

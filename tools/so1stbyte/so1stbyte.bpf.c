@@ -8,17 +8,29 @@
  */
 #define SOCKIO_RECV
 #include "hist.h"
+#include "mptcp.h"
+#include "pending.h"
 #include "sockio.h"
 #include "who.h"
 
 const volatile __u64 min_ns = 0, max_ns = 0;
 const volatile bool show_events = false;
 
+/* What a connection came to. Go: outcome. */
+enum outcome {
+	OUTCOME_BYTE,
+	OUTCOME_PENDING,       /* nothing yet */
+	OUTCOME_NO_BYTE,       /* it was there, and ended without a byte */
+	OUTCOME_NO_CONNECTION, /* a SYN was sent, and nothing came of it */
+};
+
 struct byte_key {
 	__u32 pid, tid, uid;
 	__u16 rport, proto;
 	char comm[16];
 	__u8 raddr[16];
+	__u32 outcome; /* always told apart */
+	__u32 pending;
 };
 enum key_bits { KEY_pid, KEY_tid, KEY_uid, KEY_rport, KEY_proto, KEY_comm, KEY_raddr };
 KEEP_ENUM(enum key_bits);
@@ -35,6 +47,8 @@ struct byte_event {
 	struct tuple tuple;
 	__u64 connect, wait; /* NONE: not told apart */
 	__u64 total;
+	__u32 outcome;
+	__u32 pending;
 };
 EVENT(struct byte_event);
 
@@ -101,7 +115,7 @@ static __noinline int begin(const struct sock *sk)
 	return 0;
 }
 
-static __noinline int record(const struct sock *sk, const struct waiting *w, __u64 now)
+static __noinline int record(const struct sock *sk, const struct waiting *w, __u64 now, enum outcome outcome)
 {
 	__u64 total = now - w->start;
 	struct byte_event *e;
@@ -125,6 +139,8 @@ static __noinline int record(const struct sock *sk, const struct waiting *w, __u
 		e->connect = w->established ? w->established - w->start : NONE;
 		e->wait = w->established ? now - w->established : NONE;
 		e->total = total;
+		e->outcome = outcome;
+		e->pending = outcome == OUTCOME_PENDING;
 		return event_send(e);
 	}
 	if (KEY_WANTS(pid))
@@ -141,10 +157,21 @@ static __noinline int record(const struct sock *sk, const struct waiting *w, __u
 		__builtin_memcpy(k.comm, w->who.comm, sizeof(k.comm));
 	if (KEY_WANTS(raddr))
 		__builtin_memcpy(k.raddr, t.raddr, sizeof(k.raddr));
+	k.outcome = outcome;
+	k.pending = outcome == OUTCOME_PENDING;
 	v = count_at(&waits, &k, &byte_zero);
 	if (v)
 		hist_put(&v->hist, total / 1000);
 	return 0;
+}
+
+/* sk, of which w is, will never have a byte. */
+static __always_inline void ended_without(const struct sock *sk, const struct waiting *w)
+{
+	struct waiting copy = *w;
+
+	waiting_end(sk);
+	record(sk, &copy, bpf_ktime_get_ns(), copy.established ? OUTCOME_NO_BYTE : OUTCOME_NO_CONNECTION);
 }
 
 /* A read that brought something, or only looked at it. */
@@ -161,7 +188,7 @@ static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir,
 	waiting_end(sk);
 	if (w.inode && w.inode != sock_inode(sk))
 		return 0; /* another socket lived here */
-	return record(sk, &w, bpf_ktime_get_ns());
+	return record(sk, &w, bpf_ktime_get_ns(), OUTCOME_BYTE);
 }
 
 SPAN(connecting, __u64, struct sock *);
@@ -207,12 +234,12 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 	if (new != TCP_SYN_SENT && old != TCP_SYN_SENT)
 		return 0;
 	w = waiting_of(sk);
-	if (new == TCP_SYN_SENT)
-		return w ? 0 : begin(sk);
+	if (new == TCP_SYN_SENT) /* of a subflow nobody reads */
+		return w || (is_plain_tcp(sk) && mptcp_parent(sk)) ? 0 : begin(sk);
 	if (!w)
 		return 0;
 	if (new == TCP_CLOSE)
-		waiting_end(sk);
+		ended_without(sk, w);
 	else if (!w->established)
 		w->established = bpf_ktime_get_ns();
 	return 0;
@@ -220,6 +247,28 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 
 KTRACE(gone, tcp_destroy_sock, const struct sock *sk)
 {
-	waiting_end(sk);
+	__u64 key = (__u64)sk;
+	struct waiting *w = waiting ? bpf_map_lookup_elem(&tcp_waiting, &key) : NULL;
+
+	if (w)
+		ended_without(sk, w);
 	return 0;
+}
+
+PENDING(pending, tcp_waiting, __u64, struct waiting)
+{
+	struct waiting w = *value;
+
+	return record((const struct sock *)key, &w, bpf_ktime_get_ns(), OUTCOME_PENDING);
+}
+
+/* Nothing told when one of these has ended: its file is not there any more. */
+PENDING(pending, other_waiting, __u64, struct waiting)
+{
+	const struct sock *sk = (const struct sock *)key;
+	struct waiting w = *value;
+
+	if (!w.inode || w.inode != sock_inode(sk))
+		return 0;
+	return record(sk, &w, bpf_ktime_get_ns(), OUTCOME_PENDING);
 }

@@ -26,13 +26,27 @@ type config struct {
 
 // key is struct byte_key of so1stbyte.bpf.c.
 type key struct {
-	PID   kern.ID32  `col:"pid,width=7,key" help:"process that connected"`
-	TID   kern.ID32  `col:"tid,width=7,key" help:"thread"`
-	UID   uint32     `col:"uid,width=5,key" help:"user"`
-	Rport uint16     `col:"rport,width=5,key" help:"remote port"`
-	Proto kern.Proto `col:"proto,width=7,key" help:"protocol"`
-	Comm  kern.Comm  `col:"comm,width=16,key" help:"process name"`
-	Raddr kern.Addr  `col:"raddr,width=15,key" help:"remote address"`
+	PID     kern.ID32    `col:"pid,width=7,key" help:"process that connected"`
+	TID     kern.ID32    `col:"tid,width=7,key" help:"thread"`
+	UID     uint32       `col:"uid,width=5,key" help:"user"`
+	Rport   uint16       `col:"rport,width=5,key" help:"remote port"`
+	Proto   kern.Proto   `col:"proto,width=7,key" help:"protocol"`
+	Comm    kern.Comm    `col:"comm,width=16,key" help:"process name"`
+	Raddr   kern.Addr    `col:"raddr,width=15,key" help:"remote address"`
+	Outcome outcome      `col:"outcome,width=13" help:"pending; no byte: it ended without one; no connection: no answer to its SYN, or a refusal; absent if a byte was read"`
+	Pending kern.Pending `col:"pending,width=7" help:"true of those that wait at the end of the interval: latencies are their ages"`
+}
+
+// outcome is enum outcome of so1stbyte.bpf.c.
+type outcome uint32
+
+func (outcome) Kind() row.Kind { return row.Text }
+
+func (o *outcome) Cell(c *row.Cell) {
+	*c = row.Cell{}
+	if *o != 0 {
+		c.SetText([...]string{"", "pending", "no byte", "no connection"}[*o&3])
+	}
 }
 
 // value is struct byte_value of so1stbyte.bpf.c.
@@ -44,9 +58,11 @@ type value struct {
 type event struct {
 	kern.Head
 	kern.Tuple
-	Connect kern.Nanos `col:"connect_us,head=CONNECT(us),div=1000,width=11" help:"from the connect until the connection was there"`
-	Wait    kern.Nanos `col:"wait_us,head=WAIT(us),div=1000,width=8" help:"from then until the first byte was read"`
-	Total   kern.Nanos `col:"latency_us,head=TOTAL(us),div=1000,width=9" help:"both"`
+	Connect kern.Nanos   `col:"connect_us,head=CONNECT(us),div=1000,width=11" help:"from the connect until the connection was there"`
+	Wait    kern.Nanos   `col:"wait_us,head=WAIT(us),div=1000,width=8,age" help:"from then until the first byte was read"`
+	Total   kern.Nanos   `col:"latency_us,head=TOTAL(us),div=1000,width=9,age" help:"both; of what has had no byte, its age or how long it lasted"`
+	Outcome outcome      `col:"outcome,width=13" help:"pending; no byte: it ended without one; no connection: no answer to its SYN, or a refusal; absent if a byte was read"`
+	Pending kern.Pending `col:"pending,width=7" help:"true if it waits still: the times are its age"`
 }
 
 // ends leaves out the port that a raw socket does not have.
@@ -56,13 +72,13 @@ func views(cfg any) []tool.View {
 	if cfg.(*config).Events {
 		return []tool.View{{
 			Output: tool.Stream[event]{Type: "byte_event", Each: ends},
-			Show:   "pid comm:PROCESS raddr:ADDRESS rport:PORT connect_us wait_us latency_us",
+			Show:   "pid comm:PROCESS raddr:ADDRESS rport:PORT connect_us wait_us latency_us outcome",
 		}}
 	}
 	return []tool.View{{
 		Output: tool.Snapshot[key, value]{Map: "waits"},
-		Show:   "comm:PROCESS latency_us",
-		By:     []string{"comm"},
+		Show:   "comm:PROCESS proto rport outcome latency_us",
+		By:     []string{"comm", "proto", "rport"},
 		Sort:   "latency_us",
 	}}
 }
@@ -75,7 +91,7 @@ var Tool = &tool.Tool{
 	Filters:  tool.ByWho | tool.BySock | tool.ByTuple,
 	Families: []uint16{unix.AF_INET, unix.AF_INET6},
 	Config:   func() any { return &config{} },
-	Points:   slices.Concat([]probe.Point{{Name: "gone"}}, tool.SockRecv, []probe.Point{{Name: "connect"}, {Name: "state"}}),
+	Points:   slices.Concat([]probe.Point{{Name: "gone"}}, tool.SockRecv, []probe.Point{{Name: "connect"}, {Name: "state"}, tool.Pending}),
 	Views:    views,
 	Demo:     demo,
 	Live:     live,

@@ -3,6 +3,9 @@
 package soaccept
 
 import (
+	"slices"
+	"time"
+
 	"golang.org/x/sys/unix"
 
 	"seine/internal/kern"
@@ -39,6 +42,7 @@ var live = []tool.Case{
 	{Name: "outcomes", Run: outcomes("", func(a lab.Accepted) bool { return a.Errno != unix.EAGAIN && a.Network != lab.Unix })},
 	{Name: "failed", Run: outcomes("--failed", func(a lab.Accepted) bool { return a.Errno != 0 })},
 	{Name: "unix", Run: outcomes("--family=unix", func(a lab.Accepted) bool { return a.Network == lab.Unix })},
+	{Name: "blocked", Run: blocked},
 }
 
 // sessions makes a case of sessions whose every accept is a row with the peer.
@@ -170,4 +174,45 @@ func outcome(x *tool.Trial, r *row.Row, o lab.Accepted) {
 	x.Want(r, "raddr", raddr)
 	x.Want(r, "rport", rport)
 	x.Want(r, "lport", lport)
+}
+
+// blocked: a server that waits in accept is shown with --blocked alone, as long as
+// it has waited.
+func blocked(x *tool.Trial) error {
+	for _, flags := range [][]string{nil, {"--blocked"}} {
+		h, err := lab.StartHangs(x.World, "", "idle", lab.Hang{Network: lab.TCP4}, lab.Hang{Network: lab.TCP4})
+		if err != nil {
+			return err
+		}
+		if err := x.Attach(flags...); err != nil {
+			return err
+		}
+		begun, err := h.Begin()
+		if err != nil {
+			return err
+		}
+		time.Sleep(100 * time.Millisecond)
+		rows, at, err := x.DetachTimed()
+		h.End()
+		if err != nil {
+			return err
+		}
+		if want := len(flags) * len(begun); len(rows) != want {
+			x.Errorf("%v: %d rows, want %d", flags, len(rows), want)
+		}
+		for _, r := range rows {
+			i := slices.IndexFunc(begun, func(b lab.Hang) bool { return uint64(b.Port) == r.Get("lport").N })
+			if i < 0 {
+				x.Errorf("nobody listens there: %s", tool.Dump(r))
+				continue
+			}
+			x.WantPending(r, "latency_us", begun[i].Before, begun[i].After, at)
+			x.Want(r, "pid", h.PID)
+			x.Want(r, "comm", "idle")
+			x.Want(r, "result", "Pending")
+			x.Want(r, "errno", "-")
+			x.Want(r, "raddr", "-")
+		}
+	}
+	return nil
 }

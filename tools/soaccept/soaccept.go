@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"seine/internal/kern"
+	"seine/internal/probe"
 	"seine/internal/row"
 	"seine/internal/tool"
 )
@@ -17,17 +18,21 @@ import (
 var readme string
 
 type config struct {
-	Failed bool `flag:"failed" bpf:"only_failed" help:"show failures only, and among them those that found nothing to accept"`
+	Failed  bool `flag:"failed" bpf:"only_failed" help:"show failures only, and among them those that found nothing to accept"`
+	Blocked bool `flag:"blocked" help:"at the end, and at each interval, also the calls that wait for somebody to connect, and how long they have"`
 }
 
 // event is struct accept_event of soaccept.bpf.c.
 type event struct {
 	kern.Head
 	kern.Tuple
-	Result result    `col:"result,width=17;errno,as=errno,width=13" help:"how it ended, in the words of accept(2); errno by name, absent on success"`
-	By     kern.Via  `col:"via,width=7" help:"syscall or uring"`
-	Path   kern.Path `col:"-"`
-	Peer   kern.Path `col:"-"`
+	Result  result       `col:"result,width=17;errno,as=errno,width=13" help:"how it ended, in the words of accept(2); errno by name, absent on success"`
+	By      kern.Via     `col:"via,width=7" help:"syscall or uring"`
+	Path    kern.Path    `col:"-"`
+	Peer    kern.Path    `col:"-"`
+	Latency kern.Nanos   `col:"latency_us,head=LAT(us),div=1000,width=8,age" help:"how long the call waited; absent if its beginning was not seen"`
+	Pending kern.Pending `col:"pending,width=7" help:"true if the call waits still: the latency is its age"`
+	Pad     uint32       `col:"-"`
 }
 
 // result is what accept returned: 0 or a negative errno.
@@ -62,6 +67,10 @@ func (r *result) Cell(c *row.Cell) {
 
 // tidy shows names of UNIX sockets, and no ends that a row does not have.
 func tidy(e *event, r *row.Row) {
+	if e.Pending != 0 {
+		r.Get("result").SetText("Pending")
+		*r.Get("raddr"), *r.Get("rport") = row.Cell{}, row.Cell{}
+	}
 	if e.Family == unix.AF_UNIX {
 		e.Path.Cell(r.Get("laddr"))
 		e.Peer.Cell(r.Get("raddr"))
@@ -80,6 +89,18 @@ func tidy(e *event, r *row.Row) {
 	}
 }
 
+func views(cfg any) []tool.View {
+	v := tool.View{
+		Output: tool.Stream[event]{Type: "accept_event", Each: tidy},
+		Show:   "pid comm:PROCESS family:FAM:5 raddr:ADDRESS rport:PORT result",
+	}
+	if cfg.(*config).Blocked {
+		v.Points = []probe.Point{tool.Pending}
+		v.Show = "pid comm:PROCESS family:FAM:5 laddr+lport raddr:ADDRESS rport:PORT latency_us result"
+	}
+	return []tool.View{v}
+}
+
 // Tool is soaccept.
 var Tool = &tool.Tool{
 	Name: "soaccept", Layer: tool.Socket, Short: "accepts with peer address and result",
@@ -89,10 +110,7 @@ var Tool = &tool.Tool{
 	Families: []uint16{unix.AF_UNSPEC, unix.AF_INET, unix.AF_INET6},
 	Config:   func() any { return &config{} },
 	Points:   tool.SockCalls,
-	Views: tool.One(tool.View{
-		Output: tool.Stream[event]{Type: "accept_event", Each: tidy},
-		Show:   "pid comm:PROCESS family:FAM:5 raddr:ADDRESS rport:PORT result",
-	}),
-	Demo: demo,
-	Live: live,
+	Views:    views,
+	Demo:     demo,
+	Live:     live,
 }

@@ -31,6 +31,10 @@ var live = []tool.Case{
 	{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
 	{Name: "fastopen", Run: fastopen},
 	{Name: "given-up", Run: givenUp},
+	{Name: "pending", Hosts: lab.TwoHosts, Run: pending},
+	{Name: "pending-filters", Hosts: lab.TwoHosts, Run: pendingFilters},
+	{Name: "pending-ticks", Hosts: lab.TwoHosts, Run: pendingTicks},
+	{Name: "preempted", Run: preempted},
 	{Name: "timeout", Hosts: lab.TwoHosts, Run: timeouts, Slow: true},
 }
 

@@ -9,6 +9,7 @@
  */
 #include "fd.h"
 #include "mptcp.h"
+#include "pending.h"
 #include "sockaddr.h"
 #include "span.h"
 #include "syscall.h"
@@ -27,7 +28,7 @@ struct connect_event {
 	__s32 result;  /* 0 or a negative errno */
 	__u32 by;      /* enum connect_by */
 	char path[108];
-	__u32 pad;
+	__u32 pending; /* it has not ended: latency is its age */
 };
 EVENT(struct connect_event);
 
@@ -47,33 +48,30 @@ SPAN(pendings, struct sock *, struct pending);
 /* The socket that a thread is connecting. */
 SPAN(connecting, __u64, struct sock *);
 
-/* struct pending is large for the stack. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct pending);
-} scratch SEC(".maps");
-
 static const struct pending pending_zero = {};
 
-/* A connect of the current process that begins now; NULL if it is not wanted. */
-static __always_inline struct pending *pending_new(const struct sock *sk, enum connect_by by)
+/* A connect of the current process that begins now; NULL if it is not wanted. It is
+ * filled in where it is kept: this program may be preempted, and another task come to
+ * it on this processor.
+ */
+static __always_inline struct pending *pending_new(struct sock *sk, enum connect_by by)
 {
-	__u32 zero = 0;
-	struct pending *p = bpf_map_lookup_elem(&scratch, &zero);
+	struct who who = {};
+	struct pending *p;
 
-	if (!p || is_self() || !sock_wanted(sk))
+	if (is_self() || !sock_wanted(sk) || !who_current(&who) || !who_wanted(&who))
 		return NULL;
-	__builtin_memcpy(p, &pending_zero, sizeof(*p));
-	if (!who_current(&p->who) || !who_wanted(&p->who))
+	span_begin(&pendings, &sk, &pending_zero);
+	p = bpf_map_lookup_elem(&pendings, &sk);
+	if (!p)
 		return NULL;
+	p->who = who;
 	p->by = by;
 	p->start = bpf_ktime_get_ns();
 	return p;
 }
 
-static __always_inline int emit(const struct sock *sk, const struct pending *p, long result, __u64 now)
+static __always_inline int emit(const struct sock *sk, const struct pending *p, long result, __u64 now, bool pending)
 {
 	struct connect_event *e;
 	__u64 latency = p->start ? now - p->start : NONE;
@@ -101,6 +99,7 @@ static __always_inline int emit(const struct sock *sk, const struct pending *p, 
 	}
 	e->latency = latency;
 	e->result = result;
+	e->pending = pending;
 	e->by = p->by;
 	return event_send(e);
 }
@@ -121,9 +120,9 @@ static __always_inline void returned(struct sock *sk, struct pending *p, long re
 {
 	if (only_syscall || !undecided(sk, ret)) {
 		/* a ring answers when it comes to it: the state was there first */
-		emit(sk, p, ret, p->by == BY_URING && p->decided ? p->end : bpf_ktime_get_ns());
+		emit(sk, p, ret, p->by == BY_URING && p->decided ? p->end : bpf_ktime_get_ns(), false);
 	} else if (p->decided) {
-		emit(sk, p, p->result, p->end);
+		emit(sk, p, p->result, p->end, false);
 	} else {
 		p->followed = true;
 		return;
@@ -143,9 +142,10 @@ SYS_ENTER(connect, connect)
 		p = pending_new(sk, BY_SYSCALL);
 		if (!p)
 			return 0;
-		if (!target_read(&p->to, (void *)a1, a2) && !only_syscall)
+		if (!target_read(&p->to, (void *)a1, a2) && !only_syscall) {
+			bpf_map_delete_elem(&pendings, &sk);
 			return 0;
-		span_begin(&pendings, &sk, p);
+		}
 	}
 	span_begin(&connecting, &thread, &sk);
 	return 0;
@@ -181,7 +181,6 @@ static __always_inline void silent_begin(struct sock *sk)
 	p->to.port = t.rport;
 	p->to.family = t.family;
 	p->followed = fast;
-	span_begin(&pendings, &sk, p);
 }
 
 KTRACE_SK(state, inet_sock_set_state, struct sock *sk, int old, int new)
@@ -212,7 +211,7 @@ KTRACE_SK(state, inet_sock_set_state, struct sock *sk, int old, int new)
 	p->end = bpf_ktime_get_ns();
 	p->decided = true;
 	if (p->followed) {
-		emit(sk, p, p->result, p->end);
+		emit(sk, p, p->result, p->end, false);
 		bpf_map_delete_elem(&pendings, &key);
 	}
 	return 0;
@@ -238,7 +237,16 @@ URING_COMPLETE(uring, op == URING_CONNECT)
 	if (!p)
 		return 0;
 	p->start = 0;
-	return emit(sk, p, res, bpf_ktime_get_ns());
+	emit(sk, p, res, bpf_ktime_get_ns(), false);
+	bpf_map_delete_elem(&pendings, &sk);
+	return 0;
+}
+
+PENDING(pending, pendings, struct sock *, struct pending)
+{
+	if (!value->start || value->decided)
+		return 0;
+	return emit(key, value, 0, bpf_ktime_get_ns(), true);
 }
 
 /* A socket that is gone has no connect under way. */

@@ -27,11 +27,11 @@ type config struct {
 type event struct {
 	kern.Head
 	kern.Tuple
-	Latency kern.Nanos  `col:"latency_us,head=LAT(us),div=1000,width=8" help:"from the call to the end of the connection attempt"`
-	Result  kern.Result `col:"result,as=connect,width=19;errno,as=errno,width=13" help:"how it ended, in the words of connect(2); errno by name, absent on success"`
-	By      via         `col:"via,width=7" help:"what asked for it: syscall, uring, or a send with MSG_FASTOPEN"`
-	Path    kern.Path   `col:"-"`
-	Pad     uint32      `col:"-"`
+	Latency kern.Nanos   `col:"latency_us,head=LAT(us),div=1000,width=8,age" help:"from the call to the end of the connection attempt"`
+	Result  kern.Result  `col:"result,as=connect,width=19;errno,as=errno,width=13" help:"how it ended, in the words of connect(2); errno by name, absent on success"`
+	By      via          `col:"via,width=7" help:"what asked for it: syscall, uring, or a send with MSG_FASTOPEN"`
+	Path    kern.Path    `col:"-"`
+	Pending kern.Pending `col:"pending,width=7" help:"true if it has not ended: the latency is its age"`
 }
 
 // via is enum connect_by of soconnect.bpf.c.
@@ -75,10 +75,11 @@ var Tool = &tool.Tool{
 		{Name: "connect"},
 		{Name: "state"},
 		probe.Uring("uring", "connects by io_uring"),
+		tool.Pending,
 	},
 	Views: tool.One(tool.View{
 		Output: tool.Stream[event]{Type: "connect_event", Each: ends},
-		Show:   "pid comm:PROCESS family:FAM:5 raddr:ADDRESS rport:PORT latency_us result",
+		Show:   "pid comm:PROCESS family:FAM:5 proto raddr:ADDRESS rport:PORT latency_us result",
 	}),
 	Demo: demo,
 	Live: live,

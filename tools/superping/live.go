@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"seine/internal/kern"
 	"seine/internal/lab"
 	"seine/internal/row"
 	"seine/internal/tool"
@@ -44,6 +45,7 @@ var live = []tool.Case{
 	{Name: "two-at-once", Hosts: []string{"client", "near", "far"}, Run: twoAtOnce},
 	{Name: "comm", Hosts: lab.TwoHosts, Run: ofOne},
 	{Name: "lost", Hosts: lab.TwoHosts, Run: losses},
+	{Name: "pending", Hosts: lab.TwoHosts, Run: pending},
 	{Name: "beside-ping", Hosts: lab.TwoHosts, Run: besidePing},
 }
 
@@ -207,6 +209,45 @@ func losses(x *tool.Trial) error {
 	}
 	if a, b := count[x.World.Addr4("server")], count[x.World.Addr6("server")]; a != 7 || b != 7 {
 		x.Errorf("%d and %d lost, want 7 of each", a, b)
+	}
+	return nil
+}
+
+// pending: echoes that have no reply yet when the run ends.
+func pending(x *tool.Trial) error {
+	if err := x.World.Sysctl("server", "net.ipv4.icmp_echo_ignore_all", "1"); err != nil {
+		return err
+	}
+	p, err := lab.StartEcho(x.World, "client", "unheard", lab.Echo{Network: lab.Raw4, Addr: x.World.Addr4("server"), Count: 7, Wait: time.Millisecond})
+	if err != nil {
+		return err
+	}
+	if err := x.Attach("--lost=1m"); err != nil {
+		return err
+	}
+	before := int64(kern.MonoNow())
+	if _, err := p.Run(); err != nil {
+		return err
+	}
+	after := int64(kern.MonoNow())
+	time.Sleep(100 * time.Millisecond)
+	rows, at, err := x.DetachTimed()
+	if err != nil {
+		return err
+	}
+	if len(rows) != 7 {
+		x.Errorf("%d rows, want 7 of echoes without a reply", len(rows))
+	}
+	seen := map[uint64]bool{}
+	for _, r := range rows {
+		x.WantPending(r, "rtt_us", before, after, at)
+		x.Want(r, "pid", p.PID)
+		x.Want(r, "comm", "unheard")
+		x.Want(r, "raddr", x.World.Addr4("server"))
+		seen[r.Get("seq").N] = true
+	}
+	if len(seen) != 7 {
+		x.Errorf("%d numbers, want 7", len(seen))
 	}
 	return nil
 }

@@ -5,6 +5,7 @@
  * arrival there. Requests that get none are found in the map, by Go.
  */
 #include "opener.h"
+#include "pending.h"
 #include "skb.h"
 #include "span.h"
 
@@ -21,6 +22,8 @@ struct ping_event {
 	__u16 ident, seq;
 	__u16 family;
 	__u16 outcome; /* for Go to word */
+	__u32 pending; /* no reply yet: rtt is its age */
+	__u32 pad;
 };
 EVENT(struct ping_event);
 
@@ -95,11 +98,30 @@ KTRACE(request, net_dev_queue, const struct sk_buff *skb)
 	return 0;
 }
 
+static __always_inline int tell(const struct echo_key *k, const struct echo *echo, __u64 now, bool pending)
+{
+	struct ping_event *e = EVENT_NEW(struct ping_event);
+
+	if (!e)
+		return 0;
+	e->head.ts = now;
+	e->head.netns = k->netns;
+	e->head.who = echo->who;
+	__builtin_memcpy(e->laddr, echo->laddr, 16);
+	__builtin_memcpy(e->raddr, k->peer, 16);
+	e->sock = echo->sock;
+	e->rtt = now - echo->start;
+	e->ident = k->ident;
+	e->seq = k->seq;
+	e->family = is_ip4(k->peer) ? AF_INET : AF_INET6;
+	e->pending = pending;
+	return event_send(e);
+}
+
 static __always_inline int answered(const struct sk_buff *skb, enum packet_dir dir)
 {
 	struct echo_key k = {};
 	struct packet p = {};
-	struct ping_event *e;
 	struct echo *found, echo;
 	__u64 now;
 
@@ -115,20 +137,12 @@ static __always_inline int answered(const struct sk_buff *skb, enum packet_dir d
 	/* Whoever takes it out of the map tells of it: we, or Go, which finds it late. */
 	if (bpf_map_delete_elem(&echoes, &k))
 		return 0;
-	e = EVENT_NEW(struct ping_event);
-	if (!e)
-		return 0;
-	e->head.ts = now;
-	e->head.netns = k.netns;
-	e->head.who = echo.who;
-	__builtin_memcpy(e->laddr, echo.laddr, 16);
-	__builtin_memcpy(e->raddr, k.peer, 16);
-	e->sock = echo.sock;
-	e->rtt = now - echo.start;
-	e->ident = k.ident;
-	e->seq = k.seq;
-	e->family = p.version == 4 ? AF_INET : AF_INET6;
-	return event_send(e);
+	return tell(&k, &echo, now, false);
+}
+
+PENDING(pending, echoes, struct echo_key, struct echo)
+{
+	return tell(&key, value, bpf_ktime_get_ns(), true);
 }
 
 /* Devices without interrupts of their own (lo, veth) hand packets to netif_rx,

@@ -28,14 +28,16 @@ type config struct {
 // event is struct ping_event of superping.bpf.c.
 type event struct {
 	kern.Head
-	Laddr   kern.Addr   `col:"laddr,width=15,key" help:"address that asked"`
-	Raddr   kern.Addr   `col:"raddr,width=15,key" help:"address that was asked"`
-	Sock    kern.ID     `col:"sock" help:"stable id of the socket (its cookie)"`
-	RTT     kern.Nanos  `col:"rtt_us,div=1000,width=8" help:"from the request's handing to the device to the reply's arrival; absent when it was lost"`
-	Ident   uint16      `col:"ident,width=5,key" help:"identifier of the ping"`
-	Seq     uint16      `col:"seq,width=5" help:"number of the echo"`
-	Family  kern.Family `col:"family,key;ip,as=ip,width=2,key" help:"address family; version of IP: 4 or 6"`
-	Outcome words       `col:"outcome" help:"the time in words, or lost"`
+	Laddr   kern.Addr    `col:"laddr,width=15,key" help:"address that asked"`
+	Raddr   kern.Addr    `col:"raddr,width=15,key" help:"address that was asked"`
+	Sock    kern.ID      `col:"sock" help:"stable id of the socket (its cookie)"`
+	RTT     kern.Nanos   `col:"rtt_us,div=1000,width=8,age" help:"from the request's handing to the device to the reply's arrival; absent when it was lost"`
+	Ident   uint16       `col:"ident,width=5,key" help:"identifier of the ping"`
+	Seq     uint16       `col:"seq,width=5" help:"number of the echo"`
+	Family  kern.Family  `col:"family,key;ip,as=ip,width=2,key" help:"address family; version of IP: 4 or 6"`
+	Outcome words        `col:"outcome" help:"the time in words, lost, or how long there has been no reply"`
+	Pending kern.Pending `col:"pending,width=7" help:"true if there is no reply yet, and it is not lost either: the time is its age"`
+	Pad     uint32       `col:"-"`
 }
 
 // words is text that is made of other columns.
@@ -75,7 +77,11 @@ func outcome(e *event, r *row.Row) {
 		r.Get("outcome").SetText("lost")
 		return
 	}
-	r.Get("outcome").SetText(fmt.Sprintf("%d us", uint64(e.RTT)/1000))
+	text := fmt.Sprintf("%d us", uint64(e.RTT)/1000)
+	if e.Pending != 0 {
+		text = "no reply for " + text
+	}
+	r.Get("outcome").SetText(text)
 }
 
 func views(cfg any) []tool.View {
@@ -85,7 +91,7 @@ func views(cfg any) []tool.View {
 			Since: func(e *echo) kern.Mono { return e.Start },
 		}},
 		Show: "time pid comm ip raddr ident seq rtt_us",
-		Line: "IPv{ip} ping, ID {ident} seq {seq}: {outcome}",
+		Line: "IPv{ip} ping to {raddr}, ID {ident} seq {seq}: {outcome} ({comm} {pid})",
 	}}
 }
 
@@ -107,6 +113,7 @@ var Tool = &tool.Tool{
 			{Name: "kprobe", Programs: []string{"reply__kprobe__*"}, Misses: later},
 		}},
 		{Name: "request"},
+		tool.Pending,
 	},
 	Views: views,
 	Demo:  demo,

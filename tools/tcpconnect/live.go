@@ -46,6 +46,7 @@ var live = []tool.Case{
 	{Name: "uring-outcomes", Hosts: lab.TwoHosts, Run: uringOutcomes},
 	{Name: "counts", Hosts: lab.TwoHosts, Run: counts},
 	{Name: "names", Run: named},
+	{Name: "pending", Hosts: lab.TwoHosts, Run: pending},
 }
 
 // tcpOnly keeps the attempts that this tool shows, without those that take long.

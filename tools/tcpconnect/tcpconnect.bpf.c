@@ -10,6 +10,7 @@
 #include "count.h"
 #include "dns.h"
 #include "fd.h"
+#include "pending.h"
 #include "sockaddr.h"
 #include "span.h"
 #include "syscall.h"
@@ -24,6 +25,8 @@ struct connect_event {
 	__u64 latency;
 	__s32 result; /* 0 or a negative errno */
 	__u32 host;   /* for Go to word */
+	__u32 pending; /* it has not ended: latency is its age */
+	__u32 pad;
 };
 EVENT(struct connect_event);
 
@@ -45,6 +48,8 @@ struct connect_key {
 	__u8 laddr[16], raddr[16];
 	__u16 rport, family;
 	__u32 netns;
+	__u32 pending;
+	__u32 pad;
 };
 struct connect_count {
 	__u64 count, failed;
@@ -88,10 +93,10 @@ static __always_inline struct call *call_now(__u64 thread)
 	return c && c->start ? c : NULL;
 }
 
-static __always_inline int count_one(const struct who *who, const struct tuple *t, __u32 netns, int result)
+static __always_inline int count_one(const struct who *who, const struct tuple *t, __u32 netns, int result, bool pending)
 {
 	struct connect_count zero = {}, *c;
-	struct connect_key k = {};
+	struct connect_key k = { .pending = pending };
 
 	if (KEY_WANTS(cgroup))
 		k.cgroup = who->cgroup;
@@ -121,7 +126,8 @@ static __always_inline int count_one(const struct who *who, const struct tuple *
 }
 
 /* call: of which the address was asked for, where the socket does not hold it. */
-static __always_inline int ended(const struct sock *sk, const struct who *who, __u64 start, const struct call *call, int result)
+static __always_inline int tell(const struct sock *sk, const struct who *who, __u64 start, const struct call *call, int result,
+				bool pending)
 {
 	struct tuple tuple = {}, asked = {};
 	struct connect_event *e;
@@ -137,7 +143,7 @@ static __always_inline int ended(const struct sock *sk, const struct who *who, _
 	if (!tuple_wanted(&tuple))
 		return 0;
 	if (counting)
-		return count_one(who, &tuple, sock_netns(sk), result);
+		return count_one(who, &tuple, sock_netns(sk), result, pending);
 	e = EVENT_NEW(struct connect_event);
 	if (!e)
 		return 0;
@@ -147,7 +153,20 @@ static __always_inline int ended(const struct sock *sk, const struct who *who, _
 	e->tuple = tuple;
 	e->latency = start ? now - start : NONE;
 	e->result = result;
+	e->pending = pending;
 	return event_send(e);
+}
+
+static __always_inline int ended(const struct sock *sk, const struct who *who, __u64 start, const struct call *call, int result)
+{
+	return tell(sk, who, start, call, result, false);
+}
+
+PENDING(pending, pendings, struct sock *, struct pending)
+{
+	struct who who = value->who;
+
+	return tell(key, &who, value->start, NULL, 0, true);
 }
 
 static __always_inline bool is_tcp_sock(const struct sock *sk)
@@ -298,7 +317,7 @@ SEC("cgroup_skb/ingress") int names__cgroup(struct __sk_buff *skb)
 
 	if (!dns_parse(&d, skb, false) || !d.answers)
 		return 1;
-	netns = dns_netns(skb, false);
+	netns = dns_netns(skb);
 	if (!netns_wanted(netns))
 		return 1;
 	a = EVENT_NEW(struct dns_answer);

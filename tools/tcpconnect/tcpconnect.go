@@ -36,9 +36,11 @@ func check(cfg any) error {
 type event struct {
 	kern.Head
 	kern.Tuple
-	Latency kern.Nanos  `col:"latency_us,div=1000,width=8" help:"from the call to the end of the handshake, or of the attempt"`
-	Result  kern.Result `col:"result,as=connect,width=19;errno,as=errno,width=13" help:"how it ended, in the words of connect(2); errno by name, absent on success"`
-	Host    word        `col:"host,width=20,key" help:"with --dns, the name that was last looked up and had this address for an answer; absent if none was"`
+	Latency kern.Nanos   `col:"latency_us,div=1000,width=8,age" help:"from the call to the end of the handshake, or of the attempt"`
+	Result  kern.Result  `col:"result,as=connect,width=19;errno,as=errno,width=13" help:"how it ended, in the words of connect(2); errno by name, absent on success"`
+	Host    word         `col:"host,width=20,key" help:"with --dns, the name that was last looked up and had this address for an answer; absent if none was"`
+	Pending kern.Pending `col:"pending,width=7" help:"true if it has not ended: the latency is its age"`
+	Pad     uint32       `col:"-"`
 }
 
 // word is text that is made of other things.
@@ -49,15 +51,17 @@ func (*word) Cell(c *row.Cell) { *c = row.Cell{} }
 
 // key is struct connect_key of tcpconnect.bpf.c.
 type key struct {
-	Cgroup uint64      `col:"cgroup,as=cgroup,key;container,as=container,key" help:"control group of the process; container name where known"`
-	PID    kern.ID32   `col:"pid,width=7,key" help:"process"`
-	UID    uint32      `col:"uid,width=5,key" help:"user"`
-	Comm   kern.Comm   `col:"comm,width=16,key" help:"process name"`
-	Laddr  kern.Addr   `col:"laddr,width=15,key" help:"local address"`
-	Raddr  kern.Addr   `col:"raddr,width=15,key" help:"remote address"`
-	Rport  uint16      `col:"rport,width=5,key" help:"remote port"`
-	Family kern.Family `col:"family,width=6,key" help:"address family"`
-	Netns  kern.ID32   `col:"netns,width=10,key" help:"network namespace, by inode"`
+	Cgroup  uint64       `col:"cgroup,as=cgroup,key;container,as=container,key" help:"control group of the process; container name where known"`
+	PID     kern.ID32    `col:"pid,width=7,key" help:"process"`
+	UID     uint32       `col:"uid,width=5,key" help:"user"`
+	Comm    kern.Comm    `col:"comm,width=16,key" help:"process name"`
+	Laddr   kern.Addr    `col:"laddr,width=15,key" help:"local address"`
+	Raddr   kern.Addr    `col:"raddr,width=15,key" help:"remote address"`
+	Rport   uint16       `col:"rport,width=5,key" help:"remote port"`
+	Family  kern.Family  `col:"family,width=6,key" help:"address family"`
+	Netns   kern.ID32    `col:"netns,width=10,key" help:"network namespace, by inode"`
+	Pending kern.Pending `col:"pending,width=7" help:"true of those that have not ended at the end of the interval"`
+	Pad     uint32       `col:"-"`
 }
 
 // value is struct connect_count of tcpconnect.bpf.c.
@@ -83,7 +87,7 @@ func views(cfg any) []tool.View {
 	if c.Counting {
 		return []tool.View{{
 			Output: tool.Snapshot[key, value]{Map: "counts", Each: uncounted},
-			Show:   "comm laddr:SADDR raddr:DADDR rport:DPORT count failed",
+			Show:   "comm laddr:SADDR raddr:DADDR rport:DPORT count failed pending",
 			By:     []string{"laddr", "raddr", "rport"},
 			Merge:  true, // an address that is absent may be IPv4's or IPv6's
 			Sort:   "count",
@@ -106,7 +110,7 @@ func views(cfg any) []tool.View {
 			}
 		}
 	}
-	v.Show += " result"
+	v.Show += " latency_us:LAT(us) result"
 	v.Output = out
 	return []tool.View{v}
 }
@@ -126,6 +130,7 @@ var Tool = &tool.Tool{
 		{Name: "connect"},
 		{Name: "state"},
 		probe.Uring("uring", "connects by io_uring that fail before a SYN is sent"),
+		tool.Pending,
 	},
 	Shorts: map[string]string{"P": "rport"},
 	Views:  views,

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gethostlatency
+
+import (
+	"fmt"
+	"time"
+
+	"seine/internal/kern"
+	"seine/internal/lab"
+	"seine/internal/tool"
+)
+
+// pending: a lookup that the name server has not answered when the run ends.
+func pending(x *tool.Trial) error {
+	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{}); err != nil {
+		return err
+	}
+	p, err := glibc.start(x, etc, "getaddrinfo", "mute.example")
+	if err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	before := int64(kern.MonoNow())
+	if err := p.Tell("go"); err != nil {
+		return err
+	}
+	// The program says nothing of when it began: after so long it has.
+	const began = time.Second
+	time.Sleep(2 * began)
+	rows, at, err := x.DetachTimed()
+	p.Kill()
+	if err != nil {
+		return err
+	}
+	if len(rows) != 1 {
+		return fmt.Errorf("%d rows, want 1 of a lookup without an answer", len(rows))
+	}
+	x.WantPending(rows[0], "latency_us", before, before+int64(began), at)
+	x.Want(rows[0], "pid", p.PID)
+	x.Want(rows[0], "comm", p.Comm)
+	x.Want(rows[0], "netns", p.Netns)
+	x.Want(rows[0], "host", "mute.example")
+	x.Want(rows[0], "call", "getaddrinfo")
+	x.Want(rows[0], "result", "pending")
+	return nil
+}
+
+// pendingPackets: queries that have neither an answer nor timed out.
+func pendingPackets(x *tool.Trial) error {
+	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{}); err != nil {
+		return err
+	}
+	p, err := lab.StartLookups(x.World, "", "gopher", resolv+"options timeout:30 attempts:1\n", "mute.example.")
+	if err != nil {
+		return err
+	}
+	x.Way = "" // packets have one
+	if err := x.Attach("--packets", "--timeout=1m"); err != nil {
+		return err
+	}
+	before := int64(kern.MonoNow())
+	if err := p.Tell("go"); err != nil {
+		return err
+	}
+	const began = time.Second
+	time.Sleep(2 * began)
+	rows, at, err := x.DetachTimed()
+	p.Kill()
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		x.WantPending(r, "latency_us", before, before+int64(began), at)
+		x.Want(r, "pid", p.PID)
+		x.Want(r, "result", "pending")
+		x.Want(r, "answers", "-")
+		x.Want(r, "raddr", "127.0.0.1")
+	}
+	wantTally(x, tally(rows, "host", "type"), map[string]int{"mute.example A": 1, "mute.example AAAA": 1})
+	return nil
+}
