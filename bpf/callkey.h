@@ -7,7 +7,7 @@ struct call_count_key {
 	__u64 cgroup;
 	__u32 pid, tid, uid;
 	__u32 op; /* enum call_op */
-	char comm[16];
+	char comm[16], thread[16];
 	char prot[32]; /* the kernel's name of the protocol */
 	__u16 family, family_name;
 	__u16 proto;
@@ -17,7 +17,7 @@ struct call_count_key {
 };
 
 enum key_bits {
-	KEY_cgroup, KEY_pid, KEY_tid, KEY_uid, KEY_op, KEY_comm, KEY_prot, KEY_family, KEY_family_name,
+	KEY_cgroup, KEY_pid, KEY_tid, KEY_uid, KEY_op, KEY_comm, KEY_thread, KEY_prot, KEY_family, KEY_family_name,
 	KEY_proto, KEY_proto_name, KEY_netns,
 };
 KEEP_ENUM(enum key_bits);
@@ -48,6 +48,8 @@ static __always_inline void call_key_fill(struct call_count_key *k, enum call_op
 		k->op = op;
 	if (KEY_WANTS(comm))
 		__builtin_memcpy(k->comm, w->comm, sizeof(k->comm));
+	if (KEY_WANTS(thread))
+		__builtin_memcpy(k->thread, w->thread, sizeof(k->thread));
 	if (KEY_WANTS(prot) && sk)
 		BPF_CORE_READ_STR_INTO(&k->prot, sk, __sk_common.skc_prot, name);
 	if (KEY_WANTS(family))

@@ -26,7 +26,8 @@ struct who {
 	__u64 cgroup;
 	__u32 pid, tid, uid;
 	__u32 flags; /* WHO_* */
-	char comm[16];
+	char comm[16];	 /* of the process: its group leader's */
+	char thread[16]; /* of the thread, where it is asked for */
 };
 #define WHO_IN_CGROUP 1 /* in the cgroup that --cgroup names */
 

@@ -7,7 +7,7 @@ struct io_key {
 	__u64 cgroup;
 	__u32 pid, tid, uid;
 	__u32 dir;
-	char comm[16];
+	char comm[16], thread[16];
 	__u8 laddr[16], raddr[16];
 	__u16 lport, port;
 	__u16 family, proto;
@@ -16,7 +16,7 @@ struct io_key {
 };
 
 enum key_bits {
-	KEY_cgroup, KEY_pid, KEY_tid, KEY_uid, KEY_dir, KEY_comm, KEY_laddr, KEY_raddr,
+	KEY_cgroup, KEY_pid, KEY_tid, KEY_uid, KEY_dir, KEY_comm, KEY_thread, KEY_laddr, KEY_raddr,
 	KEY_lport, KEY_port, KEY_family, KEY_proto, KEY_netns, KEY_ustack,
 };
 KEEP_ENUM(enum key_bits);
@@ -25,7 +25,8 @@ KEEP_ENUM(enum key_bits);
 #include "sockio.h"
 #include "who.h"
 
-#define KEY_WHO (1ULL << KEY_cgroup | 1ULL << KEY_pid | 1ULL << KEY_tid | 1ULL << KEY_uid | 1ULL << KEY_comm)
+#define KEY_WHO (1ULL << KEY_cgroup | 1ULL << KEY_pid | 1ULL << KEY_tid | 1ULL << KEY_uid | 1ULL << KEY_comm | \
+		 1ULL << KEY_thread)
 #define KEY_TUPLE (1ULL << KEY_laddr | 1ULL << KEY_raddr | 1ULL << KEY_lport | 1ULL << KEY_port)
 
 /* Fill the fields of k that key_mask names; false if the filters say no. A send
@@ -51,6 +52,8 @@ static __always_inline bool io_key_fill(struct io_key *k, const struct sock *sk,
 			k->uid = w.uid;
 		if (KEY_WANTS(comm))
 			__builtin_memcpy(k->comm, w.comm, sizeof(k->comm));
+		if (KEY_WANTS(thread))
+			__builtin_memcpy(k->thread, w.thread, sizeof(k->thread));
 	}
 	if (key_mask & KEY_TUPLE || filter_on & FILTER_TUPLE) {
 		struct tuple t = {};

@@ -96,7 +96,6 @@ struct pt_regs {
 #define ANON_INODE_FS_MAGIC 0x09041934
 #define SOCK_DONE 1 /* bit of skc_flags */
 #define PF_KTHREAD 0x00200000
-#define PF_IO_WORKER 0x00000010
 
 /* Errors as the kernel returns them. */
 #define EINTR 4

@@ -312,14 +312,13 @@ URING_COMPLETE(owner_uring, op == URING_ACCEPT)
 }
 
 /* Sending or receiving in another process than the one we know: a descriptor
- * was inherited or passed on, or it runs another program now.
+ * was inherited or passed on, or it runs another program now, or has another name.
  */
 static __noinline int owner_on_io(const struct sock *sk)
 {
-	__u32 pid = bpf_get_current_pid_tgid() >> 32;
 	struct owner *o = owner_entry(sk);
 
-	if (o ? o->who.pid == pid && o->exec == who_exec() : !is_inet(LOAD(sk, __sk_common.skc_family)) || !is_owned(load_proto(sk)))
+	if (o ? who_still(&o->who, o->exec) : !is_inet(LOAD(sk, __sk_common.skc_family)) || !is_owned(load_proto(sk)))
 		return 0;
 #ifdef OWNER_ENDS_AT_CLOSE
 	if (!o && LOAD(sk, __sk_common.skc_state) == TCP_CLOSE)

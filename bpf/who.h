@@ -9,9 +9,14 @@
  */
 #ifdef WHO_KEYED
 #define WHO_NEEDS(field, filters) (KEY_WANTS(field) || filter_on & (filters))
+#define WHO_THREAD KEY_WANTS(thread)
 #else
 #define WHO_NEEDS(field, filters) true
+#define WHO_THREAD who_thread
 #endif
+
+/* Set by Go: rows show the thread's name. Others do not pay for it. */
+const volatile bool who_thread = false;
 
 static __always_inline __u64 cgroup_ancestor(struct cgroup *cg, int level)
 {
@@ -43,7 +48,56 @@ static __always_inline void who_task(struct who *w, struct task_struct *task)
 	w->cgroup = BPF_CORE_READ(cg, kn, id);
 	if (filter_on & FILTER_CGROUP && cgroup_ancestor(cg, filter_cgroup_level) == filter_cgroup)
 		w->flags |= WHO_IN_CGROUP;
-	BPF_CORE_READ_STR_INTO(&w->comm, task, comm);
+	BPF_CORE_READ_STR_INTO(&w->comm, task, group_leader, comm);
+	if (WHO_THREAD)
+		BPF_CORE_READ_STR_INTO(&w->thread, task, comm);
+}
+
+/* The name of a task as the kernel keeps it, in two words. */
+struct comm_words {
+	__u64 half[2];
+};
+
+static __always_inline struct comm_words comm_load(const struct task_struct *typed)
+{
+	return *(const struct comm_words *)&typed->comm;
+}
+
+/* Zero what follows the NUL if this half has it. The lowest bit of end is in the first
+ * byte that is zero.
+ */
+static __always_inline bool half_cut(__u64 *half)
+{
+	__u64 end = (*half - 0x0101010101010101) & ~*half & 0x8080808080808080;
+
+	if (end)
+		*half &= ((end & -end) >> 7) - 1;
+	return end;
+}
+
+/* Older kernels leave the end of a longer name behind a shorter one. */
+static __always_inline struct comm_words comm_cut(struct comm_words c)
+{
+	if (half_cut(&c.half[0]))
+		c.half[1] = 0;
+	else
+		half_cut(&c.half[1]);
+	return c;
+}
+
+static __always_inline bool comm_is(const char *comm, struct comm_words c)
+{
+	const struct comm_words *have = (const void *)comm;
+
+	return have->half[0] == c.half[0] && have->half[1] == c.half[1];
+}
+
+/* The process's first thread, by which it is named. See HOP for why not of a task
+ * that is trusted.
+ */
+static __always_inline const struct task_struct *typed_leader(const struct task_struct *task)
+{
+	return typed_any ? AS(task, struct task_struct)->group_leader : task->group_leader;
 }
 
 /* Which of the programs that the current process has run this is: exec changes its
@@ -54,8 +108,26 @@ static __always_inline __u32 who_exec(void)
 	return typed_task ? bpf_get_current_task_btf()->self_exec_id : 0;
 }
 
-/* A worker of io_uring is a thread of its process with a name of its own; show
- * the process's. A kernel thread is nobody: it works for somebody unknown.
+/* Is w, with the who_exec() of its time, still what there is to say of the current
+ * process? It may be another one, run another program, or have another name. Kernels
+ * without a typed task (before 5.11) tell only the first.
+ */
+static __always_inline bool who_still(const struct who *w, __u32 exec)
+{
+	struct comm_words now;
+
+	if (w->pid != bpf_get_current_pid_tgid() >> 32)
+		return false;
+	if (!typed_task)
+		return true;
+	if (exec != who_exec())
+		return false;
+	now = comm_load(typed_leader(bpf_get_current_task_btf()));
+	return comm_is(w->comm, now) || comm_is(w->comm, comm_cut(now));
+}
+
+/* A worker of io_uring is a thread of its process. A kernel thread is nobody: it
+ * works for somebody unknown.
  */
 static __noinline __attribute__((unused)) bool who_current(struct who *w)
 {
@@ -86,10 +158,17 @@ static __noinline __attribute__((unused)) bool who_current(struct who *w)
 		w->cgroup = bpf_get_current_cgroup_id();
 	if (filter_on & FILTER_CGROUP && cgroup_ancestor(BPF_CORE_READ(task, cgroups, dfl_cgrp), filter_cgroup_level) == filter_cgroup)
 		w->flags |= WHO_IN_CGROUP;
-	if (flags & PF_IO_WORKER)
+	if (typed_task) {
+		if (WHO_NEEDS(comm, FILTER_COMM))
+			*(struct comm_words *)w->comm = comm_cut(comm_load(typed_leader(task)));
+		if (WHO_THREAD)
+			*(struct comm_words *)w->thread = comm_cut(comm_load(task));
+		return true;
+	}
+	if (WHO_NEEDS(comm, FILTER_COMM))
 		BPF_CORE_READ_STR_INTO(&w->comm, task, group_leader, comm);
-	else if (WHO_NEEDS(comm, FILTER_COMM))
-		bpf_get_current_comm(w->comm, sizeof(w->comm));
+	if (WHO_THREAD)
+		bpf_get_current_comm(w->thread, sizeof(w->thread));
 	return true;
 }
 

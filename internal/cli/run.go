@@ -66,6 +66,9 @@ func (r *run) do(ctx context.Context) error {
 	if err != nil {
 		return tool.Usagef("%v", err)
 	}
+	if err := r.prepared.Use(pipe.use); err != nil {
+		return err
+	}
 	if err := checkPermission(); err != nil {
 		return err
 	}

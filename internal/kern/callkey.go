@@ -15,10 +15,11 @@ import (
 type CallKey struct {
 	Cgroup     uint64    `col:"cgroup,as=cgroup,key;container,as=container,key" help:"control group of the process; container name where known"`
 	PID        ID32      `col:"pid,width=7,key" help:"process"`
-	TID        ID32      `col:"tid,width=7,key" help:"thread"`
+	TID        ID32      `col:"tid,width=7,key" help:"thread id"`
 	UID        uint32    `col:"uid,width=5,key" help:"user"`
 	Op         CallOp    `col:"op,width=10,key" help:"connect, accept, bind, socket, listen, send, receive or socketpair"`
 	Comm       Comm      `col:"comm,width=16,key" help:"process name"`
+	Thread     Comm      `col:"thread,width=16,key" help:"thread name"`
 	Prot       Prot      `col:"prot,width=11,key" help:"the kernel's name of the protocol: TCP, TCPv6, UNIX-STREAM"`
 	Family     uint16    `col:"family,width=6,key" help:"address family, by number; 0: the call failed without a socket"`
 	FamilyName FamilyAF  `col:"family_name,width=12,key" help:"address family, by name"`

@@ -6,10 +6,11 @@ package kern
 type IOKey struct {
 	Cgroup uint64 `col:"cgroup,as=cgroup,key;container,as=container,key" help:"control group of the process; container name where known"`
 	PID    ID32   `col:"pid,width=7,key" help:"process"`
-	TID    ID32   `col:"tid,width=7,key" help:"thread"`
+	TID    ID32   `col:"tid,width=7,key" help:"thread id"`
 	UID    uint32 `col:"uid,width=5,key" help:"user"`
 	Dir    Dir    `col:"dir,width=5,key" help:"read or write"`
 	Comm   Comm   `col:"comm,width=16,key" help:"process name"`
+	Thread Comm   `col:"thread,width=16,key" help:"thread name"`
 	Laddr  Addr   `col:"laddr,width=15,key" help:"local address"`
 	Raddr  Addr   `col:"raddr,width=15,key" help:"remote address"`
 	Lport  ID16   `col:"lport,width=5,key" help:"local port"`

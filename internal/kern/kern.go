@@ -173,10 +173,11 @@ func (p *Path) Cell(c *row.Cell) {
 type Who struct {
 	Cgroup uint64 `col:"cgroup,as=cgroup;container,as=container" help:"control group of the process; container name where known"`
 	PID    ID32   `col:"pid,width=7,key" help:"process"`
-	TID    ID32   `col:"tid,width=7,key" help:"thread"`
+	TID    ID32   `col:"tid,width=7,key" help:"thread id"`
 	UID    uint32 `col:"uid,width=5,key" help:"user"`
 	Flags  uint32 `col:"-"`
 	Comm   Comm   `col:"comm,width=16,key" help:"process name"`
+	Thread Comm   `col:"thread,width=16,key" help:"thread name"`
 }
 
 // Head is struct head of event.h: what every event begins with.

@@ -29,7 +29,8 @@ var bodies = map[string]func(*Child) error{}
 // Register names a body: what a child does. It is called while packages are
 // initialised; a name that is taken panics.
 //
-// The body runs on the main thread of the child and is locked to it. It should
+// The body runs on the main thread of the child, or on that of Options.Thread, and
+// is locked to it. It should
 // make blocking system calls ([unix], or the helpers of this package), not use
 // package net: then each call it makes is one that a tool sees, and no other.
 func Register(name string, body func(*Child) error) {
@@ -103,8 +104,26 @@ func runChild() error {
 	if !ok {
 		return c.send(message{End: endingOf(fmt.Errorf("lab: no body is called %q", o.Body))})
 	}
+	if o.Thread == "" {
+		return c.run(body, again)
+	}
+	end := make(chan error)
+	go func() {
+		runtime.LockOSThread() // not the main one: that is locked already
+		if err := SetThreadComm(o.Thread); err != nil {
+			end <- c.send(message{End: endingOf(err)})
+			return
+		}
+		end <- c.run(body, again)
+	}()
+	return <-end
+}
+
+// run runs the body on this thread. A child that has become another one has told of
+// itself before.
+func (c *Child) run(body func(*Child) error, again bool) error {
 	if !again {
-		if err := c.send(message{}); err != nil {
+		if err := c.send(message{TID: unix.Gettid()}); err != nil {
 			return err
 		}
 	}

@@ -89,7 +89,11 @@ func doFiles(c *Child) error {
 	if err := c.Await("go"); err != nil {
 		return err
 	}
-	if err := setThreadComm(FilesComm); err != nil {
+	name := make([]byte, maxComm+1)
+	if err := unix.Prctl(unix.PR_GET_NAME, uintptr(unsafe.Pointer(&name[0])), 0, 0, 0); err != nil {
+		return err
+	}
+	if err := SetThreadComm(FilesComm); err != nil {
 		return err
 	}
 	for _, o := range open {
@@ -104,14 +108,14 @@ func doFiles(c *Child) error {
 			return err
 		}
 	}
-	if err := setThreadComm(c.Comm); err != nil {
+	if err := SetThreadComm(unix.ByteSliceToString(name)); err != nil {
 		return err
 	}
 	return c.Report(fds.out)
 }
 
-// setThreadComm names the calling thread alone.
-func setThreadComm(comm string) error {
+// SetThreadComm names the calling thread alone.
+func SetThreadComm(comm string) error {
 	b := append([]byte(comm), 0)
 	return unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&b[0])), 0, 0, 0)
 }

@@ -61,7 +61,7 @@ func (w *World) Launch(c Command) (*Proc, error) {
 		p.Kill()
 		return nil, fmt.Errorf("lab: start %s: %w", c.Comm, err)
 	}
-	if err := p.write(order{Comm: c.Comm, Body: c.Body, Arg: arg}); err != nil {
+	if err := p.write(order{Comm: c.Comm, Thread: w.thread, Body: c.Body, Arg: arg}); err != nil {
 		p.Kill()
 		return nil, err
 	}

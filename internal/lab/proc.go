@@ -16,6 +16,7 @@ import (
 // Proc is the parent's side of a child.
 type Proc struct {
 	PID   int
+	TID   int // of the thread that runs the body
 	Comm  string
 	Host  string
 	Netns uint32 // inode of the child's network namespace
@@ -55,6 +56,9 @@ func (p *Proc) read(f *os.File) {
 			m.End = &ending{Error: fmt.Sprintf("says %q: %v", line, err)}
 		}
 		p.mu.Lock()
+		if m.TID != 0 {
+			p.TID = m.TID
+		}
 		if m.End != nil {
 			p.end = m.End
 		} else {

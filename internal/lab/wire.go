@@ -16,14 +16,16 @@ import (
 
 // order tells a child what it is.
 type order struct {
-	Comm string          `json:"comm"`
-	Body string          `json:"body"`
-	Arg  json.RawMessage `json:"arg"`
+	Comm   string          `json:"comm"`
+	Thread string          `json:"thread,omitempty"` // of the body; "": it is on the first one
+	Body   string          `json:"body"`
+	Arg    json.RawMessage `json:"arg"`
 }
 
 // message is a report, or the last word of a child. The first one, sent when
-// the child has its comm, is empty.
+// the child has its comm, tells the thread that runs the body.
 type message struct {
+	TID    int             `json:"tid,omitempty"`
 	Report json.RawMessage `json:"report,omitempty"`
 	End    *ending         `json:"end,omitempty"`
 }

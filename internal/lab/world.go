@@ -28,6 +28,9 @@ type Options struct {
 	// before giving up on it. Default: one minute, ten where the machine is
 	// emulated.
 	Timeout time.Duration
+	// Thread, if set, has children run their bodies on a thread of this name,
+	// which is not their first one.
+	Thread string
 }
 
 // TwoHosts are the hosts of most worlds: StartTCP and its like put the client on
@@ -45,6 +48,7 @@ var TwoHosts = []string{"client", "server"}
 type World struct {
 	hosts   []*host
 	timeout time.Duration
+	thread  string
 
 	serial atomic.Int64 // for names in dir
 
@@ -83,7 +87,7 @@ func NewWorld(opts Options) (*World, error) {
 			opts.Timeout *= 10
 		}
 	}
-	w := &World{timeout: opts.Timeout}
+	w := &World{timeout: opts.Timeout, thread: opts.Thread}
 	for i, name := range opts.Hosts {
 		if slices.Contains(opts.Hosts[:i], name) {
 			w.Close()

@@ -128,7 +128,19 @@ func Prepare(t *Tool, cfg any, o Options) (*Prepared, error) {
 	if err := o.Filter.constants(p.spec); err != nil {
 		return nil, err
 	}
+	if err := p.Use(columns(p.Schemas, true)); err != nil {
+		return nil, err
+	}
 	return p, p.size()
+}
+
+// Use says which columns are in use: all are unless it is called. What no column
+// shows is not looked up.
+func (p *Prepared) Use(use map[string]bool) error {
+	if p.spec.Variables["who_thread"] == nil {
+		return nil
+	}
+	return setConstant(p.spec, "who_thread", use["thread"])
 }
 
 // group turns --by into key_mask.

@@ -29,6 +29,8 @@ type Case struct {
 	Hosts []string // of the world; nil: one
 	Run   func(*Trial) error
 	Slow  bool // too long for doctor --selftest
+	// Thread, if set, is the name of a thread of each child that does what it does.
+	Thread string
 }
 
 // A Trial is one run of a case. The case starts what must be there before the
@@ -102,7 +104,7 @@ var ErrSkip = errors.New("skipped")
 
 // RunCase makes a world and runs c in it.
 func RunCase(ctx context.Context, t *Tool, c Case, way string, parse ParseFunc, namers func(*Session) map[string]row.Namer) (*Trial, error) {
-	w, err := lab.NewWorld(lab.Options{Hosts: c.Hosts})
+	w, err := lab.NewWorld(lab.Options{Hosts: c.Hosts, Thread: c.Thread})
 	if err != nil {
 		return nil, err
 	}

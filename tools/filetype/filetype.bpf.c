@@ -14,10 +14,10 @@ struct file_key {
 	__u64 cgroup;
 	__u32 pid, tid, uid;
 	__u32 op;
-	char comm[16];
+	char comm[16], thread[16];
 	struct file_type type;
 };
-enum key_bits { KEY_cgroup, KEY_pid, KEY_tid, KEY_uid, KEY_op, KEY_comm, KEY_type };
+enum key_bits { KEY_cgroup, KEY_pid, KEY_tid, KEY_uid, KEY_op, KEY_comm, KEY_thread, KEY_type };
 KEEP_ENUM(enum key_bits);
 
 #define WHO_KEYED
@@ -60,6 +60,8 @@ static __noinline int moved(const struct file_type *type, enum file_op op, long 
 		k.op = op;
 	if (KEY_WANTS(comm))
 		__builtin_memcpy(k.comm, who.comm, sizeof(k.comm));
+	if (KEY_WANTS(thread))
+		__builtin_memcpy(k.thread, who.thread, sizeof(k.thread));
 	if (KEY_WANTS(type))
 		k.type = *type;
 	v = count_at(&counts, &k, &file_zero);

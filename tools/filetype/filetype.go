@@ -18,10 +18,11 @@ var readme string
 type key struct {
 	Cgroup uint64        `col:"cgroup,as=cgroup,key;container,as=container,key" help:"control group of the process; container name where known"`
 	PID    kern.ID32     `col:"pid,width=7,key" help:"process"`
-	TID    kern.ID32     `col:"tid,width=7,key" help:"thread"`
+	TID    kern.ID32     `col:"tid,width=7,key" help:"thread id"`
 	UID    uint32        `col:"uid,width=5,key" help:"user"`
 	Op     kern.Dir      `col:"op,width=5,key" help:"read or write"`
 	Comm   kern.Comm     `col:"comm,width=16,key" help:"process name"`
+	Thread kern.Comm     `col:"thread,width=16,key" help:"thread name"`
 	Type   kern.FileType `col:"type,width=16,key" help:"regular, directory, pipe, char, block; socket: and its family; anon: and its name (eventfd, eventpoll)"`
 }
 

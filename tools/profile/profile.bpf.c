@@ -11,7 +11,7 @@ const volatile bool show_idle = false; /* processors that do nothing, too */
 
 struct sample_key {
 	__u32 pid, tid, uid, cpu;
-	char comm[16];
+	char comm[16], thread[16];
 	__s32 kstack, ustack;
 	__s32 layer; /* the kernel stack too, of which Go sees the layer */
 	__u32 pad;
@@ -19,7 +19,7 @@ struct sample_key {
 struct sample_count {
 	__u64 count, ns;
 };
-enum key_bits { KEY_pid, KEY_tid, KEY_uid, KEY_cpu, KEY_comm, KEY_kstack, KEY_ustack, KEY_layer };
+enum key_bits { KEY_pid, KEY_tid, KEY_uid, KEY_cpu, KEY_comm, KEY_thread, KEY_kstack, KEY_ustack, KEY_layer };
 KEEP_ENUM(enum key_bits);
 COUNT_MAP(samples, struct sample_key, struct sample_count);
 
@@ -56,6 +56,8 @@ SEC("perf_event") int sample__perf(struct pt_regs *ctx)
 		k.cpu = bpf_get_smp_processor_id();
 	if (KEY_WANTS(comm))
 		__builtin_memcpy(k.comm, w.comm, sizeof(k.comm));
+	if (KEY_WANTS(thread))
+		__builtin_memcpy(k.thread, w.thread, sizeof(k.thread));
 	k.kstack = -1;
 	k.ustack = -1;
 	k.layer = -1;

@@ -35,10 +35,11 @@ func (l *layer) Cell(c *row.Cell) { c.SetInt(int64(*l)) }
 // key is struct sample_key of profile.bpf.c.
 type key struct {
 	PID    kern.ID32    `col:"pid,width=7,key" help:"process"`
-	TID    kern.ID32    `col:"tid,width=7,key" help:"thread"`
+	TID    kern.ID32    `col:"tid,width=7,key" help:"thread id"`
 	UID    uint32       `col:"uid,width=5,key" help:"user"`
 	CPU    uint32       `col:"cpu,width=3,key" help:"processor"`
-	Comm   kern.Comm    `col:"comm,width=16,key" help:"name of the thread"`
+	Comm   kern.Comm    `col:"comm,width=16,key" help:"process name"`
+	Thread kern.Comm    `col:"thread,width=16,key" help:"thread name"`
 	Kstack kern.StackID `col:"kstack,as=kstack,key" help:"kernel stack, innermost function first"`
 	Ustack kern.StackID `col:"ustack,as=ustack,key" help:"user stack, innermost function first"`
 	Layer  layer        `col:"layer,as=layer,width=9,key" help:"part of the network code that it is in: socket, unix, netlink, packet, tcp, udp, ip, netfilter, bridge, queue, napi, driver"`

@@ -27,12 +27,12 @@ enum outcome {
 struct byte_key {
 	__u32 pid, tid, uid;
 	__u16 rport, proto;
-	char comm[16];
+	char comm[16], thread[16];
 	__u8 raddr[16];
 	__u32 outcome; /* always told apart */
 	__u32 pending;
 };
-enum key_bits { KEY_pid, KEY_tid, KEY_uid, KEY_rport, KEY_proto, KEY_comm, KEY_raddr };
+enum key_bits { KEY_pid, KEY_tid, KEY_uid, KEY_rport, KEY_proto, KEY_comm, KEY_thread, KEY_raddr };
 KEEP_ENUM(enum key_bits);
 
 struct byte_value {
@@ -155,6 +155,8 @@ static __noinline int record(const struct sock *sk, const struct waiting *w, __u
 		k.proto = t.proto;
 	if (KEY_WANTS(comm))
 		__builtin_memcpy(k.comm, w->who.comm, sizeof(k.comm));
+	if (KEY_WANTS(thread))
+		__builtin_memcpy(k.thread, w->who.thread, sizeof(k.thread));
 	if (KEY_WANTS(raddr))
 		__builtin_memcpy(k.raddr, t.raddr, sizeof(k.raddr));
 	k.outcome = outcome;

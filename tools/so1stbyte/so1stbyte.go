@@ -27,11 +27,12 @@ type config struct {
 // key is struct byte_key of so1stbyte.bpf.c.
 type key struct {
 	PID     kern.ID32    `col:"pid,width=7,key" help:"process that connected"`
-	TID     kern.ID32    `col:"tid,width=7,key" help:"thread"`
+	TID     kern.ID32    `col:"tid,width=7,key" help:"thread id"`
 	UID     uint32       `col:"uid,width=5,key" help:"user"`
 	Rport   uint16       `col:"rport,width=5,key" help:"remote port"`
 	Proto   kern.Proto   `col:"proto,width=7,key" help:"protocol"`
 	Comm    kern.Comm    `col:"comm,width=16,key" help:"process name"`
+	Thread  kern.Comm    `col:"thread,width=16,key" help:"thread name"`
 	Raddr   kern.Addr    `col:"raddr,width=15,key" help:"remote address"`
 	Outcome outcome      `col:"outcome,width=13" help:"pending; no byte: it ended without one; no connection: no answer to its SYN, or a refusal; absent if a byte was read"`
 	Pending kern.Pending `col:"pending,width=7" help:"true of those that wait at the end of the interval: latencies are their ages"`

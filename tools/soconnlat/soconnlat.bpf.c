@@ -23,13 +23,13 @@ enum metric { METRIC_CONNECT, METRIC_FAILED, METRIC_WAIT }; /* Go: metric */
 struct lat_key {
 	__u32 pid, tid, uid;
 	__u32 metric;
-	char comm[16];
+	char comm[16], thread[16];
 	__u8 raddr[16];
 	__u16 rport, proto;
 	__s32 ustack;
 };
 enum key_bits {
-	KEY_pid, KEY_tid, KEY_uid, KEY_metric, KEY_comm, KEY_raddr, KEY_rport, KEY_proto, KEY_ustack,
+	KEY_pid, KEY_tid, KEY_uid, KEY_metric, KEY_comm, KEY_thread, KEY_raddr, KEY_rport, KEY_proto, KEY_ustack,
 };
 KEEP_ENUM(enum key_bits);
 
@@ -84,6 +84,8 @@ static __always_inline void record(const struct sock *sk, const struct attempt *
 		k.uid = a->who.uid;
 	if (KEY_WANTS(comm))
 		__builtin_memcpy(k.comm, a->who.comm, sizeof(k.comm));
+	if (KEY_WANTS(thread))
+		__builtin_memcpy(k.thread, a->who.thread, sizeof(k.thread));
 	if (KEY_WANTS(raddr))
 		__builtin_memcpy(k.raddr, t.raddr, sizeof(k.raddr));
 	if (KEY_WANTS(rport))

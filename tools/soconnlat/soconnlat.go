@@ -30,10 +30,11 @@ func (m *metric) Cell(c *row.Cell) {
 // key is struct lat_key of soconnlat.bpf.c.
 type key struct {
 	PID    kern.ID32    `col:"pid,width=7,key" help:"process"`
-	TID    kern.ID32    `col:"tid,width=7,key" help:"thread"`
+	TID    kern.ID32    `col:"tid,width=7,key" help:"thread id"`
 	UID    uint32       `col:"uid,width=5,key" help:"user"`
 	Metric metric       `col:"metric,width=7,key" help:"connect: until the handshake was done; failed: until it was given up; wait: from then until the program used the connection"`
 	Comm   kern.Comm    `col:"comm,width=16,key" help:"process name"`
+	Thread kern.Comm    `col:"thread,width=16,key" help:"thread name"`
 	Raddr  kern.Addr    `col:"raddr,width=15,key" help:"remote address"`
 	Rport  uint16       `col:"rport,width=5,key" help:"remote port"`
 	Proto  kern.Proto   `col:"proto,width=7,key" help:"protocol"`

@@ -38,6 +38,7 @@ var live = []tool.Case{
 	{Name: "older", Hosts: lab.TwoHosts, Run: older},
 	{Name: "self", Run: self},
 	{Name: "exec", Run: execs},
+	{Name: "renamed", Run: renamed},
 	{Name: "flood", Run: flood, Slow: true},
 	{Name: "small-ring", Run: smallRing, Slow: true},
 	{Name: "small-maps", Run: smallMaps, Slow: true},
@@ -300,38 +301,58 @@ func smallMaps(x *tool.Trial) error {
 }
 
 const (
-	bodyBefore = "tcplife-before"
-	bodyAfter  = "tcplife-after"
+	bodyBefore  = "tcplife-before"
+	bodyAfter   = "tcplife-after"
+	bodyRenamed = "tcplife-renamed"
 )
 
 func init() {
 	lab.Register(bodyBefore, before)
 	lab.Register(bodyAfter, after)
+	lab.Register(bodyRenamed, beforeName)
+}
+
+// meet connects to itself when it is told to.
+func meet(c *lab.Child) ([]int, error) {
+	l, port, err := lab.Listen(lab.TCP4, "127.0.0.1:0", 1)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Await("go"); err != nil {
+		return nil, err
+	}
+	w, err := lab.Connect(lab.TCP4, fmt.Sprint("127.0.0.1:", port))
+	if err != nil {
+		return nil, err
+	}
+	r, err := lab.Accept(l)
+	return []int{w, r}, err
 }
 
 // before connects to itself and leaves both ends to another program.
 func before(c *lab.Child) error {
-	l, port, err := lab.Listen(lab.TCP4, "127.0.0.1:0", 1)
+	ends, err := meet(c)
 	if err != nil {
 		return err
 	}
-	if err := c.Await("go"); err != nil {
-		return err
-	}
-	w, err := lab.Connect(lab.TCP4, fmt.Sprint("127.0.0.1:", port))
-	if err != nil {
-		return err
-	}
-	r, err := lab.Accept(l)
-	if err != nil {
-		return err
-	}
-	for _, fd := range []int{w, r} {
+	for _, fd := range ends {
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
 			return err
 		}
 	}
-	return c.Become("after", bodyAfter, []int{w, r})
+	return c.Become("after", bodyAfter, ends)
+}
+
+// beforeName connects to itself and uses both ends under another name.
+func beforeName(c *lab.Child) error {
+	ends, err := meet(c)
+	if err != nil {
+		return err
+	}
+	if err := lab.SetThreadComm("after"); err != nil {
+		return err
+	}
+	return talk(ends)
 }
 
 func after(c *lab.Child) error {
@@ -339,6 +360,11 @@ func after(c *lab.Child) error {
 	if err := c.Arg(&ends); err != nil {
 		return err
 	}
+	return talk(ends)
+}
+
+// talk has each end send something to the other.
+func talk(ends []int) error {
 	for i := range ends {
 		if _, err := unix.Write(ends[i], []byte("hello")); err != nil {
 			return err
@@ -352,7 +378,12 @@ func after(c *lab.Child) error {
 
 // execs: a process that used a connection last under another name than it was
 // made under is shown by its last one.
-func execs(x *tool.Trial) error {
+func execs(x *tool.Trial) error { return namedAfter(x, bodyBefore) }
+
+// renamed: so is one that took another name itself.
+func renamed(x *tool.Trial) error { return namedAfter(x, bodyRenamed) }
+
+func namedAfter(x *tool.Trial, body string) error {
 	k, err := probe.Running()
 	if err != nil {
 		return err
@@ -360,7 +391,7 @@ func execs(x *tool.Trial) error {
 	if !k.HasFunc("bpf_get_current_task_btf") {
 		return tool.Skip("on this kernel it would cost too much to look")
 	}
-	p, err := x.World.Start("", "before", bodyBefore, nil)
+	p, err := x.World.Start("", "before", body, nil)
 	if err != nil {
 		return err
 	}

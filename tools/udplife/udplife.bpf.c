@@ -81,7 +81,7 @@ static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir,
 
 	if (!l || ret < 0 || (dir == IO_RECV && flags & MSG_NOT_RECEIVED))
 		return 0;
-	if (l->who.pid != bpf_get_current_pid_tgid() >> 32 || l->exec != who_exec()) {
+	if (!who_still(&l->who, l->exec)) {
 		struct who w = {};
 
 		if (who_current(&w)) {
