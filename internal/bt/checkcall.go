@@ -331,10 +331,10 @@ func (c *checker) signal(e *Call) {
 	}
 	if s, ok := e.Args[0].(*Str); ok {
 		name := s.V
-		if _, ok := headers["SIG"+name]; ok {
+		if _, ok := headers()["SIG"+name]; ok {
 			name = "SIG" + name
 		}
-		if n, ok := headers[name]; ok {
+		if n, ok := headers()[name]; ok {
 			e.Args[0] = &Int{node: s.node, V: n}
 		}
 	}

@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
-
-	"seine/internal/row"
 )
 
 // stackDepth is how many frames kstack and ustack keep.
@@ -75,15 +73,45 @@ func (c *checker) ident(e *Ident) *Type {
 	names := append(slices.Collect(maps.Keys(builtins)), "arg0", "arg1", "arg2", "arg3")
 	names = append(names, slices.Collect(maps.Keys(c.script.enums))...)
 	slices.Sort(names)
-	near := row.Nearest(e.Name, names)
-	if near == "" {
-		near = row.Nearest(e.Name, slices.Sorted(maps.Keys(headers)))
+	if e.Name == strings.ToUpper(e.Name) {
+		c.failAt(e, "unknown constant %s%s", e.Name, c.nearConstant(e.Name))
 	}
-	if near != "" {
-		near = ": did you mean " + near + "?"
-	}
-	c.failAt(e, "unknown name %s%s", e.Name, near)
+	c.failAt(e, "unknown name %s%s", e.Name, didYouMean(e.Name, names))
 	return nil
+}
+
+// nearConstant names a constant that is one slip away and nothing else: one that
+// is merely alike has another value, as ENOTSUPP has than EOPNOTSUPP.
+func (c *checker) nearConstant(name string) string {
+	names := slices.Collect(maps.Keys(headers()))
+	names = append(names, slices.Collect(maps.Keys(c.enumSeen))...)
+	names = append(names, slices.Collect(maps.Keys(c.script.enums))...)
+	names = slices.DeleteFunc(names, func(n string) bool { return !oneSlip(name, n) })
+	slices.Sort(names)
+	if names = slices.Compact(names); len(names) == 1 {
+		return ": did you mean " + names[0] + "?"
+	}
+	return ": if a header has it, write #define " + name + " …"
+}
+
+// oneSlip says whether a is b with two letters swapped, or one added, left out or
+// replaced. A digit is no slip.
+func oneSlip(a, b string) bool {
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	i := 0
+	for i < len(a) && a[i] == b[i] {
+		i++
+	}
+	rest := func(s string, n int) string { return s[min(len(s), i+n):] }
+	switch {
+	case a == b || i == len(b) || isDigit(b[i]) || i < len(a) && isDigit(a[i]):
+		return false
+	case len(a) < len(b):
+		return rest(a, 0) == rest(b, 1)
+	}
+	return rest(a, 1) == rest(b, 1) || rest(a, 2) == rest(b, 2) && i+1 < len(a) && a[i] == b[i+1] && a[i+1] == b[i]
 }
 
 // stackFormat is how stacks are printed unless the call says it.
@@ -109,7 +137,7 @@ func (c *checker) named(name string) (int64, bool) {
 	if v, ok := c.script.enums[name]; ok {
 		return v, true
 	}
-	if v, ok := headers[name]; ok {
+	if v, ok := headers()[name]; ok {
 		return v, true
 	}
 	if name != strings.ToUpper(name) {
@@ -133,6 +161,9 @@ func (c *checker) named(name string) (int64, bool) {
 		}
 	}
 	v, ok := c.enumSeen[name]
+	if bit, is := c.enumSeen["__"+name]; !ok && is && (strings.HasPrefix(name, "REQ_") || strings.HasPrefix(name, "RQF_")) {
+		return 1 << bit, true // #define REQ_SYNC (1ULL << __REQ_SYNC)
+	}
 	return v, ok
 }
 
@@ -255,7 +286,7 @@ func exprName(e Expr) string {
 			return e.Name
 		}
 		for i := len(e.Args) - 1; i >= 0; i-- {
-			if n := exprName(e.Args[i]); n != "" && headers[n] == 0 {
+			if n := exprName(e.Args[i]); n != "" && n != strings.ToUpper(n) {
 				return n
 			}
 		}

@@ -19,14 +19,25 @@ type verb struct {
 }
 
 // parseFormatString reads C's formats. The text after the last conversion is not
-// among the verbs: see format.
+// among the verbs: see tail. A % before anything that is not a letter is itself.
 func parseFormatString(s string) (verbs []verb, err error) {
+	verbs, _, err = splitFormat(s)
+	return verbs, err
+}
+
+// tail is the text of a format after its last conversion.
+func tail(s string) string {
+	_, rest, _ := splitFormat(s)
+	return rest
+}
+
+func splitFormat(s string) (verbs []verb, rest string, err error) {
 	start := 0
 	for i := 0; i < len(s); i++ {
 		if s[i] != '%' {
 			continue
 		}
-		v := verb{before: s[start:i], width: -1, prec: -1}
+		v, at := verb{before: s[start:i], width: -1, prec: -1}, i
 		i++
 		for i < len(s) && strings.IndexByte("-+ #0", s[i]) >= 0 {
 			v.flags += s[i : i+1]
@@ -64,38 +75,21 @@ func parseFormatString(s string) (verbs []verb, err error) {
 			}
 			i++
 		}
-		if i >= len(s) {
-			return nil, fmt.Errorf("%% at the end of the format")
+		switch {
+		case i < len(s) && s[i] == '%':
+			continue // kept in the text, see text
+		case i == len(s) || !isLetter(s[i]):
+			i = at // a percent sign
+			continue
 		}
 		v.conv = s[i]
-		if v.conv == '%' {
-			continue // kept in the text, see text
-		}
 		if strings.IndexByte("diuoxXcspr", v.conv) < 0 {
-			return nil, fmt.Errorf("%%%c is no conversion: there are %%d %%i %%u %%x %%X %%o %%c %%s %%p %%r", v.conv)
+			return nil, "", fmt.Errorf("%%%c is no conversion: there are %%d %%i %%u %%x %%X %%o %%c %%s %%p %%r", v.conv)
 		}
 		start = i + 1
 		verbs = append(verbs, v)
 	}
-	return verbs, nil
-}
-
-// tail is the text of a format after its last conversion.
-func tail(s string) string {
-	start := 0
-	for i := 0; i < len(s); i++ {
-		if s[i] != '%' {
-			continue
-		}
-		i++
-		for i < len(s) && strings.IndexByte("-+ #0123456789.hlzjt", s[i]) >= 0 {
-			i++
-		}
-		if i < len(s) && s[i] != '%' {
-			start = i + 1
-		}
-	}
-	return s[min(start, len(s)):]
+	return verbs, s[start:], nil
 }
 
 // text undoes %%.
