@@ -51,6 +51,7 @@ type uses struct {
 	fields  bool // more of it than what a system call returned
 	name    bool // func, probe
 	context bool // stacks, ctx: the kind of program matters
+	address bool // func beside ksym(): the address of the target
 }
 
 // unknown stands for the value of a map that nothing has been assigned to yet.
@@ -282,7 +283,7 @@ func (c *checker) setVar(v *Var, t *Type) {
 		v.setType(t)
 		return
 	}
-	u, ok := unify(old, t)
+	u, ok := c.unify(old, t)
 	if !ok {
 		c.failAt(v, "type conflict: %s is %s since %s, and cannot be %s", v.Name, old, c.at(c.varPos[v.Name]), t)
 	}

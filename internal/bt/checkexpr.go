@@ -65,7 +65,7 @@ func (c *checker) typeOf(e Expr) *Type {
 	case *Ternary:
 		c.condition(e.C)
 		a, b := c.value(e.X), c.value(e.Y)
-		t, ok := unify(a, b)
+		t, ok := c.unify(a, b)
 		if !ok {
 			c.failAt(e, "type conflict: one side is %s, the other %s", a, b)
 		}

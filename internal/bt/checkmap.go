@@ -85,7 +85,7 @@ func (c *checker) setMap(m *MapRef, d *mapDef, t *Type) {
 		d.value, d.valuePos = t, [2]Pos{pos, end}
 		c.changed = true
 	} else {
-		u, ok := unify(d.value, t)
+		u, ok := c.unify(d.value, t)
 		if !ok {
 			c.fail(pos, end, "type conflict: %s is %s since %s, and cannot be %s", m.Name, d.value, c.at(d.valuePos), t)
 		}
@@ -119,17 +119,22 @@ func (c *checker) mapKeys(m *MapRef) *mapDef {
 		}
 		keys = append(keys, t)
 	}
-	if len(keys) == 1 && keys[0].Kind == Combo && (!d.used && c.ofEach(m.Keys[0]) || len(d.keys) > 1 && len(d.keys) == len(keys[0].Elems)) {
-		k := m.Keys[0] // @m[$kv.0] is @m[$kv.0.0, $kv.0.1]
-		pos, end := k.span()
-		m.Keys = nil
-		for i := range keys[0].Elems {
-			m.Keys = append(m.Keys, &Field{node: node{pos: pos, end: end}, X: k, Name: strconv.Itoa(i)})
+	if len(keys) == 1 && keys[0].Kind == Combo { // @m[(a, b)] is @m[a, b], and @m[$kv.0] is @m[$kv.0.0, $kv.0.1]
+		k := m.Keys[0]
+		if m.Keys = spread(k); len(m.Keys) == 1 {
+			pos, end := k.span()
+			m.Keys = nil
+			for i := range keys[0].Elems {
+				m.Keys = append(m.Keys, &Field{node: node{pos: pos, end: end}, X: k, Name: strconv.Itoa(i)})
+			}
 		}
 		return c.mapKeys(m)
 	}
 	pos, end := m.span()
-	if !d.used {
+	if len(keys) == 1 && keys[0] == unknown && len(d.keys) > 1 && !c.final {
+		return d // a tuple, perhaps
+	}
+	if !d.used || len(d.keys) == 1 && d.keys[0] == unknown && len(keys) > 1 {
 		d.keys, d.used, d.keyed, d.keyPos = keys, true, m.Keys != nil, [2]Pos{pos, end}
 		d.keyNames = keyNames(m.Keys)
 		c.changed = true
@@ -139,7 +144,7 @@ func (c *checker) mapKeys(m *MapRef) *mapDef {
 		c.fail(pos, end, "type conflict: %s has %s since %s, and %s here", m.Name, plural(len(d.keys), "key"), c.at(d.keyPos), plural(len(keys), "key"))
 	}
 	for i, t := range keys {
-		u, ok := unify(d.keys[i], t)
+		u, ok := c.unify(d.keys[i], t)
 		if !ok {
 			kp, ke := m.Keys[i].span()
 			c.fail(kp, ke, "type conflict: key %d of %s is %s since %s, and %s here", i+1, m.Name, d.keys[i], c.at(d.keyPos), t)
@@ -162,6 +167,13 @@ func plural(n int, word string) string {
 	return strconv.Itoa(n) + " " + word + "s"
 }
 
+// unify notes where a function becomes an address.
+func (c *checker) unify(a, b *Type) (*Type, bool) {
+	t, ok := unify(a, b)
+	c.uses.address = c.uses.address || ok && t.Kind == KSym && (a.Kind == Name || b.Kind == Name)
+	return t, ok
+}
+
 // unify gives the type that holds values of both.
 func unify(a, b *Type) (*Type, bool) {
 	switch {
@@ -173,10 +185,16 @@ func unify(a, b *Type) (*Type, bool) {
 		return a, true
 	case a.Kind == Number && b.Kind == Pointer:
 		return b, true
+	case a.Kind == KSym && b.function():
+		return a, true
+	case a.function() && b.Kind == KSym:
+		return b, true
 	case a.Kind != b.Kind:
 		return nil, false
 	}
 	switch a.Kind {
+	case Name:
+		return a, a.Format == b.Format
 	case Number:
 		if a.Lit {
 			a, b = b, a

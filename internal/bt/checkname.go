@@ -37,6 +37,9 @@ func (c *checker) ident(e *Ident) *Type {
 		if e.Name == "func" && c.target.Func == "" {
 			c.failAt(e, "%s has no function", c.target.Probe)
 		}
+		if e.Name == "func" && c.home() == InUser {
+			return &Type{Kind: Name, Format: "func", Space: InUser}
+		}
 	case "retval":
 		return c.retval(e)
 	case "curtask":

@@ -217,7 +217,7 @@ func (p *Program) emitClause(cl *Clause, targets []*Target) error {
 	cookies := len(targets) > 1 && p.k.cookies()
 	var shared *job
 	return p.each(cl, targets, func(t *Target) error {
-		cookie := p.c.uses.name && cookies && (t.Way == Kprobe || t.Way == Kretprobe || t.Way == Uprobe || t.Way == Uretprobe)
+		cookie := p.c.uses.name && !p.c.uses.address && cookies && (t.Way == Kprobe || t.Way == Kretprobe || t.Way == Uprobe || t.Way == Uretprobe)
 		if many && t.Way == Tracepoint && !p.c.uses.fields && !p.c.uses.context && p.c.fns == 0 {
 			if done, err := p.viaRaw(cl, t, byKey); done || err != nil {
 				return err

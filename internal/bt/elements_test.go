@@ -60,7 +60,11 @@ func TestElements(t *testing.T) {
 		{"constants", `BEGIN { printf("%d %d %d %d %d\n", AF_INET6, EINPROGRESS, IPPROTO_TCP, TCP_SYN_SENT, SOCK_STREAM); exit(); }`, "10 115 6 2 1\n"},
 		{"literals", `BEGIN { printf("%d %d %d %d %d %d\n", 0x10, 010, 1e3, 1_000, 5ms, 'a' == 97); exit(); }`, ""},
 		{"numbers", `BEGIN { printf("%d %d %d %d %d\n", 0x10, 010, 1e3, 1_000, 5ms); exit(); }`, "16 8 1000 1000 5000000\n"},
-		{"tuples", `BEGIN { $t = (1, "two", (3, 4)); printf("%d %s %d\n", $t.0, $t.1, $t.2.0); print($t); @[(1, 2)] = 3; exit(); }`, "1 two 3\n(1, two, (3, 4))\n@[(1, 2)]: 3\n\n"},
+		{"tuples", `BEGIN { $t = (1, "two", (3, 4)); printf("%d %s %d\n", $t.0, $t.1, $t.2.0); print($t); @[(1, 2)] = 3; exit(); }`, "1 two 3\n(1, two, (3, 4))\n@[1, 2]: 3\n\n"},
+		{"tuples as keys", `BEGIN { @a[(1, "x")] = 1; @a[2, "y"] = 2; $k = (3, "long enough to grow"); @a[$k] = 3; @k = (1, "x"); @a[@k]++; @b[@a[1, "x"], 5] = 7; @c[((1, 2), 3)] = 4;
+			printf("%d %d %d\n", @a[1, "x"], has_key(@a, $k), has_key(@a, (2, "y"))); delete(@a, $k); delete(@k); exit(); }`,
+			"2 1 1\n@a[1, x]: 2\n@a[2, y]: 2\n\n@b[2, 5]: 7\n\n@c[(1, 2), 3]: 4\n\n"},
+		{"probe and func", `BEGIN { @a[1] = probe; @b[probe] = 1; $p = probe; printf("%s %s\n", $p, ksym(kaddr("tcp_v4_connect"))); exit(); }`, "BEGIN tcp_v4_connect\n@a[1]: BEGIN\n\n@b[BEGIN]: 1\n\n"},
 		{"numbers of fewer bits", `BEGIN { @a = (uint8)255; @a++; @b = (uint8)255; @b += 3; printf("%d %d\n", @a, @b); $u = (uint32)5; @c += $u; @c -= 2 * $u;
 			$x = (uint8)255; $y = $x++; printf("%d %d %d %d\n", $x == 0, $x, $y, --$x); exit(); }`,
 			"256 258\n1 0 255 255\n@a: 256\n@b: 258\n@c: -5\n"},

@@ -13,7 +13,7 @@ func (e *emitter) value(x Expr, t *Type, dst loc) {
 	f := e.enter()
 	defer e.leave(f)
 	if t.word() {
-		e.scalar(x)
+		e.as(x, t)
 		if t.Kind == Number && t.Size < 8 && !t.Lit {
 			e.extend(t)
 		}
@@ -21,6 +21,19 @@ func (e *emitter) value(x Expr, t *Type, dst loc) {
 		return
 	}
 	e.memory(x, t, dst)
+}
+
+// as leaves a value in R0 as a type has it: func, beside ksym(), as an address.
+func (e *emitter) as(x Expr, t *Type) {
+	if t.Kind != KSym || x.typ().Kind != Name {
+		e.scalar(x)
+		return
+	}
+	addr := e.c.kernel.address(e.target.Name)
+	if addr == 0 || !e.target.Kind.function() {
+		e.fail(x, "%s has no address: it cannot be beside ksym()", e.target.Probe)
+	}
+	e.add(asm.LoadImm(asm.R0, int64(addr), asm.DWord))
 }
 
 // condition goes on if x holds, else at no.
@@ -174,10 +187,10 @@ func (e *emitter) scalar(x Expr) {
 	case *Ternary:
 		no, end := e.label("else"), e.label("end")
 		e.condition(x.C, no)
-		e.scalar(x.X)
+		e.as(x.X, x.typ())
 		e.add(asm.Ja.Label(end))
 		e.here(no)
-		e.scalar(x.Y)
+		e.as(x.Y, x.typ())
 		e.here(end)
 	case *Cast:
 		e.cast(x)

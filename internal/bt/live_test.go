@@ -356,6 +356,7 @@ func TestFunctions(t *testing.T) {
 			if way == "fentry" { // a kretprobe has no arguments
 				run("fexit:tcp_sendmsg { @[args.size == retval] = sum(retval); }", tcp, "@[1]: 49700\n")
 			}
+			run(`k:tcp_sendmsg,k:tcp_recvmsg { @[func] = count(); @[ksym(kaddr("tcp_v4_connect"))] = count(); @v = arg2 > 0 ? func : ksym(0); }`, tcp, "@[tcp_sendmsg]: 28\n", "@[tcp_recvmsg]: 28\n", "@[tcp_v4_connect]: 56\n", "@v: tcp_recvmsg\n")
 			run("kfunc:tcp_sendmsg { @in = count(); } kretfunc:tcp_sendmsg { @out = sum(retval); }", tcp, "@in: 28\n", "@out: 49700\n")
 			run("f:tcp_sendmsg { @[args.sk->__sk_common.skc_family] = stats(args.size); }", tcp, "@[2]: count 28, average 1775, total 49700\n")
 		})

@@ -131,6 +131,10 @@ func (t *Type) word() bool { return t.Kind > None && t.Kind <= Errno }
 
 func (t *Type) number() bool { return t.Kind == Number || t.Kind == Pointer }
 
+// function says whether t is the builtin func of a kernel function, which has an
+// address.
+func (t *Type) function() bool { return t.Kind == Name && t.Format == "func" && t.Space == InKernel }
+
 // aggregate says whether t is the value of a map only.
 func (t *Type) aggregate() bool { return t.Kind >= CountOf }
 
@@ -200,6 +204,8 @@ func (t *Type) String() string {
 			s = "uint"
 		}
 		return fmt.Sprintf("%s%d", s, t.Size*8)
+	case Name:
+		return t.Format
 	case Pointer:
 		return t.Elem().String() + " *"
 	case Record:
@@ -214,7 +220,7 @@ func (t *Type) String() string {
 		return "(" + strings.Join(s, ", ") + ")"
 	}
 	return [...]string{
-		Name: "name", KStack: "kstack", KSym: "ksym", Time: "timestamp", User: "username", Cgroup: "cgroup path", Errno: "strerror",
+		KStack: "kstack", KSym: "ksym", Time: "timestamp", User: "username", Cgroup: "cgroup path", Errno: "strerror",
 		String: "string", Buffer: "buffer", UStack: "ustack", USym: "usym", Inet: "inet", Mac: "macaddr",
 		CountOf: "count", SumOf: "sum", MinOf: "min", MaxOf: "max", AvgOf: "avg", StatsOf: "stats", HistOf: "hist", LhistOf: "lhist",
 	}[t.Kind]
