@@ -26,6 +26,7 @@ type (
 		V    int64
 		Name string // as written, when it was a name
 		U64  bool   // does not fit a signed number
+		Bool bool   // true or false
 	}
 	// Str is a string literal.
 	Str struct {
@@ -206,12 +207,20 @@ type Clause struct {
 	Body   []Stmt
 }
 
+// A mapDecl is let @name = kind(keys).
+type mapDecl struct {
+	pos, end Pos
+	kind     string
+	keys     int
+}
+
 // A Script is a parsed program.
 type Script struct {
 	Src      *Source
 	Clauses  []*Clause
 	Includes []string
 	Config   []setting
+	decls    map[string]mapDecl
 	structs  map[string]*cstruct
 	enums    map[string]int64
 	ctypes   map[string]TypeName // typedefs of the script

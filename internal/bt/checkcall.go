@@ -17,6 +17,7 @@ var aggregations = map[string]Kind{
 type function struct {
 	least, most int
 	stmt        bool // has no value
+	both        bool // has one, and does something
 	typ         func(*checker, *Call) *Type
 }
 
@@ -24,7 +25,7 @@ var functions map[string]function
 
 func init() {
 	void := func(least, most int, check func(*checker, *Call)) function {
-		return function{least, most, true, func(c *checker, e *Call) *Type {
+		return function{least, most, true, false, func(c *checker, e *Call) *Type {
 			if check != nil {
 				check(c, e)
 			}
@@ -32,13 +33,13 @@ func init() {
 		}}
 	}
 	value := func(least, most int, typ func(*checker, *Call) *Type) function {
-		return function{least, most, false, typ}
+		return function{least, most, false, false, typ}
 	}
 	functions = map[string]function{
 		"printf": void(1, 64, (*checker).formatted), "cat": void(1, 64, (*checker).formatted), "system": void(1, 64, (*checker).unsafeFormatted),
 		"errorf": void(1, 64, (*checker).formatted), "warnf": void(1, 64, (*checker).formatted),
 		"print": void(1, 3, (*checker).print), "clear": void(1, 1, (*checker).wholeMap), "zero": void(1, 1, (*checker).wholeMap),
-		"delete": void(1, 2, (*checker).deleteKey), "exit": void(0, 1, (*checker).numbers), "time": void(0, 1, (*checker).literal),
+		"delete": {1, 2, false, true, (*checker).deleteKey}, "exit": void(0, 1, (*checker).numbers), "time": void(0, 1, (*checker).literal),
 		"join":   void(1, 2, (*checker).join),
 		"signal": void(1, 1, (*checker).signal),
 
@@ -75,7 +76,7 @@ func (c *checker) call(e *Call, stmt bool) *Type {
 	if f.stmt && !stmt {
 		c.failAt(e, "%s() has no value", e.Name)
 	}
-	if !f.stmt && stmt {
+	if !f.stmt && !f.both && stmt {
 		c.failAt(e, "%s() does nothing by itself", e.Name)
 	}
 	t := f.typ(c, e)
@@ -278,7 +279,7 @@ func (c *checker) wholeMap(e *Call) {
 	}
 }
 
-func (c *checker) deleteKey(e *Call) {
+func (c *checker) deleteKey(e *Call) *Type {
 	m, ok := e.Args[0].(*MapRef)
 	if !ok {
 		c.failAt(e.Args[0], "delete() needs a map and a key: delete(@name[key])")
@@ -294,6 +295,7 @@ func (c *checker) deleteKey(e *Call) {
 	if d.value != nil {
 		m.setType(d.value)
 	}
+	return typeBool
 }
 
 // spread makes keys of a tuple: delete(@x, (a, b)) is delete(@x[a, b]).

@@ -28,6 +28,9 @@ func (c *checker) expr(e Expr) *Type {
 func (c *checker) typeOf(e Expr) *Type {
 	switch e := e.(type) {
 	case *Int:
+		if e.Bool {
+			return typeBool
+		}
 		return &Type{Kind: Number, Size: 8, Signed: !e.U64, Lit: true, Space: c.home()}
 	case *Str:
 		return stringOf(len(e.V) + 1)
@@ -167,7 +170,7 @@ func (c *checker) unary(e *Unary) *Type {
 func (c *checker) incDec(e *IncDec) *Type {
 	if m, ok := e.X.(*MapRef); ok {
 		d := c.mapKeys(m)
-		if d.value == nil {
+		if d.value == nil || d.value.Bool {
 			c.setMap(m, d, typeS64)
 		}
 		if !d.value.number() {
@@ -243,7 +246,7 @@ func (c *checker) cast(e *Cast) *Type {
 	to := c.resolve(&e.To)
 	switch to.Kind {
 	case Number:
-		if !t.word() && !(t.Kind == Array && t.Size <= 8) {
+		if !t.word() && !(t.Kind == Array && t.Size <= 8) && !(to.Bool && t.Kind == String) {
 			c.failAt(e, "%s cannot be cast to %s", t, to)
 		}
 		if to.Size < 1 {

@@ -21,6 +21,28 @@ type mapDef struct {
 	valuePos, keyPos [2]Pos // where they were first seen
 	read             bool   // the value of an aggregation is read in the kernel
 	listed           bool   // it matters which keys there are, even of those with zeroes
+	decl             mapDecl
+}
+
+// mapKinds are the maps that a script can declare: those that forget the keys that
+// were used least recently when they are full, and those with values of each CPU.
+var mapKinds = map[string]struct{ lru, perCPU bool }{
+	"hash": {}, "lruhash": {lru: true}, "percpuhash": {perCPU: true}, "percpulruhash": {true, true},
+}
+
+// declared checks a map against its declaration. What adds up is kept for each CPU
+// only if its map says so; nothing else can be.
+func (c *checker) declared(d *mapDef) {
+	if d.decl.kind == "" || d.value == nil {
+		return
+	}
+	perCPU := mapKinds[d.decl.kind].perCPU
+	if perCPU && !d.value.aggregate() {
+		c.fail(d.decl.pos, d.decl.end, "%s is declared as %s, which is for count() and its like, and is %s at %s", d.name, d.decl.kind, d.value, c.at(d.valuePos))
+	}
+	if !perCPU && !d.read {
+		d.read, c.changed = true, true
+	}
 }
 
 // perCPU says whether each CPU has values of its own.
@@ -34,7 +56,7 @@ func (d *mapDef) perCPU() bool { return d.value.aggregate() && !d.read }
 func (u *unit) places(d *mapDef) int {
 	n := 1
 	switch {
-	case !d.perCPU() || d.listed || d.value.Kind == SumOf || len(d.keys) > 1:
+	case !d.perCPU() || d.listed || d.decl.kind != "" || d.value.Kind == SumOf || len(d.keys) > 1:
 		return 0
 	case len(d.keys) == 1:
 		if d.keys[0].Kind != Name {
@@ -66,6 +88,8 @@ func (c *checker) assignMap(a *Assign, m *MapRef) {
 			c.setMap(m, d, &Type{Kind: Number, Size: 8, Signed: !unsigned64(t)})
 		} else if !d.value.number() {
 			c.fail(a.pos, a.end, "type conflict: %s is %s since %s, and takes no %s=", m.Name, d.value, c.at(d.valuePos), a.Op)
+		} else if d.value.Bool {
+			c.setMap(m, d, typeS64)
 		}
 		m.setType(d.value)
 		return
@@ -95,13 +119,14 @@ func (c *checker) setMap(m *MapRef, d *mapDef, t *Type) {
 		d.value = u
 	}
 	m.setType(d.value)
+	c.declared(d)
 }
 
 // mapKeys types the keys of a reference and joins them with those known.
 func (c *checker) mapKeys(m *MapRef) *mapDef {
 	d := c.maps[m.Name]
 	if d == nil {
-		d = &mapDef{name: m.Name}
+		d = &mapDef{name: m.Name, decl: c.script.decls[m.Name]}
 		c.maps[m.Name] = d
 		c.order = append(c.order, d)
 	}
@@ -196,6 +221,12 @@ func unify(a, b *Type) (*Type, bool) {
 	case Name:
 		return a, a.Format == b.Format
 	case Number:
+		if a.Bool != b.Bool { // one of them is a number
+			if a.Bool {
+				a, b = b, a
+			}
+			b = &Type{Kind: Number, Size: 8, Signed: true, Lit: b.Lit, Space: b.Space}
+		}
 		if a.Lit {
 			a, b = b, a
 		}
@@ -250,7 +281,7 @@ func unify(a, b *Type) (*Type, bool) {
 }
 
 func same(a, b *Type) bool {
-	return a == b || a.Kind == b.Kind && a.Size == b.Size && a.Signed == b.Signed && a.Len == b.Len && a.store() == b.store() && a.Lit == b.Lit && a.Space == b.Space
+	return a == b || a.Kind == b.Kind && a.Size == b.Size && a.Signed == b.Signed && a.Len == b.Len && a.store() == b.store() && a.Lit == b.Lit && a.Space == b.Space && a.Bool == b.Bool
 }
 
 // compatible says whether a value of type b can be kept in a.

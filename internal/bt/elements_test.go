@@ -30,7 +30,7 @@ func TestElements(t *testing.T) {
 		{"casts", string(must(corpus.ReadFile("testdata/corpus/el_casts.bt"))),
 			"-56 255 -1 1 -1 18446744073709551615 ffffffff ffffffffffffffff\n-3 -1 -4\n@big: 18446744073709551615\n@small: -1\n"},
 		{"maps", string(must(corpus.ReadFile("testdata/corpus/el_maps.bt"))),
-			"31 one 1 3\n@k[a, 1]: one\n\n@c: 2\n@k[a, 1]: one\n(1, 2)\ntext\n@h: \n[64, 128)              1 |" + strings.Repeat("@", 52) + "|\n\n" +
+			"31 one 1 3\n@k[a, 1]: one\n\n@c: 2\none\n(1, 2)\ntext\n@h: \n[64, 128)              1 |" + strings.Repeat("@", 52) + "|\n\n" +
 				"@k[a, 1]: one\n\n@n: 15\n1 0\n" +
 				"@av: 15\n@c: 0\n@h: \n[64, 128)              1 |" + strings.Repeat("@", 52) + "|\n\n" +
 				"@k[a, 1]: one\n\n@ma: 9\n@mi: -5\n@n: 31\n@s: 7\n@st: count 2, average 1, total 3\n@t: (1, x, (2, 3))\n"},
@@ -65,6 +65,16 @@ func TestElements(t *testing.T) {
 			printf("%d %d %d\n", @a[1, "x"], has_key(@a, $k), has_key(@a, (2, "y"))); delete(@a, $k); delete(@k); exit(); }`,
 			"2 1 1\n@a[1, x]: 2\n@a[2, y]: 2\n\n@b[2, 5]: 7\n\n@c[(1, 2), 3]: 4\n\n"},
 		{"probe and func", `BEGIN { @a[1] = probe; @b[probe] = 1; $p = probe; printf("%s %s\n", $p, ksym(kaddr("tcp_v4_connect"))); exit(); }`, "BEGIN tcp_v4_connect\n@a[1]: BEGIN\n\n@b[BEGIN]: 1\n\n"},
+		{"map declarations", `let @few = hash(2); let @last = lruhash(2); let @c = percpuhash(10); let @d = percpulruhash(10); let @h = hash(5);
+			BEGIN { @few[1] = 1; @few[2] = 2; @c["a"] = count(); @c["a"] = count(); @d[1] = sum(5); @d[1] = sum(6); @h[1] = count(); @h[1] = count(); @last[1] = 1; printf("%d\n", @h[1]); delete(@last, 1); exit(); }`,
+			"2\n@c[a]: 2\n\n@d[1]: 11\n\n@few[1]: 1\n@few[2]: 2\n\n@h[1]: 2\n\n"},
+		{"booleans", `BEGIN { $b = 1 == 1; print($b); print((true, false, 2)); @a[true] = false; @n = 5 > 4; @n++; printf("%d %s\n", true, false); print(((bool)256, (bool)"", (bool)"x", (int64)true)); print(!7); @m = true; @m = 3; exit(); }`,
+			"true\n(true, false, 2)\n1 false\n(true, false, true, 1)\nfalse\n@a[true]: false\n\n@m: 3\n@n: 2\n"},
+		{"delete has a value", `BEGIN { @a[1] = 5; $x = delete(@a, 1); if (delete(@a, 1)) { print("again"); } print($x); print(delete(@a[1])); exit(); }`, "true\nfalse\n"},
+		{"one value of a map", `BEGIN { @a[1] = 10; @c["x"] = count(); @s[1] = stats(4); @t[1, 2] = (1, "y"); @h[1] = hist(5); print(@a[1]); print(@c["x"]); print(@s[1]); print(@t[1, 2]); print(@h[1]); clear(@a); clear(@c); clear(@s); clear(@t); clear(@h); exit(); }`,
+			"10\n1\ncount 1, average 4, total 4\n(1, y)\n[4, 8)                 1 |" + strings.Repeat("@", 52) + "|\n\n"},
+		{"no parentheses", `BEGIN { $i = 0; while $i < 3 { $i++; if $i == 2 { print("two"); } else if ($i) == 3 && (1) { print("three"); } } for $j : 0..2 { print($j); } unroll 2 { print("u"); } print(0 ?: 7); print($i ?: 8); exit(); }`, "two\nthree\n0\n1\nu\nu\n7\n3\n"},
+		{"ends by itself", `BEGIN { @x = 1; print("begun"); } END { print("ended"); }`, "begun\nended\n@x: 1\n"},
 		{"numbers of fewer bits", `BEGIN { @a = (uint8)255; @a++; @b = (uint8)255; @b += 3; printf("%d %d\n", @a, @b); $u = (uint32)5; @c += $u; @c -= 2 * $u;
 			$x = (uint8)255; $y = $x++; printf("%d %d %d %d\n", $x == 0, $x, $y, --$x); exit(); }`,
 			"256 258\n1 0 255 255\n@a: 256\n@b: 258\n@c: -5\n"},
@@ -102,11 +112,11 @@ func TestElements(t *testing.T) {
 		{"bswap", `BEGIN { printf("%x %x %d\n", bswap((uint16)0x1234), bswap((uint32)0x12345678), bswap((uint8)7)); exit(); }`, "3412 78563412 7\n"},
 		{"ksym", `BEGIN { printf("%s\n", ksym(kaddr("tcp_v4_connect"))); exit(); }`, "tcp_v4_connect\n"},
 		{"interval", `interval:ms:2 { @n++; if (@n == 5) { printf("%d\n", @n); exit(); } } END { printf("end\n"); clear(@n); }`, "5\nend\n"},
-		{"print", `BEGIN { @a[1] = 10; @a[2] = 30; @a[3] = 20; print(@a, 2); print(@a[1]); print(5 + 5); clear(@a); exit(); }`, "@a[3]: 20\n@a[2]: 30\n\n@a[1]: 10\n10\n"},
+		{"print", `BEGIN { @a[1] = 10; @a[2] = 30; @a[3] = 20; print(@a, 2); print(@a[1]); print(5 + 5); clear(@a); exit(); }`, "@a[3]: 20\n@a[2]: 30\n\n10\n10\n"},
 		{"zero", `BEGIN { @a[1] = 10; zero(@a); @c[1] = sum(4); zero(@c); exit(); }`, "@a[1]: 0\n\n@c[1]: 0\n\n"},
 		{"arrays", `BEGIN { @a = count(); @a = count(); @b[probe] = count(); @c = count(); clear(@c); @d = count(); delete(@d); @h = hist(0); @m = max(0); @s = sum(0);
 			@z = count(); zero(@z); print(@b[probe]); exit(); } interval:s:1000 { @b[probe] = count(); @never = count(); print(@b[probe]); }`,
-			"@b[BEGIN]: 1\n@a: 2\n@b[BEGIN]: 1\n\n@h: \n[0]                    1 |" + strings.Repeat("@", 52) + "|\n\n@m: 0\n@s: 0\n@z: 0\n"},
+			"1\n@a: 2\n@b[BEGIN]: 1\n\n@h: \n[0]                    1 |" + strings.Repeat("@", 52) + "|\n\n@m: 0\n@s: 0\n@z: 0\n"},
 		{"params", `BEGIN { printf("%d %s %d %d\n", $1, str($2), $#, $9); exit(); }`, "42 word 2 0\n"},
 		{"while", `BEGIN { $i = 0; while ($i < 5) { $i++; if ($i == 2) { continue; } if ($i == 4) { break; } @[$i] = 1; } exit(); }`, "@[1]: 1\n@[3]: 1\n\n"},
 		{"for", `BEGIN { $n = 3; for ($i : $n..$n + 3) { for ($j : 0..9) { if ($j == 1) { continue; } if ($j > 2) { break; } printf("%d %d\n", $i, $j); } } exit(); }`,
@@ -191,7 +201,7 @@ func TestEventElements(t *testing.T) {
 				}
 			}, []string{"@[/nonexistent/file, /nonexis]: 4\n", "@n[/nonexist]: 4\n"}},
 		{"strings from arrays", `t:sock:inet_sock_set_state /args.newstate == TCP_SYN_SENT/ { $n = 3; $t = curtask; @[str($t->comm, 2), str($t->comm, $n), str($t->comm) == comm] = count(); }`,
-			func() { refused(2) }, []string{"@[" + comm()[:2] + ", " + comm()[:3] + ", 1]: 2\n"}},
+			func() { refused(2) }, []string{"@[" + comm()[:2] + ", " + comm()[:3] + ", true]: 2\n"}},
 		{"bytes", `t:syscalls:sys_enter_write /args.count == 5/ { printf("%r\n", buf(args.buf, args.count)); }`, func() {
 			fd := must(unix.Open("/dev/null", unix.O_WRONLY|unix.O_CLOEXEC, 0))
 			defer unix.Close(fd)
@@ -233,9 +243,9 @@ func TestEventElements(t *testing.T) {
 			}
 			_ = unix.Munmap(b)
 		}, []string{"@: "}},
-		{"ctx", `t:syscalls:sys_enter_getppid { @[ctx > 4096] = count(); }`, func() { unix.Getppid() }, []string{"@[1]: 1\n"}},
+		{"ctx", `t:syscalls:sys_enter_getppid { @[ctx > 4096] = count(); }`, func() { unix.Getppid() }, []string{"@[true]: 1\n"}},
 		{"for in a tracepoint", `t:syscalls:sys_enter_getppid,t:syscalls:sys_enter_getpgid { @m[comm, pid] = sum(5); $n = 0; for ($kv : @m) { $n += $kv.1; if ($kv.0.1 == pid) { @in[probe, args.__syscall_nr > 0] = count(); @st[kstack(1)] = count(); } } @sum = max($n); }`,
-			func() { unix.Getppid(); unix.Getppid(); unix.Getppid() }, []string{"@in[tracepoint:syscalls:sys_enter_getppid, 1]: 3\n", "]: 3\n\n@sum: 15\n"}},
+			func() { unix.Getppid(); unix.Getppid(); unix.Getppid() }, []string{"@in[tracepoint:syscalls:sys_enter_getppid, true]: 3\n", "]: 3\n\n@sum: 15\n"}},
 		{"for in a raw tracepoint", `rt:sys_enter /pid == $1 && arg1 == $2/ { @m[1] = 1; @m[2] = 2; for ($kv : @m) { @[$kv.1] = count(); } }`,
 			func() { unix.Getppid(); unix.Getppid() }, []string{"@[1]: 2\n@[2]: 2\n"}},
 		{"structs of users", `struct rec { int a; char name[4]; long b; struct rec *next; int arr[2][2]; };

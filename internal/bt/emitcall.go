@@ -199,6 +199,11 @@ func (e *emitter) callValue(x *Call) {
 		no := e.label("haskey")
 		e.add(asm.JEq.Imm(asm.R0, 0, no), asm.Mov.Imm(asm.R0, 1))
 		e.here(no)
+	case "delete":
+		gone := e.label("deleted")
+		e.deleteKey(x.Args[0].(*MapRef))
+		e.add(asm.Mov.Reg(asm.R1, asm.R0), asm.Mov.Imm(asm.R0, 1), asm.JEq.Imm(asm.R1, 0, gone), asm.Mov.Imm(asm.R0, 0))
+		e.here(gone)
 	case "bswap":
 		e.scalar(x.Args[0])
 		if size, ok := sizes[x.typ().Size]; ok && size != asm.Byte {
@@ -302,10 +307,7 @@ func (e *emitter) callStmt(x *Call) {
 			e.send(x, a, nil)
 			return
 		}
-		key := e.key(d, m)
-		e.mapPtr(asm.R1, d.name)
-		e.address(asm.R2, key)
-		e.add(asm.FnMapDeleteElem.Call())
+		e.deleteKey(m)
 	case "exit":
 		e.send(x, a, x.Args)
 		e.add(asm.Ja.Label(e.out))
@@ -315,6 +317,15 @@ func (e *emitter) callStmt(x *Call) {
 		e.scalar(x.Args[0])
 		e.add(asm.Mov.Reg(asm.R1, asm.R0), asm.FnSendSignal.Call())
 	}
+}
+
+// deleteKey leaves 0 in R0 if there was such a key.
+func (e *emitter) deleteKey(m *MapRef) {
+	d := e.c.maps[m.Name]
+	key := e.key(d, m)
+	e.mapPtr(asm.R1, d.name)
+	e.address(asm.R2, key)
+	e.add(asm.FnMapDeleteElem.Call())
 }
 
 func (e *emitter) print(x *Call, a *action) {

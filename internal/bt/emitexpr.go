@@ -401,6 +401,9 @@ func (e *emitter) extend(t *Type) {
 func (e *emitter) cast(x *Cast) {
 	from := x.X.typ()
 	switch {
+	case x.typ().Bool && from.Kind != Array:
+		e.truth(x.X)
+		return
 	case from.Kind == Array && x.typ().Kind == Number:
 		e.loadPlace(e.place(x.X), &Type{Kind: Number, Size: min(8, from.Size)})
 	case from.Kind == Array || from.Kind == Record: // its address

@@ -165,7 +165,7 @@ func (r *Run) print(ev *Event) {
 	if r.asJSON() {
 		r.jsonEntry(d, e, ev.Time)
 	} else {
-		r.printEntry(r.out, d, e, a.div)
+		r.printValue(r.out, d, e, a.div) // the key is known: bpftrace prints the value alone
 	}
 }
 

@@ -354,7 +354,7 @@ func TestFunctions(t *testing.T) {
 			run("k:tcp_sendmsg { @[((struct sock *)arg0)->__sk_common.skc_family] = sum(arg2); }", tcp, "@[2]: 49700\n")
 			run("kr:tcp_v4_connect { @[retval] = count(); }", func() { refused(5) }, "@[0]: 5\n")
 			if way == "fentry" { // a kretprobe has no arguments
-				run("fexit:tcp_sendmsg { @[args.size == retval] = sum(retval); }", tcp, "@[1]: 49700\n")
+				run("fexit:tcp_sendmsg { @[args.size == retval] = sum(retval); }", tcp, "@[true]: 49700\n")
 			}
 			run(`k:tcp_sendmsg,k:tcp_recvmsg { @[func] = count(); @[ksym(kaddr("tcp_v4_connect"))] = count(); @v = arg2 > 0 ? func : ksym(0); }`, tcp, "@[tcp_sendmsg]: 28\n", "@[tcp_recvmsg]: 28\n", "@[tcp_v4_connect]: 56\n", "@v: tcp_recvmsg\n")
 			run("kfunc:tcp_sendmsg { @in = count(); } kretfunc:tcp_sendmsg { @out = sum(retval); }", tcp, "@in: 28\n", "@out: 49700\n")

@@ -97,7 +97,13 @@ func (p *Program) makeMaps() (*loaded, error) {
 		if !d.keyed {
 			n = 1
 		}
+		if d.decl.kind != "" {
+			n = d.decl.keys
+		}
 		spec.MaxEntries = uint32(n)
+		if mapKinds[d.decl.kind].lru {
+			spec.Type = map[ebpf.MapType]ebpf.MapType{ebpf.Hash: ebpf.LRUHash, ebpf.PerCPUHash: ebpf.LRUCPUHash}[spec.Type]
+		}
 		if n := p.u.places(d); n > 0 {
 			spec.Type, spec.KeySize, spec.MaxEntries = ebpf.PerCPUArray, 4, uint32(n)
 		}

@@ -4,6 +4,8 @@ package bt
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -53,7 +55,7 @@ func Parse(src *Source) (s *Script, err error) {
 func newScript(src *Source) *Script {
 	return &Script{
 		Src: src, structs: map[string]*cstruct{},
-		enums: map[string]int64{}, ctypes: map[string]TypeName{},
+		enums: map[string]int64{}, decls: map[string]mapDecl{}, ctypes: map[string]TypeName{},
 	}
 }
 
@@ -129,12 +131,42 @@ func (p *parser) program() {
 		case t.kind == tokIdent && t.text == "config" && p.config():
 		case t.kind == tokIdent && (t.text == "import" || t.text == "macro" || t.text == "fn"):
 			p.fail(t.pos, t.end, "%s is not supported", t.text)
+		case t.kind == tokIdent && t.text == "let":
+			p.mapDecl()
 		case t.kind == tokMap:
-			p.fail(t.pos, t.end, "a map cannot be declared outside a probe: 'let %s = …' and map types are not supported", t.text)
+			p.fail(t.pos, t.end, "a map is declared as let %s = hash(100), or used in a probe", t.text)
 		default:
 			p.clause()
 		}
 	}
+}
+
+// mapDecl is let @name = lruhash(100).
+func (p *parser) mapDecl() {
+	p.next()
+	name := p.next()
+	if name.kind != tokMap {
+		p.fail(name.pos, name.end, "outside probes let declares @maps, not %s", name)
+	}
+	p.expect("=", "after "+name.text)
+	kind := p.next()
+	types := slices.Sorted(maps.Keys(mapKinds))
+	if !slices.Contains(types, kind.text) {
+		p.fail(kind.pos, kind.end, "a map is one of %s, not %s%s", strings.Join(types, ", "), kind, didYouMean(kind.text, types))
+	}
+	p.expect("(", "after "+kind.text)
+	x := p.expr()
+	n, ok := constant(x, p.script)
+	if pos, end := x.span(); !ok || n < 1 || n > 10_000_000 {
+		p.fail(pos, end, "a map has from 1 to 10000000 keys")
+	}
+	p.expect(")", "after the number of keys")
+	p.accept(";")
+	if old, ok := p.script.decls[name.text]; ok {
+		line, col := p.src.Position(old.pos)
+		p.fail(name.pos, name.end, "%s is declared already, at line %d, column %d", name.text, line, col)
+	}
+	p.script.decls[name.text] = mapDecl{name.pos, name.end, kind.text, int(n)}
 }
 
 // config is config = { key = value; … }.
@@ -269,16 +301,12 @@ func (p *parser) stmt() Stmt {
 			return p.ifStmt()
 		case "unroll":
 			p.next()
-			p.expect("(", "after unroll")
 			n := p.expr()
-			p.expect(")", "after the number of rounds")
-			return &Unroll{t.pos, t.end, n, p.block("after unroll")}
+			return &Unroll{t.pos, t.end, n, p.block("after unroll and its number")}
 		case "while":
 			p.next()
-			p.expect("(", "after while")
 			cond := p.expr()
-			p.expect(")", "after the condition")
-			return &While{cond, p.block("after while")}
+			return &While{cond, p.block("after while and its condition")}
 		case "for":
 			p.next()
 			return p.forStmt(t)
@@ -327,10 +355,8 @@ func (p *parser) end() {
 }
 
 func (p *parser) ifStmt() Stmt {
-	p.expect("(", "after if")
 	s := &If{Cond: p.expr()}
-	p.expect(")", "after the condition")
-	s.Then = p.block("after if (…)")
+	s.Then = p.block("after if and its condition")
 	if p.accept("else") {
 		if p.is("if") {
 			defer p.deeper()()
@@ -346,7 +372,12 @@ func (p *parser) ifStmt() Stmt {
 // forStmt reads for ($kv : @map) { … } and for ($i : from..to) { … }, which is a while over a counter that the
 // script cannot name, so that continue and assignments to $i do no harm.
 func (p *parser) forStmt(t token) Stmt {
-	p.expect("(", "after for")
+	open := p.accept("(")
+	closed := func(what string) {
+		if open {
+			p.expect(")", what)
+		}
+	}
 	v := p.next()
 	if v.kind != tokVar {
 		p.fail(v.pos, v.end, "for declares a $variable, not %s: write for ($i : 0..10) { }", v)
@@ -354,7 +385,7 @@ func (p *parser) forStmt(t token) Stmt {
 	p.expect(":", "after the variable")
 	if m := p.peek(); m.kind == tokMap {
 		p.next()
-		p.expect(")", "after the map, all of which for goes over")
+		closed("after the map, all of which for goes over")
 		loop := &For{pos: t.pos, end: t.end, Var: &Var{p.node(v.pos, v.end), v.text}, Map: &MapRef{node: p.node(m.pos, m.end), Name: m.text}}
 		loop.Body = p.block("after for (…)")
 		return loop
@@ -362,7 +393,7 @@ func (p *parser) forStmt(t token) Stmt {
 	from := p.expr()
 	p.expect("..", "between the ends of a range")
 	to := p.expr()
-	p.expect(")", "after the range")
+	closed("after the range")
 	at := p.node(t.pos, t.end)
 	name := fmt.Sprintf("$for %d", t.pos) // no script can write it
 	i := func() *Var { return &Var{p.node(v.pos, v.end), v.text} }

@@ -22,7 +22,10 @@ func (p *parser) ternaryFrom(c Expr) Expr {
 	if !p.accept("?") {
 		return c
 	}
-	x := p.expr()
+	x := c // a ?: b is a ? a : b
+	if !p.is(":") {
+		x = p.expr()
+	}
 	p.expect(":", "between the two values")
 	y := p.expr()
 	pos, _ := c.span()
@@ -273,7 +276,7 @@ func (p *parser) word(t token) Expr {
 		if t.text == "true" {
 			v = 1
 		}
-		return &Int{node: p.node(t.pos, t.end), V: v}
+		return &Int{node: p.node(t.pos, t.end), V: v, Bool: true}
 	}
 	if d, ok := p.defines[t.text]; ok && !p.busy[t.text] {
 		return p.macro(t, d)

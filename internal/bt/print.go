@@ -35,12 +35,17 @@ func (t *Type) hist() bool { return t.Kind == HistOf || t.Kind == LhistOf }
 
 func (r *Run) printEntry(w io.Writer, d *mapDef, e *entry, div int64) {
 	fmt.Fprintf(w, "%s%s: ", d.name, r.keyText(d, e.key))
+	if d.value.hist() {
+		fmt.Fprintln(w)
+	}
+	r.printValue(w, d, e, div)
+}
+
+func (r *Run) printValue(w io.Writer, d *mapDef, e *entry, div int64) {
 	switch d.value.Kind {
 	case HistOf:
-		fmt.Fprintln(w)
 		bars(w, logBuckets(e.nums), div)
 	case LhistOf:
-		fmt.Fprintln(w)
 		bars(w, linearBuckets(d.value, e.nums), div)
 	default:
 		fmt.Fprintln(w, r.valueText(d.value, e, div))

@@ -167,6 +167,12 @@ func (r *Run) loop(ctx context.Context) error {
 	if r.p.opts.Interval > 0 {
 		wg.Go(func() { r.outputs(ctx) })
 	}
+	if r.a.count == len(r.a.begin)+len(r.a.end) && r.p.opts.Child == 0 { // nothing more will happen
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.drain()
+		return r.out.Flush()
+	}
 	if r.reader == nil {
 		<-ctx.Done()
 		return nil

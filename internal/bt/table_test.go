@@ -35,10 +35,10 @@ func language() [][2]any {
 		"if", "else", "while", "for", "for ($kv : @m)", "unroll", "break", "continue", "return", "let", "=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=", "++", "--", "/…/",
 	}
 	expressions := []string{
-		"+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "~", "!", "&&", "||", "==", "!=", "<", ">", "<=", ">=", "? :", "->", ".", "[]", "*p", "(int32)x", "(struct s *)x",
+		"+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "~", "!", "&&", "||", "==", "!=", "<", ">", "<=", ">=", "? :", "?:", "->", ".", "[]", "*p", "(int32)x", "(struct s *)x",
 		"sizeof", "offsetof", "(a, b)", ".0",
 	}
-	declarations := []string{"struct", "union", "enum", "typedef", "#define", "#if", "#include", "config"}
+	declarations := []string{"struct", "union", "enum", "typedef", "#define", "#if", "#include", "config", "let @m = lruhash(n)"}
 	probes := slices.DeleteFunc(slices.Sorted(maps.Keys(kindNames)), func(s string) bool { return len(s) < 3 })
 	names := append(slices.Sorted(maps.Keys(builtins)), "argN", "$1", "$#")
 	return [][2]any{
@@ -51,7 +51,7 @@ func language() [][2]any {
 var patterns = map[string]string{
 	"/…/": `(?m)\S\s*/[^/*\n][^\n]*/\s*\{`, "? :": `\?[^:]*:`, "[]": `(\w|\])\[\d`, "*p": `[(=,{!]\s*\*[$(k]`, "&": `\w & [\w$]`, "(int32)x": `\(u?int\d+\)`,
 	"(struct s *)x": `\(struct \w+ \*\)`, "(a, b)": `[=(\[] ?\(\w+, `, ".0": `\.\d\b`, "argN": `\barg\d\b`, "$1": `\$\d`, "$#": `\$#`, ".": `\w\.[a-z]\w*`,
-	"config": `config\s*=\s*\{`, "-": `\s- ?\w|\(- `, "<": ` < `, ">": ` > `, "*": `\w \* [\w$]`, "/": `\w\)? / \w`, "|": ` \| `, "^": ` \^ `, "%": `\w % \w`, "=": ` = `,
+	"?:": `\?:`, "let @m = lruhash(n)": `let @\w+ = \w*hash\(`, "config": `config\s*=\s*\{`, "-": `\s- ?\w|\(- `, "<": ` < `, ">": ` > `, "*": `\w \* [\w$]`, "/": `\w\)? / \w`, "|": ` \| `, "^": ` \^ `, "%": `\w % \w`, "=": ` = `,
 	"!": `!\w|!\$|!@`, "+": ` \+ `, "for": `for \(`, "for ($kv : @m)": `for \(\$\w+ : @`, "args": `\bargs(->|\.)`,
 }
 

@@ -199,6 +199,9 @@ func (t *Type) String() string {
 	case None:
 		return "nothing"
 	case Number:
+		if t.Bool {
+			return "bool"
+		}
 		s := "int"
 		if !t.Signed {
 			s = "uint"

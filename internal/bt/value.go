@@ -134,6 +134,9 @@ func numberText(t *Type, v uint64) string {
 	if t.Kind == Pointer {
 		return "0x" + strconv.FormatUint(v, 16)
 	}
+	if t.Bool {
+		return strconv.FormatBool(v != 0)
+	}
 	if t.Kind == Number && !t.Signed && t.Size == 8 && !t.Lit {
 		return strconv.FormatUint(v, 10)
 	}

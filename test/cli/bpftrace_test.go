@@ -83,7 +83,7 @@ func TestSameText(t *testing.T) {
 func TestSameFigures(t *testing.T) {
 	needBpftrace(t)
 	for _, c := range []struct{ text, want string }{
-		{"t:syscalls:sys_enter_connect /pid == PID/ { @[pid, args->fd > 0] = count(); }", `^@\[\d+, 1\]: 23\n$`},
+		{"t:syscalls:sys_enter_connect /pid == PID/ { @[pid, args->fd > 0 ? 1 : 0] = count(); }", `^@\[\d+, 1\]: 23\n$`},
 		{"t:syscalls:sys_exit_connect /pid == PID && args->ret < 0/ { @[- args->ret] = count(); }", `^@\[111\]: 23\n$`},
 		{"t:syscalls:sys_enter_connect,t:syscalls:sys_enter_socket* /pid == PID/ { @[probe] = count(); }",
 			`^@\[tracepoint:syscalls:sys_enter_connect\]: 23\n@\[tracepoint:syscalls:sys_enter_socket\]: 29\n$`},
