@@ -127,6 +127,7 @@ type TypeName struct {
 	pos, end Pos
 	Tag      string // struct, union, enum or ""
 	Name     string // "unsigned int", "sock", "uint64"
+	Of       Expr   // typeof(x)
 	Stars    int
 	Len      []int
 }

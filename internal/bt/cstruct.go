@@ -27,6 +27,9 @@ func (c *checker) resolveDepth(n *TypeName, depth int) *Type {
 }
 
 func (c *checker) base(n *TypeName, depth int) *Type {
+	if n.Of != nil {
+		return c.expr(n.Of)
+	}
 	if n.Tag == "" {
 		if i, ok := intNames[n.Name]; ok {
 			return &Type{Kind: Number, Size: i.size, Signed: i.signed, Bool: n.Name == "bool", Char: n.Name == "char"}

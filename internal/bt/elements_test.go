@@ -74,6 +74,8 @@ func TestElements(t *testing.T) {
 		{"one value of a map", `BEGIN { @a[1] = 10; @c["x"] = count(); @s[1] = stats(4); @t[1, 2] = (1, "y"); @h[1] = hist(5); print(@a[1]); print(@c["x"]); print(@s[1]); print(@t[1, 2]); print(@h[1]); clear(@a); clear(@c); clear(@s); clear(@t); clear(@h); exit(); }`,
 			"10\n1\ncount 1, average 4, total 4\n(1, y)\n[4, 8)                 1 |" + strings.Repeat("@", 52) + "|\n\n"},
 		{"no parentheses", `BEGIN { $i = 0; while $i < 3 { $i++; if $i == 2 { print("two"); } else if ($i) == 3 && (1) { print("three"); } } for $j : 0..2 { print($j); } unroll 2 { print("u"); } print(0 ?: 7); print($i ?: 8); exit(); }`, "two\nthree\n0\n1\nu\nu\n7\n3\n"},
+		{"typeof", `struct s { int a; long b; } BEGIN { $p = (struct s *)kaddr("tcp_v4_connect"); let $q : typeof($p); $q = (typeof($p))kaddr("tcp_v4_connect"); let $c : typeof(comm) = "x"; $u = (typeof((uint8)1))300;
+			printf("%d %d %s %d %d %d\n", $q->b == $p->b, sizeof(typeof(*$p)), $c, $u, sizeof(typeof($p->a)), (typeof(int16))65535); exit(); }`, "1 16 x 44 4 -1\n"},
 		{"ends by itself", `BEGIN { @x = 1; print("begun"); } END { print("ended"); }`, "begun\nended\n@x: 1\n"},
 		{"numbers of fewer bits", `BEGIN { @a = (uint8)255; @a++; @b = (uint8)255; @b += 3; printf("%d %d\n", @a, @b); $u = (uint32)5; @c += $u; @c -= 2 * $u;
 			$x = (uint8)255; $y = $x++; printf("%d %d %d %d\n", $x == 0, $x, $y, --$x); exit(); }`,

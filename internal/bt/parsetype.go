@@ -44,7 +44,7 @@ func (p *parser) castType() (TypeName, bool) {
 	if t.kind != tokIdent || p.bcc != nil && p.bcc.params[t.text] > 0 {
 		return TypeName{}, false
 	}
-	sure := t.text == "struct" || t.text == "union" || t.text == "enum" || typeWords[t.text]
+	sure := t.text == "typeof" || t.text == "struct" || t.text == "union" || t.text == "enum" || typeWords[t.text]
 	_, known := intNames[t.text]
 	if t.text == "string" || t.text == "inet" {
 		known = true
@@ -97,6 +97,16 @@ func (p *parser) tryTypeName() (TypeName, bool) {
 		switch {
 		case t.text == "const", t.text == "volatile", t.text == "__user", t.text == "restrict":
 			continue
+		case t.text == "typeof" && len(words) == 0 && p.is("("):
+			p.next()
+			if inner, ok := p.castType(); ok { // typeof(uint8) is uint8
+				n = inner
+			} else {
+				n.Of = p.expr()
+				p.expect(")", "after typeof(…")
+			}
+			n.end = Pos(p.at)
+			goto stars
 		case t.text == "struct", t.text == "union", t.text == "enum":
 			name := p.next()
 			if name.kind != tokIdent {
@@ -125,6 +135,7 @@ named:
 		}
 		n.Name = strings.Join(words, " ")
 	}
+stars:
 	for p.accept("const") || p.accept("volatile") {
 	}
 	for p.accept("*") {

@@ -36,7 +36,7 @@ func language() [][2]any {
 	}
 	expressions := []string{
 		"+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "~", "!", "&&", "||", "==", "!=", "<", ">", "<=", ">=", "? :", "?:", "->", ".", "[]", "*p", "(int32)x", "(struct s *)x",
-		"sizeof", "offsetof", "(a, b)", ".0",
+		"sizeof", "offsetof", "typeof", "(a, b)", ".0",
 	}
 	declarations := []string{"struct", "union", "enum", "typedef", "#define", "#if", "#include", "config", "let @m = lruhash(n)"}
 	probes := slices.DeleteFunc(slices.Sorted(maps.Keys(kindNames)), func(s string) bool { return len(s) < 3 })
