@@ -57,11 +57,11 @@ func (o Overdue[K, V, T]) due(ses *Session, emit func(*T) error) error {
 	var late []entry
 	var e entry
 	m := ses.Maps[o.Map]
-	limit := kern.MonoNow() - kern.Mono(o.After)
+	now := kern.MonoNow()
 	err := Walk(m, func(key, value []byte) error {
 		fill(&e.k, key)
 		fill(&e.v, value)
-		if o.Since(&e.v) < limit {
+		if overdue(o.Since(&e.v), now, o.After) {
 			late = append(late, e)
 		}
 		return nil
@@ -84,4 +84,10 @@ func (o Overdue[K, V, T]) due(ses *Session, emit func(*T) error) error {
 		}
 	}
 	return nil
+}
+
+// overdue says whether what began at since is older than after. It may have begun
+// after now was read, and the machine may be younger than after.
+func overdue(since, now kern.Mono, after time.Duration) bool {
+	return since < now && now-since > kern.Mono(after)
 }

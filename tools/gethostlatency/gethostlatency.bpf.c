@@ -121,9 +121,25 @@ static __always_inline bool read_host(char *host, __u32 addr_len, const char *na
 	return bpf_probe_read_user_str(host, HOST_LEN, name) >= 0;
 }
 
-/* The same function may be entered twice at one stack pointer: one calls the
- * other as its last act, or two probes are on it. That is within moments. Later
- * it is a new call, and the old one was left by longjmp.
+/* Does the function that is entered return to a function that jumped to it? That one
+ * has a return probe already, so that the kernel has put the address of its trampoline,
+ * which begins a page, in the place of the return address.
+ */
+static __always_inline bool jumped_to(struct pt_regs *ctx)
+{
+	__u64 to = 0;
+
+#if defined(__TARGET_ARCH_x86)
+	if (bpf_probe_read_user(&to, sizeof(to), (void *)ctx->sp))
+		return false;
+#else
+	to = user_arg(ctx, 30); /* the link register */
+#endif
+	return to && !(to & 4095);
+}
+
+/* Two probes may be on a function: then it is entered twice at one stack pointer, within
+ * moments. Later it is a new call, and the old one was left by longjmp.
  */
 #define SAME_CALL_NS 10000000
 
@@ -147,7 +163,7 @@ static __always_inline int begin(struct pt_regs *ctx, enum call call)
 		result = user_arg(ctx, 6);
 		h_errnop = user_arg(ctx, 7);
 	}
-	if (inside && (sp < l->sp || (sp == l->sp && now - l->start < SAME_CALL_NS))) {
+	if (inside && (sp < l->sp || (sp == l->sp && (now - l->start < SAME_CALL_NS || jumped_to(ctx))))) {
 		if (h_errnop) {
 			l->h_errnop = (const int *)h_errnop;
 			l->result = (void *const *)result;

@@ -192,7 +192,7 @@ func views(cfg any) []tool.View {
 			Show: "time pid comm latency_us raddr proto type result host",
 		}}
 	}
-	if c.libs == nil {
+	if c.libs == nil || c.libs.lib != c.Lib { // the views may be asked for before the flags are known
 		c.libs = newLibraries(c.Lib)
 	}
 	return []tool.View{{

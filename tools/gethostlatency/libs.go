@@ -27,6 +27,7 @@ import (
 // has. A file is kept open, so that it is there for all programs and its inode
 // number is not used again.
 type libraries struct {
+	lib    string   // the value of --lib
 	asked  []wanted // by --lib
 	notice chan int
 
@@ -58,7 +59,7 @@ type mapID struct{ dev, ino string }
 
 // newLibraries reads the value of --lib.
 func newLibraries(lib string) *libraries {
-	l := &libraries{notice: make(chan int, 256)}
+	l := &libraries{lib: lib, notice: make(chan int, 256)}
 	for one := range strings.SplitSeq(lib, ",") {
 		w := wanted{path: one}
 		if i := strings.LastIndexByte(one, ':'); i >= 0 && !strings.Contains(one[i:], "/") {

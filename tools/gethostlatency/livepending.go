@@ -3,7 +3,6 @@
 package gethostlatency
 
 import (
-	"fmt"
 	"time"
 
 	"seine/internal/kern"
@@ -35,8 +34,8 @@ func pending(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	if len(rows) != 1 {
-		return fmt.Errorf("%d rows, want 1 of a lookup without an answer", len(rows))
+	if err := tool.RowCount(len(rows), 1); err != nil {
+		return err
 	}
 	x.WantPending(rows[0], "latency_us", before, before+int64(began), at)
 	x.Want(rows[0], "pid", p.PID)

@@ -3,7 +3,6 @@
 package so1stbyte
 
 import (
-	"fmt"
 	"time"
 
 	"seine/internal/kern"
@@ -54,8 +53,8 @@ func pending(x *tool.Trial) error {
 		return err
 	}
 	begun = begun[:len(begun)-1]
-	if len(rows) != len(begun) {
-		return fmt.Errorf("%d rows, want %d of connections that had no byte", len(rows), len(begun))
+	if err := tool.RowCount(len(rows), len(begun)); err != nil {
+		return err
 	}
 	found := map[uint64]*row.Row{}
 	for _, r := range rows {

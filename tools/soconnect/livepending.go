@@ -62,8 +62,8 @@ func pending(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	if len(rows) != len(begun) {
-		return fmt.Errorf("%d rows, want %d of connects without an answer", len(rows), len(begun))
+	if err := tool.RowCount(len(rows), len(begun)); err != nil {
+		return err
 	}
 	found := byPort(rows)
 	for _, b := range begun {
@@ -229,9 +229,7 @@ func preempted(x *tool.Trial) error {
 	for _, r := range rows {
 		x.Want(r, "rport", port[r.Get("comm").S])
 	}
-	if len(rows) != procs*each {
-		x.Errorf("%d rows, want %d", len(rows), procs*each)
-	}
+	x.Fail(tool.RowCount(len(rows), procs*each))
 	return nil
 }
 

@@ -52,9 +52,7 @@ func pending(x *tool.Trial) error {
 }
 
 func aged(x *tool.Trial, h *lab.Hangs, rows []*row.Row, begun []lab.Hang, at tool.Ended) {
-	if len(rows) != len(begun) {
-		x.Errorf("%d rows, want %d of connections without an answer", len(rows), len(begun))
-	}
+	x.Fail(tool.RowCount(len(rows), len(begun)))
 	found := map[uint64]*row.Row{}
 	for _, r := range rows {
 		found[r.Get("lport").N] = r
