@@ -21,7 +21,7 @@ static __always_inline int sock_call(void *ctx, const struct sock_call *c, long 
 	if (ret == -EAGAIN || is_restart(ret) || !call_wanted(c, &who))
 		return 0;
 	call_key_fill(&k, c->op, &who, call_sock(c), call_family(c));
-	v = count_at(&counts, &k, &call_zero);
+	v = count_at(COUNTED(counts), &k, &call_zero);
 	if (!v)
 		return 0;
 	__sync_fetch_and_add(&v->count, 1);

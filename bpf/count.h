@@ -7,13 +7,30 @@ struct count {
 	__u64 count, bytes;
 };
 
-#define COUNT_MAP(name, K, V)                                                  \
+/* COUNT_MAP(name, K, V): two maps, name and name_odd, of which programs write to
+ * COUNTED(name). At each tick Go adds one to count_epoch, waits until no program
+ * runs any more that may have read the old number (a grace period of RCU), reads
+ * the map that nobody writes to now, and empties it. So each event is in exactly
+ * one output, a key that is idle takes no room, and a value begins from zero.
+ *
+ * Without ticks there is one output: count_ticks is false, and the verifier
+ * removes the second map from the programs. Go: tool.Snapshot.
+ */
+#define COUNT_MAP(name, K, V) COUNT_MAP_OF(BPF_MAP_TYPE_HASH, name, K, V, 1024)
+#define COUNT_MAP_OF(kind, name, K, V, most)                                   \
+	COUNT_MAP_ONE(kind, name, K, V, most);                                 \
+	COUNT_MAP_ONE(kind, name##_odd, K, V, most)
+#define COUNT_MAP_ONE(kind, name, K, V, most)                                  \
 	struct {                                                               \
-		__uint(type, BPF_MAP_TYPE_HASH);                               \
-		__uint(max_entries, 1024);                                     \
+		__uint(type, kind);                                            \
+		__uint(max_entries, most);                                     \
 		__type(key, K);                                                \
 		__type(value, V);                                              \
 	} name SEC(".maps")
+
+const volatile bool count_ticks = false;
+volatile __u64 count_epoch = 0;
+#define COUNTED(name) (count_ticks && count_epoch & 1 ? (void *)&name##_odd : (void *)&name)
 
 /* The value of a key, made from zero when it is new; NULL when the map is full,
  * which is counted.

@@ -10,12 +10,8 @@
 struct hist {
 	__u64 count, sum;
 	__u64 min, max;
-	__u64 epoch; /* of min and max */
 	__u64 slots[HIST_SLOTS];
 };
-
-/* Go adds one with each output, and min and max start over. */
-__u64 hist_epoch = 0;
 
 static __always_inline __u32 log2_floor(__u64 v)
 {
@@ -40,15 +36,13 @@ static __always_inline __u32 hist_slot(__u64 v)
 	return slot < HIST_SLOTS ? slot : HIST_SLOTS - 1;
 }
 
-/* Before v is counted. */
+/* Before v is counted. 5.10 has no atomic minimum: where two processors write at
+ * once, one of the two may be lost. Then Go takes the bound from the slots, which
+ * are exact (kern.Hist.Cell).
+ */
 static __always_inline void hist_bounds(struct hist *h, __u64 v)
 {
-	if (h->epoch != hist_epoch || !h->count) {
-		h->epoch = hist_epoch;
-		h->min = v;
-		h->max = v;
-	}
-	if (v < h->min)
+	if (!h->count || v < h->min)
 		h->min = v;
 	if (v > h->max)
 		h->max = v;

@@ -5,6 +5,7 @@ package kern
 import (
 	"math"
 	"math/bits"
+	"slices"
 
 	"seine/internal/row"
 )
@@ -19,20 +20,32 @@ const HistSlots = 304
 type Hist struct {
 	Count, Sum uint64
 	Min, Max   uint64
-	Epoch      uint64 // of Min and Max: they start over with each output
 	Slots      [HistSlots]uint64
 }
 
 // Kind says that a Hist is an object.
 func (Hist) Kind() row.Kind { return row.Object }
 
-// Cell hands out a copy, since the memory behind h is reused.
+// Cell hands out a copy, since the memory behind h is reused. Two processors may
+// have written a minimum or a maximum at once, and one of them is lost then: a
+// bound that does not lie in the outermost slot becomes that of the slot.
 func (h *Hist) Cell(c *row.Cell) {
 	n := *h
+	first := slices.IndexFunc(n.Slots[:], func(count uint64) bool { return count > 0 })
+	if first >= 0 {
+		last := HistSlots - 1
+		for n.Slots[last] == 0 {
+			last--
+		}
+		lo, hi := slotRange(first)
+		n.Min = min(max(n.Min, lo), hi-1)
+		lo, hi = slotRange(last)
+		n.Max = min(max(n.Max, lo), hi-1)
+	}
 	*c = row.Cell{Kind: row.Object, Ref: &n}
 }
 
-// Add counts v, as hist_add does in the kernel.
+// Add counts v, as hist_put does in the kernel.
 func (h *Hist) Add(v uint64) {
 	if h.Count == 0 || v < h.Min {
 		h.Min = v
@@ -56,16 +69,6 @@ func (h *Hist) Merge(o *Hist) {
 	h.Sum += o.Sum
 	for i, n := range o.Slots {
 		h.Slots[i] += n
-	}
-}
-
-// Sub takes away what had been counted at an earlier moment. Min and Max stay:
-// the kernel starts them over with each output.
-func (h *Hist) Sub(old *Hist) {
-	h.Count -= old.Count
-	h.Sum -= old.Sum
-	for i, n := range old.Slots {
-		h.Slots[i] -= n
 	}
 }
 

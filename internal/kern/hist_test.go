@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"seine/internal/row"
 )
 
 // TestSlots: slots follow on one another without gap, and each value is in the
@@ -53,25 +55,41 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-// TestSubMerge: what was counted since is the difference, and adding it up
-// again gives the whole.
-func TestSubMerge(t *testing.T) {
-	var a, b Hist
-	for _, v := range []uint64{0, 3, 3, 900, 1 << 30} {
+// TestMerge: two histograms together are the histogram of all values.
+func TestMerge(t *testing.T) {
+	var a, b, all Hist
+	for _, v := range []uint64{3, 3, 900, 1 << 30} {
 		a.Add(v)
+		all.Add(v)
+	}
+	for _, v := range []uint64{0, 7, 900} {
 		b.Add(v)
+		all.Add(v)
 	}
-	for _, v := range []uint64{7, 900} {
-		b.Add(v)
+	a.Merge(&b)
+	if a != all {
+		t.Errorf("got count %d sum %d min %d max %d, want %d %d %d %d", a.Count, a.Sum, a.Min, a.Max, all.Count, all.Sum, all.Min, all.Max)
 	}
-	d := b
-	d.Sub(&a)
-	if d.Count != 2 || d.Sum != 907 || d.Slots[slot(900)] != 1 || d.Slots[slot(3)] != 0 {
-		t.Errorf("difference has count %d sum %d, want 2 and 907", d.Count, d.Sum)
+}
+
+// TestBounds: a minimum or maximum that another processor has overwritten is
+// taken from the slots.
+func TestBounds(t *testing.T) {
+	var h Hist
+	for _, v := range []uint64{5, 100, 1000} {
+		h.Add(v)
 	}
-	d.Merge(&a)
-	if d.Slots != b.Slots || d.Count != b.Count || d.Sum != b.Sum {
-		t.Error("difference and old together are not the new")
+	shown := func() *Hist {
+		var c row.Cell
+		h.Cell(&c)
+		return c.Ref.(*Hist)
+	}
+	if got := shown(); got.Min != 5 || got.Max != 1000 {
+		t.Errorf("min %d max %d, want 5 and 1000: what is right stays", got.Min, got.Max)
+	}
+	h.Min, h.Max = 100, 100
+	if got := shown(); got.Min != 5 || got.Max < 960 || got.Max > 1023 {
+		t.Errorf("min %d max %d, want 5 and 960 to 1023", got.Min, got.Max)
 	}
 }
 

@@ -11,7 +11,6 @@ type Took struct {
 	Sum   Nanos             `col:"total_us,div=1000,width=11,sum" help:"time in all"`
 	Min   Nanos             `col:"avg_us,div=1000,width=8,prec=1" help:"time each, on average"`
 	Max   Nanos             `col:"max_us,div=1000,width=8,prec=1" help:"the longest time"`
-	Epoch uint64            `col:"-"`
 	Slots [HistSlots]uint64 `col:"-"`
 }
 

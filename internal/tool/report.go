@@ -16,7 +16,6 @@ type Report struct {
 	Events      uint64            // records read from the ring
 	Losses      [lossKinds]uint64 // counted in the kernel: enum loss of event.h
 	Undecodable uint64            // records that are too short
-	Aborted     uint64            // outputs that were cut short, since keys came and went while they were read
 	Missed      uint64            // runs of programs that the kernel skipped
 	Unseen      []string          // what a view says it could not read
 	Programs    []ProgramStats
@@ -83,8 +82,6 @@ func (r *Report) Warnings() []string {
 	}
 	add(r.Undecodable, "record could not be decoded", "records could not be decoded", "")
 	add(r.Missed, "run of a BPF program was skipped by the kernel", "runs of BPF programs were skipped by the kernel", "another tracer may be at the same hooks")
-	add(r.Aborted, "output was cut short, the keys of its map coming and going while it was read", "outputs were cut short, the keys of their map coming and going while they were read",
-		"what is missing is in the next output, if there is one; fewer --by fields or a filter helps")
 	return append(out, r.Unseen...)
 }
 

@@ -57,6 +57,8 @@ type Session struct {
 	sink    row.Sink
 	report  Report
 	ticks   bool              // more than one output may come
+	epochs  epochs            // of the maps of counts
+	turned  string            // what the names of those that are being read end with
 	by      []string          // key fields in use
 	keyBits map[string]uint64 // bits of key_mask by column
 	notice  func(pid uint32)
@@ -130,6 +132,11 @@ func Prepare(t *Tool, cfg any, o Options) (*Prepared, error) {
 	}
 	if err := p.Use(columns(p.Schemas, true)); err != nil {
 		return nil, err
+	}
+	if p.spec.Variables["count_ticks"] != nil {
+		if err := setConstant(p.spec, "count_ticks", o.Interval > 0); err != nil {
+			return nil, err
+		}
 	}
 	return p, p.size()
 }
@@ -210,7 +217,7 @@ func (p *Prepared) size() error {
 	counted := map[string]bool{}
 	for _, v := range p.Views {
 		if s, ok := v.Output.(interface{ mapName() string }); ok {
-			counted[s.mapName()] = true
+			counted[s.mapName()], counted[s.mapName()+odd] = true, true
 		}
 	}
 	used := probe.Uses(p.spec, p.Points)
@@ -279,6 +286,15 @@ func (p *Prepared) Attach() (*Session, error) {
 		views: p.Views, schemas: p.Schemas, by: p.by, keyBits: p.keyBits,
 		ticks: p.opts.Interval > 0, late: attachesLate(p.spec), keeps: p.Tool.Keeps,
 	}
+	if v := set.Vars["count_epoch"]; v != nil {
+		if s.ticks {
+			s.epochs.v = v
+		}
+		if s.epochs.wait, err = newGrace(); err != nil {
+			s.Close()
+			return nil, fmt.Errorf("%s: %w", p.Tool.Name, err)
+		}
+	}
 	for _, it := range set.Iters[ownerSeed] {
 		if err := drain(it); err != nil {
 			s.Close()
@@ -345,7 +361,10 @@ func drain(it interface{ Open() (io.ReadCloser, error) }) error {
 }
 
 // Close detaches everything.
-func (s *Session) Close() { s.set.Close() }
+func (s *Session) Close() {
+	s.set.Close()
+	s.epochs.close()
+}
 
 // Schemas are those of the session's views.
 func (s *Session) Schemas() []*row.Schema { return s.schemas }
@@ -507,18 +526,22 @@ func (s *Session) dispatch(raw []byte) error {
 }
 
 // output has every view print what it has counted.
-func (s *Session) output(last bool) error {
+func (s *Session) output(last bool) (err error) {
+	if s.turned, err = s.epochs.turn(last); err != nil {
+		return err
+	}
 	for _, r := range s.readers {
 		if err := r.output(last); err != nil {
 			return err
 		}
 	}
-	// What comes between a reading and this has its minimum and maximum in neither
-	// interval: writing waits.
-	if v := s.set.Vars["hist_epoch"]; v != nil {
-		var epoch uint64
-		if v.Get(&epoch) == nil {
-			v.Set(epoch + 1)
+	if !last {
+		for _, r := range s.readers {
+			if c, ok := r.(interface{ clear() error }); ok {
+				if err := c.clear(); err != nil {
+					return err
+				}
+			}
 		}
 	}
 	return s.sink.End(row.End{Time: time.Now(), Output: true, Last: last})

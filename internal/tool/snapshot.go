@@ -14,13 +14,12 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
-	"seine/internal/kern"
 	"seine/internal/row"
 )
 
 // Snapshot is the Output of a view that shows what the kernel side has counted:
-// every K and V of a map. Each output covers the time since the one before; the
-// difference is taken here, since keys are not deleted under a running program.
+// every K and V of a map that COUNT_MAP of count.h makes. Each output covers the
+// time since the one before.
 //
 // K holds every field that can be counted by. Which ones are filled is up to
 // --by: the engine sets the bits of the C enum key_bits in key_mask.
@@ -78,6 +77,9 @@ func (s Snapshot[K, V]) Check(spec *ebpf.CollectionSpec) error {
 	if !ok {
 		return fmt.Errorf("map %s: not in the object", s.Map)
 	}
+	if spec.Maps[s.Map+odd] == nil {
+		return fmt.Errorf("map %s: not made by COUNT_MAP", s.Map)
+	}
 	if s.Keyed {
 		if err := s.checkKeyed(m); err != nil {
 			return fmt.Errorf("map %s: %w", s.Map, err)
@@ -101,9 +103,7 @@ func isStruct(t reflect.Type, b btf.Type) error {
 	return sameLayout(t, st)
 }
 
-// keyedValue is how the values of a Keyed map begin. They are copied while the
-// kernel side may write, from front to back: who finds a V finds the K that was
-// written before it.
+// keyedValue is how the values of a Keyed map begin.
 type keyedValue[K comparable, V any] struct {
 	val V
 	key K
@@ -183,8 +183,8 @@ func (s Snapshot[K, V]) open(ses *Session, v *View, i int) (reader, error) {
 	}
 	schema := ses.schemas[i]
 	r := &snapshotReader[K, V]{
-		ses: ses, m: ses.Maps[s.Map], row: schema.New(), shown: shown,
-		old: map[K]V{}, keep: ses.ticks, each: s.Each, wanted: s.Keep, keyed: s.Keyed,
+		ses: ses, name: s.Map, row: schema.New(), shown: shown,
+		each: s.Each, wanted: s.Keep, keyed: s.Keyed,
 	}
 	for i, c := range schema.Columns {
 		// Fields that were not asked for hold no value; but a stack is of use
@@ -215,15 +215,13 @@ func idleFields(k reflect.Type, by []string) (out []int) {
 type snapshotReader[K comparable, V any] struct {
 	noEvents
 	ses    *Session
-	m      *ebpf.Map
+	name   string // of the map
 	row    *row.Row
 	shown  func(*V) bool
 	wanted func(*K) bool
 	each   func(*K, *V, *row.Row)
 	keyed  bool
 	blank  []int
-	old    map[K]V
-	keep   bool // more outputs may follow: what is counted now is to be taken off then
 
 	sums map[K]*V // of this output, where entries are added up
 	idle []int    // fields of K that do not tell them apart then
@@ -231,14 +229,7 @@ type snapshotReader[K comparable, V any] struct {
 
 func (r *snapshotReader[K, V]) output(bool) error {
 	e := entry[K, V]{Time: wall(time.Now().UnixNano())}
-	walked := r.walk(&e, func() error {
-		if r.keep {
-			now := e.Val
-			if old, ok := r.old[e.Key]; ok {
-				sub(&e.Val, &old)
-			}
-			r.old[e.Key] = now
-		}
+	err := r.walk(&e, func() error {
 		if !r.shown(&e.Val) || r.wanted != nil && !r.wanted(&e.Key) {
 			return nil
 		}
@@ -248,11 +239,8 @@ func (r *snapshotReader[K, V]) output(bool) error {
 		}
 		return r.show(&e)
 	})
-	if errors.Is(walked, ebpf.ErrIterationAborted) {
-		// Keys came while we read: what was missed comes with the next output.
-		r.ses.report.Aborted++
-	} else if walked != nil {
-		return walked
+	if err != nil {
+		return err
 	}
 	for k, v := range r.sums {
 		e.Key, e.Val = k, *v
@@ -264,41 +252,25 @@ func (r *snapshotReader[K, V]) output(bool) error {
 	return nil
 }
 
-// walk calls f with each entry of the map in e.
+// walk calls f with each entry of the map in e, and takes it out where another
+// output may follow. Several views may show an array: the session empties it when
+// all of them have read it.
 func (r *snapshotReader[K, V]) walk(e *entry[K, V], f func() error) error {
-	if r.keyed {
-		return r.walkValues(e, f)
+	m := r.ses.Maps[r.name+r.ses.turned]
+	read := Walk
+	if r.ses.ticks && m.Type() == ebpf.Hash {
+		read = Take
 	}
-	it := r.m.Iterate()
-	for it.Next(&e.Key, &e.Val) {
-		if err := f(); err != nil {
-			return err
+	step := (int(m.ValueSize()) + 7) &^ 7 // from one processor's to the next one's
+	return read(m, func(key, values []byte) error {
+		if !r.keyed {
+			fill(&e.Key, key)
+			fill(&e.Val, values)
+			return f()
 		}
-	}
-	if err := it.Err(); err != nil {
-		return fmt.Errorf("map %s: %w", r.m, err)
-	}
-	return nil
-}
-
-// walkValues is walk for a Keyed map.
-func (r *snapshotReader[K, V]) walkValues(e *entry[K, V], f func() error) error {
-	step := (r.m.ValueSize() + 7) &^ 7 // from one processor's to the next one's
-	var key any
-	for {
-		next, err := r.m.NextKeyBytes(key)
-		if err != nil {
-			return fmt.Errorf("map %s: %w", r.m, err)
-		}
-		if next == nil {
-			return nil
-		}
-		values, err := r.m.LookupBytes(next)
-		if err != nil {
-			return fmt.Errorf("map %s: %w", r.m, err)
-		}
-		for key = next; len(values) > 0; values = values[step:] {
-			v := (*keyedValue[K, V])(unsafe.Pointer(&values[0]))
+		for ; len(values) > 0; values = values[min(step, len(values)):] {
+			var v keyedValue[K, V]
+			fill(&v, values)
 			if e.Key, e.Val = v.key, v.val; !r.shown(&e.Val) {
 				continue
 			}
@@ -306,7 +278,39 @@ func (r *snapshotReader[K, V]) walkValues(e *entry[K, V], f func() error) error 
 				return err
 			}
 		}
+		return nil
+	})
+}
+
+// clear is called when every view has been read.
+func (r *snapshotReader[K, V]) clear() error {
+	m := r.ses.Maps[r.name+r.ses.turned]
+	if m.Type() == ebpf.Hash {
+		return nil // Take has done it
 	}
+	return clearArray(m)
+}
+
+// clearArray writes zeros to all entries of an array, of each processor.
+func clearArray(m *ebpf.Map) error {
+	cpus := 1
+	if m.Type() == ebpf.PerCPUArray {
+		var err error
+		if cpus, err = ebpf.PossibleCPU(); err != nil {
+			return err
+		}
+	}
+	zeros := newItems(int(m.ValueSize()), cpus)
+	var value any = zeros.bytes
+	if m.Type() == ebpf.PerCPUArray {
+		value = zeros.slice
+	}
+	for i := range m.MaxEntries() {
+		if err := m.Put(i, value); err != nil {
+			return fmt.Errorf("map %s: %w", m, err)
+		}
+	}
+	return nil
 }
 
 func (r *snapshotReader[K, V]) show(e *entry[K, V]) error {
@@ -333,28 +337,4 @@ func (r *snapshotReader[K, V]) add(k K, v V) {
 		return
 	}
 	r.sums[k] = &v
-}
-
-// sub takes old from v: as v's own method says, other structs number by number.
-func sub[V any](v, old *V) {
-	if h, ok := any(v).(interface{ Sub(*V) }); ok {
-		h.Sub(old)
-		return
-	}
-	subValue(reflect.ValueOf(v).Elem(), reflect.ValueOf(old).Elem())
-}
-
-func subValue(v, old reflect.Value) {
-	if h, ok := v.Addr().Interface().(*kern.Hist); ok {
-		h.Sub(old.Addr().Interface().(*kern.Hist))
-		return
-	}
-	switch v.Kind() {
-	case reflect.Struct:
-		for i := range v.NumField() {
-			subValue(v.Field(i), old.Field(i))
-		}
-	case reflect.Uint64, reflect.Uint32:
-		v.SetUint(v.Uint() - old.Uint())
-	}
 }

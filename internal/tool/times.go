@@ -29,7 +29,6 @@ type times struct {
 }
 
 func (t *times) Merge(o *times) { t.Hist.Merge(&o.Hist) }
-func (t *times) Sub(old *times) { t.Hist.Sub(&old.Hist) }
 
 // totals is the same memory in the form of sums.
 type totals struct {
@@ -37,7 +36,6 @@ type totals struct {
 }
 
 func (t *totals) Merge(o *totals) { t.Hist.Hist().Merge(o.Hist.Hist()) }
-func (t *totals) Sub(old *totals) { t.Hist.Hist().Sub(old.Hist.Hist()) }
 
 // Times is the view of a tool that measures how long interrupts take: K in its
 // map times, shown by the columns keys. Name may change the cells of a key; keep

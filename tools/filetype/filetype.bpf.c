@@ -64,7 +64,7 @@ static __noinline int moved(const struct file_type *type, enum file_op op, long 
 		__builtin_memcpy(k.thread, who.thread, sizeof(k.thread));
 	if (KEY_WANTS(type))
 		k.type = *type;
-	v = count_at(&counts, &k, &file_zero);
+	v = count_at(COUNTED(counts), &k, &file_zero);
 	if (!v)
 		return 0;
 	__sync_fetch_and_add(&v->count.count, 1);

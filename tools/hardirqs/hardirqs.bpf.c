@@ -70,7 +70,7 @@ static __always_inline int took(int irq, const struct irqaction *action, __u64 n
 	memory[WORDS - 1] &= ~0ULL >> 8;
 	for (int nth = 0; nth < SHARED; nth++) {
 		at.nth = nth;
-		t = count_at(&times, &at, &times_zero);
+		t = count_at(COUNTED(times), &at, &times_zero);
 		if (!t)
 			return 0;
 		if (!t->value.hist.count) {

@@ -81,7 +81,7 @@ static __always_inline int count_mix(const struct sk_buff *skb, const struct pac
 		k.family = t->family;
 	if (KEY_WANTS(proto))
 		k.proto = p->proto;
-	m = count_at(&mixes, &k, &zero);
+	m = count_at(COUNTED(mixes), &k, &zero);
 	if (!m)
 		return 0;
 	switch (p->tos & 3) {

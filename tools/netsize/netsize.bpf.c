@@ -31,7 +31,7 @@ static __noinline int size_put(const struct net_device *dev, enum metric m, __u3
 
 	if (!dev_key_fill(&k.dev, dev))
 		return 0;
-	v = count_at(&sizes, &k, &size_zero);
+	v = count_at(COUNTED(sizes), &k, &size_zero);
 	if (v)
 		hist_put(&v->hist, len);
 	return 0;

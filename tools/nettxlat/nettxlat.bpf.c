@@ -57,7 +57,7 @@ static __noinline int ended(const struct sk_buff *skb, enum end end)
 	us = (bpf_ktime_get_ns() - h->ts) / 1000;
 	k.dev = h->dev;
 	bpf_map_delete_elem(&sending, &skb);
-	v = count_at(&lats, &k, &tx_zero);
+	v = count_at(COUNTED(lats), &k, &tx_zero);
 	if (v)
 		hist_put(&v->hist, us);
 	return 0;

@@ -74,7 +74,7 @@ SEC("perf_event") int sample__perf(struct pt_regs *ctx)
 		/* Addresses in a stack mean nothing without the process. */
 		k.pid = w.pid;
 	}
-	c = count_at(&samples, &k, &zero);
+	c = count_at(COUNTED(samples), &k, &zero);
 	if (!c)
 		return 0;
 	__sync_fetch_and_add(&c->count, 1);

@@ -132,7 +132,7 @@ static __noinline struct queue_value *queue_at(const struct Qdisc *q)
 {
 	struct queue_key k = {};
 
-	return queue_key_fill(&k, q) ? count_at(&queues, &k, &queue_zero) : NULL;
+	return queue_key_fill(&k, q) ? count_at(COUNTED(queues), &k, &queue_zero) : NULL;
 }
 
 #define ADD(q, field)                                                          \

@@ -176,7 +176,7 @@ KTRACE(drop, kfree_skb, struct sk_buff *skb, void *location)
 		k.netns = netns;
 	if (KEY_WANTS(dir))
 		k.dir = h.dir;
-	c = count_at(&drops, &k, &zero);
+	c = count_at(COUNTED(drops), &k, &zero);
 	if (!c)
 		return 0;
 	__sync_fetch_and_add(&c->count, skb_segs(skb));

@@ -32,12 +32,7 @@ struct life_value {
 	__u64 unseen;  /* ended without notice: the memory was seen to be born again */
 	__u64 unknown; /* of KIND_UNKNOWN: ended, and nobody saw them begin */
 };
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, KINDS);
-	__type(key, struct life_key);
-	__type(value, struct life_value);
-} spans SEC(".maps");
+COUNT_MAP_OF(BPF_MAP_TYPE_ARRAY, spans, struct life_key, struct life_value, KINDS);
 
 /* Memory of buffers is used again and again, so what is known of one stays in the
  * map when it ends: that costs less than taking it out and putting it in again.
@@ -84,7 +79,7 @@ static __always_inline struct life_value *kind_at(__u32 kind)
 {
 	struct life_key k = { .kind = kind };
 
-	return bpf_map_lookup_elem(&spans, &k);
+	return bpf_map_lookup_elem(COUNTED(spans), &k);
 }
 
 static __always_inline void births_add(__u32 kind, __s64 n)

@@ -65,7 +65,6 @@ type ends struct {
 	Sum   uint64                 `col:"-"`
 	Min   uint64                 `col:"-"`
 	Max   uint64                 `col:"-"`
-	Epoch uint64                 `col:"-"`
 	Slots [kern.HistSlots]uint64 `col:"-"`
 }
 

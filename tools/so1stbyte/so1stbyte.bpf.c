@@ -161,7 +161,7 @@ static __noinline int record(const struct sock *sk, const struct waiting *w, __u
 		__builtin_memcpy(k.raddr, t.raddr, sizeof(k.raddr));
 	k.outcome = outcome;
 	k.pending = outcome == OUTCOME_PENDING;
-	v = count_at(&waits, &k, &byte_zero);
+	v = count_at(COUNTED(waits), &k, &byte_zero);
 	if (v)
 		hist_put(&v->hist, total / 1000);
 	return 0;

@@ -19,7 +19,7 @@ static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir,
 
 	if (io_again(ret) || !io_key_fill(&k, sk, dir))
 		return 0;
-	c = count_at(&counts, &k, &io_zero);
+	c = count_at(COUNTED(counts), &k, &io_zero);
 	if (!c)
 		return 0;
 	__sync_fetch_and_add(&c->count.count, 1);

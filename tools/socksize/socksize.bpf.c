@@ -31,7 +31,7 @@ static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir,
 		/* Addresses in a stack mean nothing without the process. */
 		k.io.pid = bpf_get_current_pid_tgid() >> 32;
 	}
-	v = count_at(&sizes, &k, &size_zero);
+	v = count_at(COUNTED(sizes), &k, &size_zero);
 	if (!v)
 		return 0;
 	if (ret < 0)

@@ -44,7 +44,6 @@ type sums struct {
 	Sum   uint64                 `col:"total_bytes,head=TOTAL,width=10,sum" help:"bytes moved"`
 	Min   uint64                 `col:"average_bytes,head=AVERAGE,width=8" help:"bytes per call"`
 	Max   uint64                 `col:"-"`
-	Epoch uint64                 `col:"-"`
 	Slots [kern.HistSlots]uint64 `col:"-"`
 }
 

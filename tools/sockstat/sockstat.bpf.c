@@ -15,7 +15,7 @@ COUNT_MAP(counts, struct call_count_key, struct stat_count);
 
 static __always_inline void stat_add(const struct call_count_key *k, long ret, __u64 bytes)
 {
-	struct stat_count *v = count_at(&counts, k, &stat_zero);
+	struct stat_count *v = count_at(COUNTED(counts), k, &stat_zero);
 
 	if (!v)
 		return;

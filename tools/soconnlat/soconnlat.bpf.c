@@ -95,7 +95,7 @@ static __always_inline void record(const struct sock *sk, const struct attempt *
 	if (KEY_WANTS(ustack))
 		k.ustack = a->ustack;
 	k.metric = m;
-	v = count_at(&lats, &k, &lat_zero);
+	v = count_at(COUNTED(lats), &k, &lat_zero);
 	if (v)
 		hist_put(&v->hist, ns / 1000);
 }

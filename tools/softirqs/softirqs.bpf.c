@@ -20,30 +20,38 @@ struct softirq_key {
 enum key_bits { KEY_softirq, KEY_cpu, KEY_metric };
 KEEP_ENUM(enum key_bits);
 
-/* What ran or waits on this processor, and how long that took so far. */
+/* How long it took so far on this processor, by metric and vector. */
 struct softirq_times {
 	struct irq_value value;
 	struct softirq_key key;
-	__u64 began;
 };
+COUNT_MAP_OF(BPF_MAP_TYPE_PERCPU_ARRAY, times, __u32, struct softirq_times, 2 * VECTORS);
+
+/* When what runs or waits on this processor began. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 2 * VECTORS); /* by metric and vector */
+	__uint(max_entries, 2 * VECTORS);
 	__type(key, __u32);
-	__type(value, struct softirq_times);
-} times SEC(".maps");
+	__type(value, __u64);
+} begins SEC(".maps");
 
 /* NULL: not wanted. */
-static __always_inline struct softirq_times *times_of(__u32 vec, __u32 metric)
+static __always_inline __u64 *began(__u32 vec, __u32 metric)
 {
 	__u32 i = metric * VECTORS + vec;
 
-	return vec < VECTORS && vectors >> vec & 1 ? bpf_map_lookup_elem(&times, &i) : NULL;
+	return vec < VECTORS && vectors >> vec & 1 ? bpf_map_lookup_elem(&begins, &i) : NULL;
 }
 
-static __always_inline int took(struct softirq_times *t, __u32 vec, __u32 metric, __u64 ns)
+static __always_inline int took(__u32 vec, __u32 metric, __u64 ns)
 {
-	if (ns == NONE)
+	__u32 i = metric * VECTORS + vec;
+	struct softirq_times *t;
+
+	if (ns == NONE || vec >= VECTORS || !(vectors >> vec & 1))
+		return 0;
+	t = bpf_map_lookup_elem(COUNTED(times), &i);
+	if (!t)
 		return 0;
 	if (!t->value.hist.count) {
 		t->key.softirq = vec;
@@ -57,31 +65,30 @@ static __always_inline int took(struct softirq_times *t, __u32 vec, __u32 metric
 /* Raised again before it runs, it is still the first time that it waits from. */
 KTRACE(raise, softirq_raise, unsigned int vec)
 {
-	struct softirq_times *t = times_of(vec, METRIC_WAIT);
+	__u64 *t = began(vec, METRIC_WAIT);
 
-	if (t && !t->began)
-		t->began = bpf_ktime_get_ns();
+	if (t && !*t)
+		*t = bpf_ktime_get_ns();
 	return 0;
 }
 
 KTRACE(entry, softirq_entry, unsigned int vec)
 {
-	struct softirq_times *t;
+	__u64 *t;
 
-	if (waits && (t = times_of(vec, METRIC_WAIT)))
-		took(t, vec, METRIC_WAIT, irq_end(&t->began));
-	t = times_of(vec, METRIC_RUN);
-	if (!t)
-		return 0;
+	if (waits && (t = began(vec, METRIC_WAIT)))
+		took(vec, METRIC_WAIT, irq_end(t));
 	if (counting)
-		return took(t, vec, METRIC_RUN, 0);
-	t->began = bpf_ktime_get_ns();
+		return took(vec, METRIC_RUN, 0);
+	t = began(vec, METRIC_RUN);
+	if (t)
+		*t = bpf_ktime_get_ns();
 	return 0;
 }
 
 KTRACE(exit, softirq_exit, unsigned int vec)
 {
-	struct softirq_times *t = times_of(vec, METRIC_RUN);
+	__u64 *t = began(vec, METRIC_RUN);
 
-	return t ? took(t, vec, METRIC_RUN, irq_end(&t->began)) : 0;
+	return t ? took(vec, METRIC_RUN, irq_end(t)) : 0;
 }

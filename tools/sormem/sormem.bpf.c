@@ -96,10 +96,10 @@ static __always_inline int filled(const struct sock *sk, bool typed)
 		k.proto = t.proto;
 	used = (__u32)READ(sk, sk_backlog.rmem_alloc.counter);
 	limit = (__u32)READ(sk, sk_rcvbuf);
-	put(&fills, &k, MEM_ALLOC, used);
-	put(&fills, &k, MEM_LIMIT, limit);
+	put(COUNTED(fills), &k, MEM_ALLOC, used);
+	put(COUNTED(fills), &k, MEM_LIMIT, limit);
 	if (limit)
-		put(&ratios, &k, MEM_RATIO, used * 100 / limit);
+		put(COUNTED(ratios), &k, MEM_RATIO, used * 100 / limit);
 	return 0;
 }
 

@@ -116,7 +116,7 @@ static __always_inline int count_one(const struct who *who, const struct tuple *
 		k.family = t->family;
 	if (KEY_WANTS(netns))
 		k.netns = netns;
-	c = count_at(&counts, &k, &zero);
+	c = count_at(COUNTED(counts), &k, &zero);
 	if (!c)
 		return 0;
 	__sync_fetch_and_add(&c->count, 1);

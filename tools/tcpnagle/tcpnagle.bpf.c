@@ -130,7 +130,7 @@ static __always_inline int sent(struct sock *sk, int ret, __u32 flags)
 	state &= NAGLE_OFF | NAGLE_CORK;
 	if (!key_fill(&h.key.send, sk, state))
 		return 0;
-	c = count_at(&sends, &h.key.send, &zero);
+	c = count_at(COUNTED(sends), &h.key.send, &zero);
 	if (c) {
 		__sync_fetch_and_add(&c->count, 1);
 		__sync_fetch_and_add(&c->bytes, ret);
@@ -172,7 +172,7 @@ KTRACE(out, net_dev_queue, struct sk_buff *skb)
 	if (!h || !segment_read(&p, skb, segment_ip(skb)) || (__s32)(p.seq + p.len - h->seq) <= 0)
 		return 0;
 	zero = bpf_map_lookup_elem(&empty, &first);
-	v = zero ? count_at(&helds, &h->key, zero) : NULL;
+	v = zero ? count_at(COUNTED(helds), &h->key, zero) : NULL;
 	if (v)
 		hist_put(&v->held, (bpf_ktime_get_ns() - h->since) / 1000);
 	bpf_map_delete_elem(&holds, &sk);
@@ -203,7 +203,7 @@ KEXIT(xmit, write, tcp_write_xmit, 5, 2)
 
 	if (!key_fill(&k, sk, a2 & 7))
 		return 0;
-	c = count_at(&xmits, &k, &zero);
+	c = count_at(COUNTED(xmits), &k, &zero);
 	if (c)
 		__sync_fetch_and_add(&c->count, 1);
 	since = bpf_map_lookup_elem(&blocked, &sk);
@@ -215,7 +215,7 @@ KEXIT(xmit, write, tcp_write_xmit, 5, 2)
 	if (!since)
 		return 0;
 	empty_hist = bpf_map_lookup_elem(&empty, &first);
-	v = empty_hist ? count_at(&blocks, &k, empty_hist) : NULL;
+	v = empty_hist ? count_at(COUNTED(blocks), &k, empty_hist) : NULL;
 	if (v)
 		hist_put(&v->held, (now - *since) / 1000);
 	bpf_map_delete_elem(&blocked, &sk);

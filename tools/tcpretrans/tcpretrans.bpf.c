@@ -78,7 +78,7 @@ static __always_inline int count_one(const struct retrans_event *e)
 		k.state = e->state;
 	if (KEY_WANTS(netns))
 		k.netns = e->head.netns;
-	c = count_at(&counts, &k, &zero);
+	c = count_at(COUNTED(counts), &k, &zero);
 	if (!c)
 		return 0;
 	__sync_fetch_and_add(&c->count, 1);

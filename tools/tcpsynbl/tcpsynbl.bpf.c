@@ -58,7 +58,7 @@ static __always_inline void length_put(struct synbl_key *k, enum queue queue, __
 	if (KEY_WANTS(queue))
 		k->queue = queue;
 	zero = bpf_map_lookup_elem(&empty, &first);
-	v = zero ? count_at(&lengths, k, zero) : NULL;
+	v = zero ? count_at(COUNTED(lengths), k, zero) : NULL;
 	if (v)
 		hist_put(&v->used, used);
 }

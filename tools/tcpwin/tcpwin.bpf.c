@@ -60,7 +60,7 @@ static __always_inline int count_one(const struct sock *sk, const struct tuple *
 		k.pid = w->pid;
 	if (KEY_WANTS(comm))
 		__builtin_memcpy(k.comm, w->comm, sizeof(k.comm));
-	c = count_at(&counts, &k, &zero);
+	c = count_at(COUNTED(counts), &k, &zero);
 	if (!c)
 		return 0;
 	__sync_fetch_and_add(&c->count, 1);
