@@ -64,6 +64,9 @@ func (r *run) cost(rep *tool.Report) {
 	for _, m := range rep.MapUse {
 		fmt.Fprintf(w, "seine:   map %-28s %12s of %s entries\n", m.Name, tool.Thousands(uint64(m.Used)), tool.Thousands(uint64(m.Capacity)))
 	}
+	const mib = 1 << 20
+	fmt.Fprintf(w, "seine: maps take %.1f of %.1f MiB (--memory), the ring %.1f MiB (--buffer)\n",
+		float64(rep.Memory)/mib, float64(rep.Budget)/mib, float64(rep.Ring)/mib)
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) == nil {
 		cpu := time.Duration(u.Utime.Nano() + u.Stime.Nano())

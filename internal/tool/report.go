@@ -20,6 +20,9 @@ type Report struct {
 	Unseen      []string          // what a view says it could not read
 	Programs    []ProgramStats
 	MapUse      []MapUse
+	Memory      uint64 // bytes of maps, as the kernel counts them
+	Budget      uint64 // bytes that they may take
+	Ring        uint64 // bytes of the ring
 }
 
 // ProgramStats is the cost of one program, where it was counted.
@@ -33,6 +36,16 @@ type ProgramStats struct {
 type MapUse struct {
 	Name           string
 	Used, Capacity uint32
+}
+
+// Capacity is how many entries a map has room for, where --stats was given.
+func (r *Report) Capacity(name string) int {
+	for _, m := range r.MapUse {
+		if m.Name == name {
+			return int(m.Capacity)
+		}
+	}
+	return 0
 }
 
 // The kinds of losses, enum loss of event.h in the same order.

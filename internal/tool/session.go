@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/bits"
 	"os"
 	"slices"
-	"strings"
 	"time"
 	"unsafe"
 
@@ -200,48 +198,6 @@ func list(m map[string]uint64) string {
 	return out
 }
 
-// size gives the ring and the maps the room that the budget allows.
-func (p *Prepared) size() error {
-	page := uint64(os.Getpagesize())
-	ring := max(p.opts.Buffer, page)
-	if ring > 1<<30 {
-		return Usagef("--buffer: at most 1 GiB")
-	}
-	ring = 1 << bits.Len64(ring-1)
-	if m := p.spec.Maps["events"]; m != nil {
-		m.MaxEntries = uint32(ring)
-		if err := setConstant(p.spec, "wake_bytes", ring/4); err != nil {
-			return err
-		}
-	}
-	counted := map[string]bool{}
-	for _, v := range p.Views {
-		if s, ok := v.Output.(interface{ mapName() string }); ok {
-			counted[s.mapName()], counted[s.mapName()+odd] = true, true
-		}
-	}
-	used := probe.Uses(p.spec, p.Points)
-	for name, m := range p.spec.Maps {
-		each := uint64(m.KeySize+m.ValueSize) + 64 // the kernel's own part of an entry
-		room := uint32(max(1, min(p.opts.Memory/2/each, 1<<24)))
-		switch {
-		case counted[name] && (m.Type == ebpf.Array || m.Type == ebpf.PerCPUArray): // as many as it has keys
-		case counted[name]:
-			m.MaxEntries = room
-		case name == "owners":
-			m.MaxEntries = min(room, ownerEntries())
-		case m.Type == ebpf.Hash || m.Type == ebpf.LRUHash || m.Type == ebpf.StackTrace:
-			if !used[name] {
-				m.MaxEntries = 1
-			} else if !strings.HasPrefix(name, "filter_") {
-				scaled := uint64(m.MaxEntries) * p.opts.Memory / DefaultMemory
-				m.MaxEntries = uint32(max(1, min(scaled, 1<<24)))
-			}
-		}
-	}
-	return nil
-}
-
 func (s Snapshot[K, V]) mapName() string { return s.Map }
 
 // Attach loads the programs and puts them into place. The session must be
@@ -285,6 +241,9 @@ func (p *Prepared) Attach() (*Session, error) {
 		Maps: set.Maps, Choices: set.Choices, Notes: notes, opts: p.opts, set: set,
 		views: p.Views, schemas: p.Schemas, by: p.by, keyBits: p.keyBits,
 		ticks: p.opts.Interval > 0, late: attachesLate(p.spec), keeps: p.Tool.Keeps,
+	}
+	if s.report.Budget = p.opts.Memory; p.opts.Stats {
+		s.report.Memory, s.report.Ring = memory(set.Maps)
 	}
 	if v := set.Vars["count_epoch"]; v != nil {
 		if s.ticks {
@@ -546,6 +505,9 @@ func (s *Session) output(last bool) (err error) {
 	}
 	return s.sink.End(row.End{Time: time.Now(), Output: true, Last: last})
 }
+
+// Maps are the maps that a run makes, as large as they will be.
+func (p *Prepared) Maps() map[string]*ebpf.MapSpec { return p.spec.Maps }
 
 // By lists the key fields in use.
 func (p *Prepared) By() []string { return p.by }

@@ -274,7 +274,7 @@ func smallMaps(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	if err := x.Attach("--memory=16k"); err != nil {
+	if err := x.Attach("--memory=48k"); err != nil {
 		return err
 	}
 	if err := t.Open(); err != nil {
