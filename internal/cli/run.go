@@ -125,6 +125,9 @@ func (r *run) do(ctx context.Context) error {
 	if r.onReady != nil {
 		r.onReady(stop)
 	}
+	if !r.quiet {
+		session.OnLoss(func(rep *tool.Report) { r.say("lost so far: %s", strings.Join(rep.Warnings(), "; ")) })
+	}
 	report, err := session.Run(ctx, pipe.head)
 	if report != nil && !r.quiet {
 		r.summary(report, pipe, names)

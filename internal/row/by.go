@@ -174,6 +174,9 @@ func add(sum, c *Cell) {
 // they were first seen.
 func (g *Groups) End(e End) error {
 	if !e.Output && !e.Last {
+		if e.Losses != nil {
+			return g.next.End(e)
+		}
 		return nil
 	}
 	e.Output = true

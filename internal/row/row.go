@@ -99,8 +99,15 @@ func (r *Row) Get(id string) *Cell {
 // An End closes a batch of rows.
 type End struct {
 	Time   time.Time
-	Output bool // an output of an interval or counting tool is complete; else: so many events for now
-	Last   bool // nothing comes after this one
+	Output bool   // an output of an interval or counting tool is complete; else: so many events for now
+	Last   bool   // nothing comes after this one
+	Losses []Loss // since an End that had some; for formats that tell them
+}
+
+// A Loss is how many events did not make it into the output, and why.
+type Loss struct {
+	Kind string
+	N    uint64
 }
 
 // A Sink takes rows. A stage is a sink that has a next sink.

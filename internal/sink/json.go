@@ -16,6 +16,7 @@ type jsonSink struct {
 	*writer
 	plans plans[jsonPlan]
 	stamp stamp
+	tool  string
 }
 
 type jsonPlan struct {
@@ -35,6 +36,9 @@ type jsonField struct {
 
 func newJSON(w *writer, o Options) (row.Sink, error) {
 	j := &jsonSink{writer: w}
+	if len(o.Schemas) > 0 {
+		j.tool = o.Schemas[0].Tool
+	}
 	j.plans.make = func(s *row.Schema) (*jsonPlan, error) { return jsonPlanOf(s, o.Columns[s]), nil }
 	return j, nil
 }
@@ -115,7 +119,23 @@ func (j *jsonSink) Row(r *row.Row) error {
 	return j.room()
 }
 
-func (j *jsonSink) End(row.End) error { return j.flush() }
+// End writes an object of its own for what was lost.
+func (j *jsonSink) End(e row.End) error {
+	if e.Losses != nil {
+		b := append(j.buf, `{"time":"`...)
+		b = j.stamp.append(b, &row.Cell{Kind: row.Time, N: uint64(e.Time.UnixNano())})
+		b = appendJSON(append(b, `","tool":`...), j.tool)
+		b = append(b, `,"losses":{`...)
+		for i, l := range e.Losses {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendMember(append(appendJSON(b, l.Kind), ':'), "", l.N)
+		}
+		j.buf = append(b, '}', '}', '\n')
+	}
+	return j.flush()
+}
 
 func appendObject(b []byte, f *jsonField, c *row.Cell) []byte {
 	switch o := c.Ref.(type) {

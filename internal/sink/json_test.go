@@ -199,3 +199,30 @@ func FuzzJSON(f *testing.F) {
 		}
 	})
 }
+
+// TestJSONLosses: what was lost is an object of its own; other formats have
+// nothing to say of it.
+func TestJSONLosses(t *testing.T) {
+	s := life()
+	for format, want := range map[string]string{
+		"json": `{"time":"2026-11-16T08:00:00.000000001Z","tool":"tcplife","losses":{"ring_full":3,"skipped":1}}` + "\n",
+		"csv":  "",
+	} {
+		var b bytes.Buffer
+		out, err := New(format, &b, Options{Schemas: []*row.Schema{s}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := out.End(row.End{}); err != nil {
+			t.Fatal(err)
+		}
+		b.Reset()
+		at := time.Date(2026, 11, 16, 8, 0, 0, 1, time.UTC)
+		if err := out.End(row.End{Time: at, Losses: []row.Loss{{Kind: "ring_full", N: 3}, {Kind: "skipped", N: 1}}}); err != nil {
+			t.Fatal(err)
+		}
+		if b.String() != want {
+			t.Errorf("%s: got %q, want %q", format, b.String(), want)
+		}
+	}
+}

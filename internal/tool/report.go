@@ -4,10 +4,13 @@ package tool
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
+
+	"seine/internal/row"
 )
 
 // A Report is what can be said after a run.
@@ -60,42 +63,68 @@ const (
 	lossKinds
 )
 
-// How one of them and several are called, and what to do about it.
-var losses = [lossKinds]struct{ one, many, remedy string }{
-	LossRing:      {"event did not fit the ring", "events did not fit the ring", "a larger --buffer or a narrower filter helps"},
-	LossMap:       {"count was refused, its map being full", "counts were refused, their map being full", "a larger --memory, fewer --by fields or a filter helps"},
-	LossSpan:      {"beginning was refused, its map being full", "beginnings were refused, their map being full", "a larger --memory or a filter helps"},
-	LossStack:     {"stack could not be kept", "stacks could not be kept", "a larger --memory or a filter helps"},
-	LossOwnerFull: {"socket's owner was refused, their map being full", "sockets' owners were refused, their map being full", "a larger --memory helps"},
-	LossOwner: {"row or test met a socket of unknown owner", "rows or tests met a socket of unknown owner",
+// What a kind of loss is called in JSON, how one of them and several are called,
+// and what to do about it.
+type lossText struct{ id, one, many, remedy string }
+
+var losses = [lossKinds]lossText{
+	LossRing:      {"ring_full", "event did not fit the ring", "events did not fit the ring", "a larger --buffer or a narrower filter helps"},
+	LossMap:       {"map_full", "count was refused, its map being full", "counts were refused, their map being full", "a larger --memory, fewer --by fields or a filter helps"},
+	LossSpan:      {"start_full", "beginning was refused, its map being full", "beginnings were refused, their map being full", "a larger --memory or a filter helps"},
+	LossStack:     {"stack_full", "stack could not be kept", "stacks could not be kept", "a larger --memory or a filter helps"},
+	LossOwnerFull: {"owner_full", "socket's owner was refused, their map being full", "sockets' owners were refused, their map being full", "a larger --memory helps"},
+	LossOwner: {"owner_unknown", "row or test met a socket of unknown owner", "rows or tests met a socket of unknown owner",
 		"it is the kernel's own, or nobody has used it since the start; 'ss -tnpe' may name its process, 'seine man TOOL' says what is missed"},
-	LossRead: {"read of a process's memory failed", "reads of a process's memory failed", ""},
+	LossRead: {"unread", "read of a process's memory failed", "reads of a process's memory failed", ""},
 }
 
-// Lost is how many events did not make it into the output.
-func (r *Report) Lost() uint64 {
-	return r.Losses[LossRing] + r.Losses[LossMap] + r.Losses[LossSpan] + r.Undecodable + r.Missed
+var (
+	undecodable = lossText{"undecodable", "record could not be decoded", "records could not be decoded", ""}
+	missed      = lossText{"skipped", "run of a BPF program was skipped by the kernel", "runs of BPF programs were skipped by the kernel", "another tracer may be at the same hooks"}
+)
+
+// each calls f with every kind of loss and how many there are.
+func (r *Report) each(f func(t lossText, n uint64)) {
+	for i, n := range r.Losses {
+		f(losses[i], n)
+	}
+	f(undecodable, r.Undecodable)
+	f(missed, r.Missed)
+}
+
+// Lost is how much did not make it into the output, or not whole.
+func (r *Report) Lost() (sum uint64) {
+	r.each(func(_ lossText, n uint64) { sum += n })
+	return sum
 }
 
 // Warnings names every kind of loss with its number and what to do about it.
-func (r *Report) Warnings() []string {
-	var out []string
-	add := func(n uint64, one, many, remedy string) {
+func (r *Report) Warnings() (out []string) {
+	r.each(func(t lossText, n uint64) {
 		if n == 0 {
 			return
 		}
-		what := Count(n, one, many)
-		if remedy != "" {
-			what += ": " + remedy
+		what := Count(n, t.one, t.many)
+		if t.remedy != "" {
+			what += ": " + t.remedy
 		}
 		out = append(out, what)
-	}
-	for i, n := range r.Losses {
-		add(n, losses[i].one, losses[i].many, losses[i].remedy)
-	}
-	add(r.Undecodable, "record could not be decoded", "records could not be decoded", "")
-	add(r.Missed, "run of a BPF program was skipped by the kernel", "runs of BPF programs were skipped by the kernel", "another tracer may be at the same hooks")
+	})
 	return append(out, r.Unseen...)
+}
+
+// since is what was lost after old.
+func (r *Report) since(old *Report) (out []row.Loss) {
+	var before []uint64
+	old.each(func(_ lossText, n uint64) { before = append(before, n) })
+	i := 0
+	r.each(func(t lossText, n uint64) {
+		if n > before[i] {
+			out = append(out, row.Loss{Kind: t.id, N: n - before[i]})
+		}
+		i++
+	})
+	return out
 }
 
 // Count is a number of things: 1 row, 1,204 rows.
@@ -119,13 +148,42 @@ func Thousands(n uint64) string {
 	return b.String()
 }
 
+// lossTick is how often losses are told while the tool runs, without an interval.
+const lossTick = time.Second
+
+// countLosses reads what the kernel side and the programs have lost until now.
+func (s *Session) countLosses() {
+	if v := s.set.Vars["losses"]; v != nil {
+		v.Get(&s.report.Losses)
+	}
+	s.report.Missed = s.set.Missed()
+}
+
+// tellLosses hands what was lost since the last time to the sink, and while the
+// tool runs also to whoever asked by OnLoss. At the end the summary says it.
+func (s *Session) tellLosses(ended bool) error {
+	s.countLosses()
+	news := s.report.since(&s.told)
+	if news == nil {
+		return nil
+	}
+	s.told = s.report
+	// A row of unknown owner is shown all the same, and there may be some in each
+	// interval: the summary says how many.
+	worth := slices.ContainsFunc(news, func(l row.Loss) bool { return l.Kind != losses[LossOwner].id })
+	if s.onLoss != nil && !ended && worth {
+		s.onLoss(&s.report)
+	}
+	return s.sink.End(row.End{Time: time.Now(), Losses: news})
+}
+
+// OnLoss has f called when something has been lost, at most once an interval.
+func (s *Session) OnLoss(f func(*Report)) { s.onLoss = f }
+
 // collect reads what the kernel side and the programs counted.
 func (s *Session) collect() {
 	r := &s.report
-	if v := s.set.Vars["losses"]; v != nil {
-		v.Get(&r.Losses)
-	}
-	r.Missed = s.set.Missed()
+	s.countLosses()
 	for name, p := range s.set.Programs {
 		st, err := p.Stats()
 		if err != nil {

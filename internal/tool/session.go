@@ -54,6 +54,8 @@ type Session struct {
 	readers []reader // of the views
 	sink    row.Sink
 	report  Report
+	told    Report // as far as its losses have been told
+	onLoss  func(*Report)
 	ticks   bool              // more than one output may come
 	epochs  epochs            // of the maps of counts
 	turned  string            // what the names of those that are being read end with
@@ -381,6 +383,11 @@ func (s *Session) loop(ctx context.Context) error {
 		return s.output(last)
 	}
 	next := time.Now().Add(s.opts.Interval)
+	tick := s.opts.Interval
+	if tick == 0 {
+		tick = lossTick
+	}
+	tell := time.Now().Add(tick)
 	for {
 		until := time.Now().Add(poll)
 		if s.opts.Interval > 0 && next.Before(until) {
@@ -399,6 +406,12 @@ func (s *Session) loop(ctx context.Context) error {
 					return err
 				}
 			}
+		}
+		if now := time.Now(); ended || !now.Before(tell) {
+			if err := s.tellLosses(ended); err != nil {
+				return err
+			}
+			tell = now.Add(tick)
 		}
 		if ended {
 			break

@@ -44,9 +44,10 @@ type Trial struct {
 	// Detach: the ring gets full.
 	Stalled bool
 
-	Choices []Choice // of the last attach, for reports
-	Notes   []string // of the last attach
-	Report  *Report  // of the last detach
+	Choices []Choice   // of the last attach, for reports
+	Notes   []string   // of the last attach
+	Report  *Report    // of the last detach
+	Losses  []row.Loss // as they were told until then
 	tool    *Tool
 	namers  func(*Session) map[string]row.Namer
 	parse   ParseFunc
@@ -73,6 +74,7 @@ type running struct {
 type collector struct {
 	mu   sync.Mutex
 	rows []*row.Row
+	lost []row.Loss    // as it was told while the tool ran
 	more chan struct{} // holds a token when rows have come
 	wait chan struct{} // no row is taken until it is closed
 }
@@ -85,7 +87,10 @@ func (c *collector) Row(r *row.Row) error {
 	return nil
 }
 
-func (c *collector) End(row.End) error {
+func (c *collector) End(e row.End) error {
+	c.mu.Lock()
+	c.lost = append(c.lost, e.Losses...)
+	c.mu.Unlock()
 	select {
 	case c.more <- struct{}{}:
 	default:
@@ -190,6 +195,7 @@ func (x *Trial) Detach() ([]*row.Row, error) {
 	r.stop()
 	<-r.done
 	rows := r.rows.all()
+	x.Losses = r.rows.lost
 	x.audit(rows, r)
 	return rows, r.err
 }

@@ -85,11 +85,12 @@ func (a sendsArg) send(port int) error {
 }
 
 // sent runs a tool over a and returns its rows.
-func sent(t *testing.T, name string, a sendsArg, flags ...string) (rows []*row.Row, report *tool.Report) {
+func sent(t *testing.T, name string, a sendsArg, flags ...string) (rows []*row.Row, x *tool.Trial) {
 	t.Helper()
 	i := slices.IndexFunc(tools.All, func(tl *tool.Tool) bool { return tl.Name == name })
 	tl := tools.All[i]
-	x, err := tool.RunCase(t.Context(), tl, tool.Case{Run: func(x *tool.Trial) error {
+	var err error
+	x, err = tool.RunCase(t.Context(), tl, tool.Case{Run: func(x *tool.Trial) error {
 		p, err := x.World.Start("", "sender", bodySends, a)
 		if err != nil {
 			return err
@@ -113,14 +114,14 @@ func sent(t *testing.T, name string, a sendsArg, flags ...string) (rows []*row.R
 	if err != nil {
 		t.Fatal(err)
 	}
-	return rows, x.Report
+	return rows, x
 }
 
 // TestIdleKeys: ever new keys, far more than fit into the map at once, in short
 // intervals. Idle keys make room, and each call is shown or counted as lost.
 func TestIdleKeys(t *testing.T) {
 	a := sendsArg{Threads: 1, Sockets: 2003, Each: 3, Size: 10, Batch: 20, Pause: 60 * time.Millisecond}
-	rows, report := sent(t, "socketio", a, "-i50ms", "--memory=100k", "--by=lport,dir")
+	rows, x := sent(t, "socketio", a, "-i50ms", "--memory=100k", "--by=lport,dir")
 	var shown uint64
 	keys := map[uint64]bool{}
 	for _, r := range rows {
@@ -130,7 +131,7 @@ func TestIdleKeys(t *testing.T) {
 		}
 		keys[r.Get("lport").N] = true
 	}
-	lost := report.Losses[tool.LossMap]
+	lost := x.Report.Losses[tool.LossMap]
 	if shown+lost != a.calls() {
 		t.Errorf("%d shown and %d lost of %d calls", shown, lost, a.calls())
 	}
@@ -146,7 +147,7 @@ func TestIdleKeys(t *testing.T) {
 func TestTurns(t *testing.T) {
 	a := sendsArg{Threads: 4, Sockets: 23, Each: 1009, Size: 16}
 	for _, name := range []string{"socketio", "socksize"} {
-		rows, report := sent(t, name, a, "-i10ms", "--by=dir")
+		rows, x := sent(t, name, a, "-i10ms", "--by=dir")
 		var shown uint64
 		for _, r := range rows {
 			c := r.Get("count")
@@ -163,11 +164,33 @@ func TestTurns(t *testing.T) {
 				t.Errorf("socksize: minimum %d and maximum %d, but buckets %v", h.Min, h.Max, b)
 			}
 		}
-		if lost := report.Lost(); shown != a.calls() || lost != 0 {
+		if lost := x.Report.Lost(); shown != a.calls() || lost != 0 {
 			t.Errorf("%s: %d shown and %d lost of %d calls", name, shown, lost, a.calls())
 		}
 		if len(rows) < 3 {
 			t.Errorf("%s: %d outputs: too few to show anything", name, len(rows))
 		}
+	}
+}
+
+// TestLossesTold: what does not fit is told in the interval in which it happens,
+// and what is told adds up to what the summary says.
+func TestLossesTold(t *testing.T) {
+	a := sendsArg{Threads: 1, Sockets: 1009, Each: 2, Size: 10, Batch: 300, Pause: 200 * time.Millisecond}
+	rows, x := sent(t, "socketio", a, "-i100ms", "--memory=64k", "--by=lport,dir")
+	var shown, told uint64
+	for _, r := range rows {
+		shown += r.Get("count").N
+	}
+	for _, l := range x.Losses {
+		if told += l.N; l.Kind != "map_full" {
+			t.Errorf("%d of kind %s lost", l.N, l.Kind)
+		}
+	}
+	if len(x.Losses) < 2 {
+		t.Errorf("losses were told %d times, want several times", len(x.Losses))
+	}
+	if told == 0 || told != x.Report.Lost() || shown+told != a.calls() {
+		t.Errorf("%d shown, %d told as lost, %d lost at the end, of %d calls", shown, told, x.Report.Lost(), a.calls())
 	}
 }
