@@ -319,7 +319,20 @@ func (c *checker) index(e *Index) *Type {
 	if t == unknown {
 		return unknown
 	}
-	if t.Kind != Array && t.Kind != Pointer {
+	switch t.Kind {
+	case Array, Pointer:
+	case Combo:
+		n, ok := c.constant(e.I)
+		if !ok || n < 0 || n >= int64(len(t.Elems)) {
+			c.failAt(e.I, "the tuple has elements 0 to %d, by numbers that are known beforehand", len(t.Elems)-1)
+		}
+		return t.Elems[n]
+	case String:
+		if n, ok := c.constant(e.I); !ok || n < 0 || n >= int64(t.Len) {
+			c.failAt(e.I, "the string has bytes 0 to %d, by numbers that are known beforehand", t.Len-1)
+		}
+		return &Type{Kind: Number, Size: 1, Signed: true, Char: true}
+	default:
 		c.failAt(e, "%s has no elements", t)
 	}
 	if !i.number() {

@@ -76,6 +76,10 @@ func TestElements(t *testing.T) {
 		{"no parentheses", `BEGIN { $i = 0; while $i < 3 { $i++; if $i == 2 { print("two"); } else if ($i) == 3 && (1) { print("three"); } } for $j : 0..2 { print($j); } unroll 2 { print("u"); } print(0 ?: 7); print($i ?: 8); exit(); }`, "two\nthree\n0\n1\nu\nu\n7\n3\n"},
 		{"typeof", `struct s { int a; long b; } BEGIN { $p = (struct s *)kaddr("tcp_v4_connect"); let $q : typeof($p); $q = (typeof($p))kaddr("tcp_v4_connect"); let $c : typeof(comm) = "x"; $u = (typeof((uint8)1))300;
 			printf("%d %d %s %d %d %d\n", $q->b == $p->b, sizeof(typeof(*$p)), $c, $u, sizeof(typeof($p->a)), (typeof(int16))65535); exit(); }`, "1 16 x 44 4 -1\n"},
+		{"builtins as functions", `BEGIN { printf("%d %d %d\n", pid() == pid, comm() == comm, nsecs() <= nsecs()); print(probe()); exit(); }`, "1 1 1\nBEGIN\n"},
+		{"discarded", `BEGIN { @a[1] = 1; _ = has_key(@a, 1); _ = delete(@a, 1); _ = (1, "x"); exit(); }`, ""},
+		{"elements", `BEGIN { $t = (1, "two", (3, 4)); print($t[1]); print(($t[2][1], (5, 6)[1 - 1])); $s = "abc"; printf("%d %c %d\n", $s[0], $s[2], $s[3]); print(comm[0] > 0); exit(); }`,
+			"two\n(4, 5)\n97 c 0\ntrue\n"},
 		{"ends by itself", `BEGIN { @x = 1; print("begun"); } END { print("ended"); }`, "begun\nended\n@x: 1\n"},
 		{"numbers of fewer bits", `BEGIN { @a = (uint8)255; @a++; @b = (uint8)255; @b += 3; printf("%d %d\n", @a, @b); $u = (uint32)5; @c += $u; @c -= 2 * $u;
 			$x = (uint8)255; $y = $x++; printf("%d %d %d %d\n", $x == 0, $x, $y, --$x); exit(); }`,

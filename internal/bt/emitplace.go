@@ -3,6 +3,8 @@
 package bt
 
 import (
+	"strconv"
+
 	"github.com/cilium/ebpf/asm"
 )
 
@@ -85,6 +87,15 @@ func bitField(m *member) *member {
 
 func (e *emitter) element(x *Index) spot {
 	t := x.X.typ()
+	switch n, _ := e.c.constant(x.I); t.Kind {
+	case Combo:
+		pos, end := x.span()
+		return e.place(&Field{node: node{pos: pos, end: end, t: x.typ()}, X: x.X, Name: strconv.Itoa(int(n))})
+	case String:
+		p := e.place(x.X)
+		p.off += int(n)
+		return p
+	}
 	size := max(1, t.Elem().Size)
 	n, fixed := e.known(x.I)
 	if t.Kind == Pointer {

@@ -80,6 +80,8 @@ func TestErrors(t *testing.T) {
 		{"let @a = hash(1);\nlet @a = hash(2); BEGIN { }", "-e:2:5: @a is declared already, at line 1, column 5", ""},
 		{"let @a = percpuhash(5); BEGIN { @a[1] = 1; }", "-e:1:5: @a is declared as percpuhash, which is for count() and its like, and is int64 at line 1, column 33", ""},
 		{"let $a = 1; BEGIN { }", "-e:1:5: outside probes let declares @maps, not '$a'", ""},
+		{"BEGIN { $t = (1, 2); print($t[2]); }", "-e:1:31: the tuple has elements 0 to 1, by numbers that are known beforehand", ""},
+		{"BEGIN { $t = (1, 2); $i = 1; print($t[$i]); }", "-e:1:39: the tuple has elements 0 to 1, by numbers that are known beforehand", ""},
 		{"BEGIN { break; }", "-e:1:9: break outside a loop", ""},
 		{"BEGIN { \"a\" == 1 }", "-e:1:9: this does nothing: expected an assignment or a call", ""},
 		{"BEGIN { @ = \"a\" == 1; }", "-e:1:13: type conflict: == compares string with int64", ""},

@@ -319,6 +319,18 @@ func (p *parser) stmt() Stmt {
 			return &Jump{t.pos, t.end, t.text}
 		}
 	}
+	if t.kind == tokIdent && t.text == "_" { // _ = x: what it gives is not needed
+		at := p.at
+		p.next()
+		if eq := p.peek(); eq.kind == tokPunct && eq.text == "=" {
+			p.next()
+			unused := &Var{p.node(t.pos, t.end), fmt.Sprintf("$_ %d", t.pos)} // no script can write it
+			v := p.expr()
+			p.end()
+			return &Assign{eq.pos, eq.end, unused, "", v}
+		}
+		p.at = at
+	}
 	x := p.unary()
 	op := p.peek()
 	if op.kind == tokPunct && strings.HasSuffix(op.text, "=") && !strings.ContainsAny(op.text[:1], "!<>=") || op.text == "=" || op.text == "<<=" || op.text == ">>=" {

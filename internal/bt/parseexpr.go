@@ -281,6 +281,13 @@ func (p *parser) word(t token) Expr {
 	if d, ok := p.defines[t.text]; ok && !p.busy[t.text] {
 		return p.macro(t, d)
 	}
+	if _, is := builtins[t.text]; is && p.bcc == nil { // pid() is pid
+		at := p.at
+		if p.accept("(") && p.accept(")") {
+			return &Ident{p.node(t.pos, t.end), t.text}
+		}
+		p.at = at
+	}
 	if p.accept("(") {
 		c := &Call{node: p.node(t.pos, t.end), Name: t.text}
 		c.Args = p.list(")", "between arguments")
