@@ -47,12 +47,12 @@ func init() {
 		"pton":   value(1, 1, (*checker).pton),
 		"kstack": value(0, 2, (*checker).stack), "ustack": value(0, 2, (*checker).stack),
 		"ksym": value(1, 1, kindOf(KSym)), "usym": value(1, 1, kindOf(USym)), "username": value(1, 1, kindOf(User)),
-		"cgroup_path": value(1, 2, kindOf(Cgroup)), "strerror": value(1, 1, kindOf(Errno)), "macaddr": value(1, 1, (*checker).mac),
+		"cgroup_path": value(1, 2, kindOf(Cgroup)), "strerror": value(1, 1, kindOf(Errno)), "syscall_name": value(1, 1, kindOf(SysCall)), "macaddr": value(1, 1, (*checker).mac),
 		"kaddr": value(1, 1, (*checker).kaddr), "cgroupid": value(1, 1, (*checker).cgroupID), "strftime": value(2, 2, (*checker).strftime),
 		"nsecs": value(0, 1, (*checker).clock), "strncmp": value(3, 3, (*checker).strncmp), "has_key": value(2, 2, (*checker).hasKey),
 		"bswap": value(1, 1, (*checker).bswap), "kptr": value(1, 1, spaceOf(InKernel)), "uptr": value(1, 1, spaceOf(InUser)),
 		"reg": value(1, 1, (*checker).reg), "strlen": value(1, 1, (*checker).strlen),
-		"len": value(1, 1, (*checker).length), "strcontains": value(2, 2, (*checker).contains),
+		"len": value(1, 1, (*checker).length), "strcontains": value(2, 2, (*checker).contains), "strstr": value(2, 2, (*checker).contains),
 	}
 }
 
@@ -392,11 +392,16 @@ func (c *checker) buf(e *Call) *Type {
 		}
 	} else if t.Kind == Array {
 		n = t.Size
+	} else if t.Kind == String {
+		n = t.Len
 	} else {
 		c.failAt(e, "buf() of a pointer needs a length")
 	}
-	if !t.number() && t.Kind != Array {
-		c.failAt(e.Args[0], "buf() needs a pointer or an array, not %s", t)
+	if !t.number() && t.Kind != Array && t.Kind != String {
+		c.failAt(e.Args[0], "buf() needs a pointer, an array or a string, not %s", t)
+	}
+	if t.Kind == String {
+		n = min(n, t.Len)
 	}
 	return &Type{Kind: Buffer, Len: n}
 }
@@ -528,11 +533,14 @@ func (c *checker) length(e *Call) *Type {
 
 func (c *checker) contains(e *Call) *Type {
 	if t := c.expr(e.Args[0]); !stringish(t) && t != unknown {
-		c.failAt(e.Args[0], "strcontains() looks into strings, not %s", t)
+		c.failAt(e.Args[0], "%s() looks into strings, not %s", e.Name, t)
 	}
 	c.expr(e.Args[1])
 	if _, ok := e.Args[1].(*Str); !ok {
-		c.failAt(e.Args[1], "strcontains() looks for a string that is known beforehand")
+		c.failAt(e.Args[1], "%s() looks for a string that is known beforehand", e.Name)
+	}
+	if e.Name == "strstr" {
+		return typeS64
 	}
 	return typeBool
 }

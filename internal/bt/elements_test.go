@@ -80,6 +80,9 @@ func TestElements(t *testing.T) {
 		{"discarded", `BEGIN { @a[1] = 1; _ = has_key(@a, 1); _ = delete(@a, 1); _ = (1, "x"); exit(); }`, ""},
 		{"elements", `BEGIN { $t = (1, "two", (3, 4)); print($t[1]); print(($t[2][1], (5, 6)[1 - 1])); $s = "abc"; printf("%d %c %d\n", $s[0], $s[2], $s[3]); print(comm[0] > 0); exit(); }`,
 			"two\n(4, 5)\n97 c 0\ntrue\n"},
+		{"strstr", `BEGIN { $s = "to find something in"; printf("%d %d %d %d\n", strstr($s, "to"), strstr($s, "find"), strstr($s, "in it"), strstr($s, "something in")); exit(); }`, "0 3 -1 8\n"},
+		{"syscall_name", `BEGIN { printf("%s %s\n", syscall_name(__NR_read), syscall_name(99999)); @[syscall_name(__NR_connect)] = 1; exit(); }`, "read 99999\n@[connect]: 1\n\n"},
+		{"buf of a string", `BEGIN { $s = "a\x01b"; printf("%r %r\n", buf($s, 3), buf("text", 4)); @[buf("key", 3)] = 1; exit(); }`, "a\\x01b text\n@[key]: 1\n\n"},
 		{"ends by itself", `BEGIN { @x = 1; print("begun"); } END { print("ended"); }`, "begun\nended\n@x: 1\n"},
 		{"numbers of fewer bits", `BEGIN { @a = (uint8)255; @a++; @b = (uint8)255; @b += 3; printf("%d %d\n", @a, @b); $u = (uint32)5; @c += $u; @c -= 2 * $u;
 			$x = (uint8)255; $y = $x++; printf("%d %d %d %d\n", $x == 0, $x, $y, --$x); exit(); }`,

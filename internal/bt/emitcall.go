@@ -171,7 +171,7 @@ func stackMap(depth int) string { return fmt.Sprintf("stacks%d", depth) }
 // callValue leaves the value of a function in R0.
 func (e *emitter) callValue(x *Call) {
 	switch x.Name {
-	case "ksym", "username", "strerror", "kptr", "uptr", "cgroup_path":
+	case "ksym", "username", "strerror", "syscall_name", "kptr", "uptr", "cgroup_path":
 		e.scalar(x.Args[0])
 	case "strftime":
 		e.scalar(x.Args[1])
@@ -219,8 +219,13 @@ func (e *emitter) callValue(x *Call) {
 		}
 	case "strlen":
 		e.strlen(x)
-	case "strcontains":
+	case "strcontains", "strstr":
 		e.contains(x.Args[0], x.Args[1].(*Str).V)
+		if x.Name == "strcontains" { // -1 and on becomes 0 and 1
+			no := e.label("nowhere")
+			e.add(asm.Mov.Reg(asm.R1, asm.R0), asm.Mov.Imm(asm.R0, 0), asm.JSLT.Imm(asm.R1, 0, no), asm.Mov.Imm(asm.R0, 1))
+			e.here(no)
+		}
 	default:
 		e.fail(x, "%s() is no number", x.Name)
 	}
@@ -239,8 +244,8 @@ func (e *emitter) strlen(x *Call) {
 	e.here(end)
 }
 
-// contains leaves 1 in R0 if a string has another one in it, else 0. It compares
-// words at every place: strings are padded with zeroes.
+// contains leaves in R0 where a string has another one in it, -1 if nowhere. It
+// compares words at every place: strings are padded with zeroes.
 func (e *emitter) contains(x Expr, part string) {
 	t := kept(x.typ())
 	room := t.store()
@@ -260,7 +265,7 @@ func (e *emitter) contains(x Expr, part string) {
 		e.load(asm.R1, l.at(at+i))
 		e.add(asm.And.Reg(asm.R1, asm.R3), asm.JNE.Reg(asm.R1, asm.R2, no))
 	}
-	yes, end := e.label("contains"), e.label("contained")
+	end := e.label("contained")
 	first, mask := word(0)
 	e.add(asm.LoadImm(asm.R4, first, asm.DWord), asm.LoadImm(asm.R5, mask, asm.DWord))
 	for at := 0; at+len(part) <= room; at++ {
@@ -270,12 +275,10 @@ func (e *emitter) contains(x Expr, part string) {
 		for i := 8; i < len(part); i += 8 {
 			compare(at, i, no)
 		}
-		e.add(asm.Ja.Label(yes))
+		e.add(asm.Mov.Imm(asm.R0, int32(at)), asm.Ja.Label(end))
 		e.here(no)
 	}
-	e.add(asm.Mov.Imm(asm.R0, 0), asm.Ja.Label(end))
-	e.here(yes)
-	e.add(asm.Mov.Imm(asm.R0, 1))
+	e.add(asm.Mov.Imm(asm.R0, -1))
 	e.here(end)
 }
 

@@ -303,7 +303,7 @@ func (e *emitter) buf(x *Call, t *Type, dst loc) {
 	e.store(n, asm.R0)
 	e.store(dst, asm.R0)
 	space := a.typ().Space
-	if a.typ().Kind == Array {
+	if k := a.typ().Kind; k == Array || k == String {
 		p := e.place(a)
 		space = p.space
 		e.placeAddress(p)

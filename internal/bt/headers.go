@@ -10,6 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// callNames are the system calls of this machine by their numbers.
+var callNames = sync.OnceValue(func() map[int64]string {
+	m := map[int64]string{}
+	for name, n := range callHeaders() {
+		m[n] = name
+	}
+	return m
+})
+
 // headers are the constants that scripts take from headers: macros, of which BTF
 // knows nothing, and enumerators that are too common to search the BTF for. Most
 // scripts need few of them or none, so that they are gathered when first asked for.

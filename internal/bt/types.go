@@ -12,7 +12,7 @@ import (
 // A Kind is what a value is, and so how it is kept and printed.
 type Kind uint8
 
-// The kinds. Those up to Errno fit a register.
+// The kinds. Those up to SysCall fit a register.
 const (
 	None   Kind = iota
 	Number      // 64 bits in registers; Size and Signed are the declared ones
@@ -24,6 +24,7 @@ const (
 	User    // uid
 	Cgroup  // cgroup id
 	Errno   // error number
+	SysCall // number of a system call
 	String  // Len bytes, padded with zeroes
 	Buffer  // length, then Len bytes
 	Combo   // tuple
@@ -127,7 +128,7 @@ func (t *Type) Elem() *Type {
 }
 
 // word says whether a value fits a register.
-func (t *Type) word() bool { return t.Kind > None && t.Kind <= Errno }
+func (t *Type) word() bool { return t.Kind > None && t.Kind <= SysCall }
 
 func (t *Type) number() bool { return t.Kind == Number || t.Kind == Pointer }
 
@@ -223,7 +224,7 @@ func (t *Type) String() string {
 		return "(" + strings.Join(s, ", ") + ")"
 	}
 	return [...]string{
-		KStack: "kstack", KSym: "ksym", Time: "timestamp", User: "username", Cgroup: "cgroup path", Errno: "strerror",
+		KStack: "kstack", KSym: "ksym", Time: "timestamp", User: "username", Cgroup: "cgroup path", Errno: "strerror", SysCall: "syscall_name",
 		String: "string", Buffer: "buffer", UStack: "ustack", USym: "usym", Inet: "inet", Mac: "macaddr",
 		CountOf: "count", SumOf: "sum", MinOf: "min", MaxOf: "max", AvgOf: "avg", StatsOf: "stats", HistOf: "hist", LhistOf: "lhist",
 	}[t.Kind]

@@ -57,6 +57,11 @@ func (r *Run) text(t *Type, b []byte) string {
 		}
 		s := unix.Errno(n).Error() // C begins it with a capital
 		return strings.ToUpper(s[:1]) + s[1:]
+	case SysCall:
+		if name := callNames()[int64(word(b))]; name != "" {
+			return name
+		}
+		return strconv.FormatInt(int64(word(b)), 10)
 	case KSym:
 		return symText(r.kernel.Frame(word(b)), false)
 	case USym:
