@@ -18,7 +18,7 @@ type Qdisc struct {
 	Kind   string
 	Parent uint32 // of netlink.MakeHandle; default: the device
 	Handle uint32 // likewise; default: the kernel's choice
-	Rate   int    // bytes a second: tbf, cbs, and the class of htb, which has the handle's minor number 1
+	Rate   int    // bytes a second: tbf, cbs, and cake, and the class of htb, which has the handle's minor number 1
 	Burst  int    // bytes that may go at once: tbf, cbs
 	Limit  int    // bytes that may wait, or packets: tbf, red, pfifo
 }
@@ -94,6 +94,8 @@ func (q Qdisc) options() []byte {
 	case "cbs": // TCA_CBS_PARMS: offload, credits, slopes in kbit/s
 		kbit := int32(q.Rate / 125)
 		return attr(1, words(0, uint32(q.Burst), uint32(-int32(q.Burst)), uint32(kbit), uint32(kbit-10_000_000)))
+	case "cake": // TCA_CAKE_BASE_RATE64
+		return attr(2, binary.NativeEndian.AppendUint64(nil, uint64(q.Rate)))
 	case "pfifo", "bfifo":
 		return words(uint32(q.Limit))
 	}
