@@ -333,6 +333,11 @@ struct Qdisc {
 	struct qdisc_skb_head q;
 };
 
+/* What queues keep in cb of the packets that they hold: 20 bytes are a queue's own. */
+struct qdisc_skb_cb {
+	unsigned char data[20];
+};
+
 /* What TCP keeps in cb of its packets. */
 struct tcp_skb_cb {
 	__u32 seq;

@@ -205,7 +205,7 @@ const symbols = "-ldflags=-s=false -w=false"
 
 // modules are what live tests use, besides those that every guest has. Some
 // one-liners of the book are about them too.
-const modules = "sch_netem,mac80211_hwsim,tcp_bbr"
+const modules = "sch_netem,mac80211_hwsim,tcp_bbr,sch_cake"
 
 // debianOffers are the ways that Debian's kernels have.
 const debianOffers = "-offers=btf,fentry,kprobe,raw,tp"

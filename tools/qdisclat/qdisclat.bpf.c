@@ -34,7 +34,11 @@ static const struct queue_value queue_zero = {};
 
 COUNT_MAP(queues, struct queue_key, struct queue_value);
 
-enum state { WAITING, TAKEN /* out of the queue, but not with the driver yet */ };
+enum state {
+	OFFERED, /* before 5.15 also in the queue */
+	WAITING, /* in the queue */
+	TAKEN,	 /* out of it, but not with the driver yet */
+};
 
 struct queued {
 	__u64 ts;
@@ -47,14 +51,21 @@ SPAN(children, const struct sk_buff *, struct queued); /* below another queue */
 #define TCQ_F_CAN_BYPASS 4
 
 /* The pieces of packets that a queue cut when it took them (tbf, cake) are new
- * packets. How many there are and since when is kept by queue: first in, first
- * out. The lock of the queue is held by whoever comes here.
+ * packets. Since when they are there is kept by queue: runs of pieces and of whole
+ * packets, first in, first out. The lock of the queue is held by whoever comes here.
+ *
+ * A queue that is full drops some pieces while it cuts. How many it took is how
+ * much longer it is than it was.
  */
 #define SPLITS 128
+#define SPLITS_NEAR 8 /* runs that are looked at */
 struct splits {
 	__u32 head, tail;
+	__u32 left; /* of all runs */
+	__u32 qlen; /* of the queue, as it was last seen */
+	__u64 cake; /* keeps the time in its packets: nothing else is used */
 	struct {
-		__u64 ts, left;
+		__u64 ts, left; /* ts is 0 of whole packets */
 	} ring[SPLITS];
 };
 static const struct splits splits_zero = {};
@@ -65,35 +76,121 @@ struct {
 	__type(value, struct splits);
 } splits SEC(".maps");
 
-static __always_inline void split_put(const struct Qdisc *q, __u64 ts, __u32 segs)
-{
-	struct splits *s = count_at(&splits, &q, &splits_zero);
-	__u32 i;
+/* Some queue has cut something. Until then there is nothing to look for. */
+static bool cutting;
 
-	if (!s)
+/* n packets, or pieces if they have a time, came into the queue. */
+static __always_inline void run_put(struct splits *s, __u64 ts, __u32 n)
+{
+	__u32 last = (s->tail - 1) % SPLITS, i = s->tail % SPLITS;
+
+	if (!n)
 		return;
-	if (s->tail - s->head >= SPLITS) {
+	if (!ts && s->tail != s->head && !s->ring[last].ts) {
+		s->ring[last].left += n;
+	} else if (s->tail - s->head < SPLITS) {
+		s->ring[i].ts = ts;
+		s->ring[i].left = n;
+		s->tail++;
+	} else {
 		lose(LOSS_SPAN);
 		return;
 	}
-	i = s->tail++ % SPLITS;
-	s->ring[i].ts = ts;
-	s->ring[i].left = segs;
+	s->left += n;
 }
 
-static __always_inline __u64 split_take(const struct Qdisc *q)
+/* A piece, or a whole packet, left the queue. Returns its time. */
+static __always_inline __u64 run_take(struct splits *s, bool whole)
 {
-	struct splits *s = bpf_map_lookup_elem(&splits, &q);
-	__u32 i;
+	__u64 ts = 0;
 
-	if (!s || s->head == s->tail)
-		return 0;
-	i = s->head % SPLITS;
-	if (s->ring[i].left <= 1)
+	for (__u32 i = 0; i < SPLITS_NEAR; i++) {
+		__u32 at = (s->head + i) % SPLITS;
+
+		if (s->head + i == s->tail)
+			break;
+		if (!s->ring[at].left || !s->ring[at].ts != whole)
+			continue;
+		ts = s->ring[at].ts;
+		s->ring[at].left--;
+		s->left--;
+		break;
+	}
+	for (int i = 0; i < SPLITS_NEAR; i++) {
+		if (s->head == s->tail || s->ring[s->head % SPLITS].left)
+			break;
 		s->head++;
-	else
-		s->ring[i].left--;
-	return s->ring[i].ts;
+	}
+	return ts;
+}
+
+/* The queue was seen to have so many packets, and some to leave it now. What is
+ * remembered beyond these left unseen, or was dropped: the oldest.
+ */
+static __always_inline void split_sync(struct splits *s, __u32 qlen, __u32 leaving)
+{
+	s->qlen = qlen;
+	for (int i = 0; i < SPLITS_NEAR; i++) {
+		__u32 at = s->head % SPLITS, over;
+
+		if (s->head == s->tail || s->left <= qlen + leaving)
+			return;
+		over = s->left - qlen - leaving;
+		if (over >= s->ring[at].left) {
+			over = s->ring[at].left;
+			s->head++;
+		}
+		s->ring[at].left -= over;
+		s->left -= over;
+	}
+}
+
+static __always_inline struct splits *splits_of(const struct Qdisc *q)
+{
+	return cutting ? bpf_map_lookup_elem(&splits, &q) : NULL;
+}
+
+/* The queue took pieces of a packet of so many. Returns how many it dropped. */
+static __always_inline __u32 split_put(const struct Qdisc *q, __u64 ts, __u32 segs)
+{
+	__u32 qlen = BPF_CORE_READ(q, q.qlen), taken;
+	struct splits *s = splits_of(q);
+
+	if (s) {
+		taken = qlen > s->qlen ? qlen - s->qlen : 0;
+		if (taken > segs)
+			taken = segs;
+	} else {
+		char kind[8] = {};
+
+		cutting = true;
+		s = count_at(&splits, &q, &splits_zero);
+		if (!s)
+			return 0;
+		BPF_CORE_READ_STR_INTO(&kind, q, ops, id);
+		s->cake = *(__u64 *)kind == *(__u64 *)"cake\0\0\0";
+		taken = qlen < segs ? qlen : segs;
+		run_put(s, 0, qlen - taken);
+	}
+	s->qlen = qlen;
+	if (!s->cake)
+		run_put(s, ts, taken);
+	return segs - taken;
+}
+
+/* Since when a piece was in the queue; 0: nobody knows. */
+static __always_inline __u64 split_take(const struct Qdisc *q, const struct sk_buff *skb)
+{
+	const struct qdisc_skb_cb *cb = (void *)skb->cb;
+	struct splits *s = splits_of(q);
+	__u64 ts = 0;
+
+	if (!s)
+		return 0;
+	if (!s->cake)
+		return run_take(s, false);
+	bpf_probe_read_kernel(&ts, sizeof(ts), cb->data);
+	return ts;
 }
 
 static __always_inline bool kind_wanted(const char *kind)
@@ -135,12 +232,14 @@ static __noinline struct queue_value *queue_at(const struct Qdisc *q)
 	return queue_key_fill(&k, q) ? count_at(COUNTED(queues), &k, &queue_zero) : NULL;
 }
 
-#define ADD(q, field)                                                          \
+#define ADD(q, field) ADD_N(q, field, 1)
+#define ADD_N(q, field, n)                                                     \
 	({                                                                     \
 		struct queue_value *__v = queue_at(q);                         \
+		__u64 __n = n;                                                 \
 									       \
 		if (__v)                                                       \
-			__sync_fetch_and_add(&__v->field, 1);                  \
+			__sync_fetch_and_add(&__v->field, __n);                \
 		0;                                                             \
 	})
 
@@ -163,7 +262,7 @@ static __always_inline const struct Qdisc *queue_of(const struct sk_buff *skb, c
 
 KTRACE(queue, net_dev_queue, const struct sk_buff *skb)
 {
-	struct queued e = { .state = WAITING };
+	struct queued e = { .state = OFFERED };
 
 	e.q = queue_of(skb, BPF_CORE_READ(skb, dev));
 	if (!e.q)
@@ -179,9 +278,17 @@ KTRACE(queue, net_dev_queue, const struct sk_buff *skb)
 KTRACE(enqueue, qdisc_enqueue, const struct Qdisc *q, const void *txq, const struct sk_buff *skb)
 {
 	struct queued *e = bpf_map_lookup_elem(&packets, &skb);
+	struct splits *s;
 
-	if (e && e->state == WAITING)
-		e->ts = bpf_ktime_get_ns();
+	if (!e || e->state != OFFERED)
+		return 0;
+	e->state = WAITING;
+	e->ts = bpf_ktime_get_ns();
+	s = splits_of(q);
+	if (s) {
+		run_put(s, 0, 1);
+		split_sync(s, BPF_CORE_READ(q, q.qlen), 0);
+	}
 	return 0;
 }
 
@@ -203,12 +310,16 @@ __noinline int left(__u64 qdisc, __u64 packet)
 		return 0;
 	}
 	if (e) {
+		struct splits *s = splits_of(q);
+
 		e->state = TAKEN;
 		ts = e->ts;
+		if (s)
+			run_take(s, true);
 	} else {
 		struct queued piece = { .q = q, .state = TAKEN };
 
-		ts = split_take(q);
+		ts = split_take(q, skb);
 		if (!ts) {
 			__sync_fetch_and_add(&v->unknown, 1);
 			return 0;
@@ -226,14 +337,12 @@ __noinline int left(__u64 qdisc, __u64 packet)
 KTRACE(dequeue, qdisc_dequeue, const struct Qdisc *q, const void *txq, int packets, const struct sk_buff *skb)
 {
 	__u64 plain[4] = {}; /* of the arguments: left() takes no pointers */
-	struct splits *s;
+	struct splits *s = splits_of(q);
 
-	if (!skb) { /* nothing was there, or nothing may leave yet */
-		s = bpf_map_lookup_elem(&splits, &q);
-		if (s && !BPF_CORE_READ(q, q.qlen))
-			s->head = s->tail; /* some pieces were dropped */
+	if (s)
+		split_sync(s, BPF_CORE_READ(q, q.qlen), skb ? packets : 0);
+	if (!skb) /* nothing was there, or nothing may leave yet */
 		return 0;
-	}
 	bpf_probe_read_kernel(plain, sizeof(plain), ctx);
 	for (int i = 0; i < BULK; i++) {
 		if (i >= packets)
@@ -251,7 +360,7 @@ KTRACE(transmit, net_dev_start_xmit, const struct sk_buff *skb)
 
 	if (!e)
 		return 0;
-	if (e->state == WAITING)
+	if (e->state == OFFERED)
 		ADD(e->q, bypassed);
 	bpf_map_delete_elem(&packets, &skb);
 	return 0;
@@ -284,11 +393,11 @@ KTRACE(consumed, consume_skb, const struct sk_buff *skb)
 	if (!e)
 		return 0;
 	q = e->q;
-	if (e->state == WAITING) {
+	if (e->state == OFFERED) {
 		if (BPF_CORE_READ(q, flags) & TCQ_F_CAN_BYPASS)
 			ADD(q, bypassed);
 		else
-			split_put(q, bpf_ktime_get_ns(), skb_segs(skb));
+			ADD_N(q, dropped, split_put(q, bpf_ktime_get_ns(), skb_segs(skb)));
 	}
 	bpf_map_delete_elem(&packets, &key);
 	return 0;
@@ -299,7 +408,7 @@ KTRACE(dropped, kfree_skb, const struct sk_buff *skb)
 	struct queued *e = bpf_map_lookup_elem(&packets, &skb);
 
 	if (e) {
-		if (e->state == WAITING)
+		if (e->state != TAKEN)
 			ADD(e->q, dropped);
 		bpf_map_delete_elem(&packets, &skb);
 	}
