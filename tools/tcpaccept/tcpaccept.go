@@ -20,7 +20,7 @@ var readme string
 type event struct {
 	kern.Head
 	kern.Tuple
-	Queued  kern.Nanos `col:"queued_us,div=1000,width=9" help:"time in the accept queue; absent when the connection is older than the tool"`
+	Queued  kern.Nanos `col:"queued_us,head=WAIT_US,div=1000,width=8" help:"time in the accept queue; absent when the connection is older than the tool"`
 	Backlog backlog    `col:"backlog,width=9" help:"of the listener: connections that still wait, and how many may"`
 }
 
@@ -52,7 +52,7 @@ var Tool = &tool.Tool{
 	Shorts: map[string]string{"P": "lport"},
 	Views: tool.One(tool.View{
 		Output: tool.Stream[event]{Type: "accept_event"},
-		Show:   "time pid comm ip raddr rport laddr lport",
+		Show:   "time pid comm::10 raddr rport laddr lport queued_us",
 	}),
 	Demo: demo,
 	Live: live,

@@ -83,7 +83,7 @@ func views(cfg any) []tool.View {
 	}
 	v := tool.View{
 		Output: tool.Stream[event]{Type: "retrans_event", Each: letter},
-		Show:   "time pid ip laddr+lport::21 type raddr+rport::21 state",
+		Show:   "time pid comm::10 laddr+lport::18 type raddr+rport::18 cause state",
 	}
 	if c.Sequence {
 		v.Show += " seq"
