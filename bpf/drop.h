@@ -40,6 +40,13 @@ static __always_inline bool drop_heeded(const struct sk_buff *skb, const struct 
 
 enum skb_drop_reason___bare { SKB_DROP_REASON_NOT_SPECIFIED___bare = 2 };
 
+/* The kernel gives no reason, but could. */
+static __always_inline bool drop_bare(__u32 reason)
+{
+	return bpf_core_enum_value_exists(enum skb_drop_reason___bare, SKB_DROP_REASON_NOT_SPECIFIED___bare) &&
+	       reason == bpf_core_enum_value(enum skb_drop_reason___bare, SKB_DROP_REASON_NOT_SPECIFIED___bare);
+}
+
 /* Nor is there a reason to drop the peer's FIN and ACKs that a socket in TIME_WAIT
  * has heeded: the kernel frees them so. Data that come then are lost.
  */
@@ -47,8 +54,6 @@ static __always_inline bool drop_waited(__u32 reason, const struct sk_buff *skb,
 {
 	const struct tcp_skb_cb *cb = (void *)skb->cb;
 
-	if (!bpf_core_enum_value_exists(enum skb_drop_reason___bare, SKB_DROP_REASON_NOT_SPECIFIED___bare) ||
-	    reason != bpf_core_enum_value(enum skb_drop_reason___bare, SKB_DROP_REASON_NOT_SPECIFIED___bare))
-		return false;
-	return sock_state(sk) == TCP_TIME_WAIT && BPF_CORE_READ(cb, end_seq) - BPF_CORE_READ(cb, seq) <= 1;
+	return drop_bare(reason) && sock_state(sk) == TCP_TIME_WAIT &&
+	       BPF_CORE_READ(cb, end_seq) - BPF_CORE_READ(cb, seq) <= 1;
 }

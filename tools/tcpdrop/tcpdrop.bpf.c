@@ -37,6 +37,61 @@ struct receiving {
 };
 SPAN(inside, struct sk_buff *, struct receiving);
 
+/* Connections in TIME_WAIT, on kernels that give reasons and do not name the socket
+ * (5.17 to 6.10). The oldest give way.
+ */
+struct wait_key {
+	__u8 laddr[16], raddr[16];
+	__u16 lport, rport;
+	__u32 netns;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct wait_key);
+	__type(value, __u64);
+} waits SEC(".maps");
+
+static __always_inline void wait_key_fill(struct wait_key *k, const struct tuple *t, __u32 netns)
+{
+	__builtin_memcpy(k->laddr, t->laddr, sizeof(k->laddr));
+	__builtin_memcpy(k->raddr, t->raddr, sizeof(k->raddr));
+	k->lport = t->lport;
+	k->rport = t->rport;
+	k->netns = netns;
+}
+
+KTRACE(waits, inet_sock_set_state, const struct sock *sk, int old, int new)
+{
+	struct wait_key k = {};
+	struct tuple t = {};
+	__u64 one = 1;
+
+	if (new != TCP_ESTABLISHED && (new != TCP_CLOSE || (old != TCP_FIN_WAIT2 && old != TCP_CLOSING)))
+		return 0;
+	if (load_proto(sk) != IPPROTO_TCP || !tuple_load(&t, sk))
+		return 0;
+	wait_key_fill(&k, &t, load_netns(sk));
+	if (new == TCP_CLOSE)
+		bpf_map_update_elem(&waits, &k, &one, BPF_ANY);
+	else
+		bpf_map_delete_elem(&waits, &k);
+	return 0;
+}
+
+/* A FIN or an ACK that a connection in TIME_WAIT has heeded? */
+static __always_inline bool wait_heeded(struct segment *p, __u32 netns)
+{
+	struct wait_key k = {};
+	struct tuple t = {};
+
+	if (p->len)
+		return false;
+	segment_tuple(&t, p, false);
+	wait_key_fill(&k, &t, netns);
+	return bpf_map_lookup_elem(&waits, &k);
+}
+
 static __always_inline bool full_sock(__u8 state)
 {
 	return state != TCP_TIME_WAIT && state != TCP_NEW_SYN_RECV;
@@ -105,6 +160,8 @@ KTRACE(drop, kfree_skb, struct sk_buff *skb, void *location)
 	if (sk && drop_waited(drop_reason(ctx), skb, sk))
 		return 0;
 	netns = BPF_CORE_READ(skb, dev, nd_net.net, ns.inum);
+	if (!sk && args_kfree_skb == 3 && drop_bare(drop_reason(ctx)) && wait_heeded(&p, netns))
+		return 0;
 	return dropped(ctx, &p, sk, out, netns, drop_reason(ctx), (__u64)location);
 }
 
