@@ -4,6 +4,7 @@ package lab
 
 import (
 	"fmt"
+	"time"
 
 	seinehost "seine/internal/host"
 )
@@ -22,6 +23,27 @@ func (w *World) Counters(host string) (c Counters, err error) {
 		return nil, fmt.Errorf("lab: counters: %w", err)
 	}
 	return c, nil
+}
+
+// Quiet waits until TCP of no host has anything under way: what a processor that is
+// busy has put off comes after the processes have ended.
+func (w *World) Quiet() error {
+	for last, same := int64(-1), 0; same < 3; time.Sleep(10 * time.Millisecond) {
+		sum := int64(0)
+		for _, h := range w.Hosts() {
+			c, err := w.Counters(h)
+			if err != nil {
+				return err
+			}
+			sum += c["TcpInSegs"] + c["TcpOutSegs"]
+		}
+		if sum == last {
+			same++
+		} else {
+			last, same = sum, 0
+		}
+	}
+	return nil
 }
 
 // Counted is what moved in a host while fn ran.

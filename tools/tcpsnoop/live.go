@@ -110,6 +110,9 @@ func snoop(x *tool.Trial, s lab.Sessions, exact bool) ([]*row.Row, error) {
 	if _, err := t.Run(); err != nil {
 		return nil, err
 	}
+	if err := x.World.Quiet(); err != nil {
+		return nil, err
+	}
 	rows, err := x.Detach()
 	if err != nil {
 		return nil, err

@@ -75,6 +75,9 @@ func sessions(network lab.Network) func(*tool.Trial) error {
 		if _, err := t.Run(); err != nil {
 			return err
 		}
+		if err := x.World.Quiet(); err != nil {
+			return err
+		}
 		rows, err := x.Detach()
 		if err != nil {
 			return err
