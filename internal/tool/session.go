@@ -376,7 +376,7 @@ func (s *Session) loop(ctx context.Context) error {
 		if told, err := s.tellPending(); err != nil {
 			return err
 		} else if told && ring != nil {
-			if err := s.drainRing(ctx, ring, time.Now(), true); err != nil {
+			if err := s.readRing(ring); err != nil {
 				return err
 			}
 		}
@@ -466,6 +466,26 @@ func (s *Session) drainRing(ctx context.Context, ring *ringbuf.Reader, until tim
 			return nil
 		}
 	}
+}
+
+// readRing reads what is in the ring now, and no more: programs go on writing to it.
+func (s *Session) readRing(ring *ringbuf.Reader) error {
+	const header = 8 // of a record, which is padded to as many bytes
+	ring.SetDeadline(time.Now())
+	var rec ringbuf.Record
+	for left := ring.AvailableBytes(); left > 0; left -= header + (len(rec.RawSample)+7)&^7 {
+		err := ring.ReadInto(&rec)
+		if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, ringbuf.ErrFlushed) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("ring: %w", err)
+		}
+		if err := s.dispatch(rec.RawSample); err != nil {
+			return err
+		}
+	}
+	return s.sink.End(row.End{Time: time.Now()})
 }
 
 // noticeView is VIEW_NOTICE of event.h.
