@@ -329,6 +329,11 @@ func TestStringLength(t *testing.T) {
 		_, _ = unix.Open("/nonexistent/file", unix.O_RDONLY, 0)
 	})
 	want(t, out, "@[/nonexi]: 1\n")
+	// One that is no multiple of a word.
+	out, _ = live(t, script(`config = { max_strlen = 6 } t:syscalls:sys_enter_openat /str(args.filename) == "/none"/ { @[str(args.filename)] = count(); }`), Options{PIDs: self()}, func() {
+		_, _ = unix.Open("/nonexistent/file", unix.O_RDONLY, 0)
+	})
+	want(t, out, "@[/none]: 1\n")
 }
 
 // TestLoss fills a map and the ring, and wants both counted.

@@ -238,7 +238,9 @@ func (e *emitter) str(x *Call, t *Type, dst loc) {
 		return
 	}
 	limit := min(x.typ().Len, room)
-	if len(x.Args) == 2 {
+	if len(x.Args) == 1 {
+		limit = min(limit, e.c.set.strLen) // the room is whole words
+	} else {
 		if v, ok := e.c.constant(x.Args[1]); ok {
 			limit = min(int(v)+1, room)
 		} else {
