@@ -52,7 +52,7 @@ func declare(fs *pflag.FlagSet, t *tool.Tool, cfg any) *common {
 	fs.StringVar(&c.sort, "sort", "", "order the rows of an output: COLUMN or COLUMN,asc")
 	fs.IntVar(&c.top, "top", 0, "only the first N rows of an output")
 	fs.Uint64Var(&c.rate, "rate", 0, "at most so many rows a second; the rest is counted, not shown")
-	if t.Kind(cfg) != tool.Events {
+	if t.Kind(t.NewConfig()) != tool.Events { // views of cfg are made once its flags are known
 		fs.MarkHidden("rate")
 	}
 	if fs.Lookup("summary") == nil { // two tools have one of their own

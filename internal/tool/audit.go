@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +18,10 @@ import (
 // host has its own addresses and its namespace, each process its name. What only
 // its traffic can tell, a case compares itself.
 func (x *Trial) audit(rows []*row.Row, r *running) {
-	a := auditor{world: x.World, procs: map[int]*lab.Proc{}, events: r.events, began: r.began, cgroup: ownCgroup()}
+	a := auditor{world: x.World, procs: map[int]*lab.Proc{}, events: r.events, began: r.began, cgroup: ownCgroup(), limited: r.limited, strangers: strangers{since: x.since}}
+	for _, h := range x.World.Hosts() {
+		a.strangers.hosts = append(a.strangers.hosts, x.World.Netns(h))
+	}
 	for _, p := range x.World.Procs() {
 		a.procs[p.PID] = p
 	}
@@ -40,6 +44,9 @@ type auditor struct {
 	events bool // they tell their namespace; counts do by --by
 	began  time.Time
 	cgroup string // of all of us
+
+	limited   bool // the tool was told to show the world's namespaces alone
+	strangers strangers
 }
 
 func (a *auditor) faults(r *row.Row) (out []string) {
@@ -91,10 +98,17 @@ func (a *auditor) faults(r *row.Row) (out []string) {
 		say("no socket has the id 0")
 	}
 	c := known("pid")
-	if c == nil || a.procs[int(c.N)] == nil {
+	if c == nil {
 		return out
 	}
 	p := a.procs[int(c.N)]
+	if p == nil {
+		inside := a.limited || netns != nil && slices.Contains(a.strangers.hosts, uint32(netns.N))
+		if inside && a.strangers.is(int(c.N)) {
+			say("%d is no process of the world", c.N)
+		}
+		return out
+	}
 	if c := known("comm"); c != nil && !p.Called(c.S) {
 		say("%d is called %s", p.PID, p.Comm)
 	}

@@ -53,6 +53,7 @@ type Trial struct {
 	parse   ParseFunc
 	running *running
 	failed  []error
+	since   int // the last PID before the world
 }
 
 // Choice says which way a point took.
@@ -62,12 +63,13 @@ type Choice struct{ Point, Way string }
 type ParseFunc func(t *Tool, flags []string) (cfg any, o Options, err error)
 
 type running struct {
-	rows   collector
-	events bool // not counts
-	began  time.Time
-	stop   context.CancelFunc
-	done   chan struct{}
-	err    error
+	rows    collector
+	events  bool // not counts
+	limited bool // to the world
+	began   time.Time
+	stop    context.CancelFunc
+	done    chan struct{}
+	err     error
 }
 
 // collector keeps rows and tells when there are so many.
@@ -109,12 +111,13 @@ var ErrSkip = errors.New("skipped")
 
 // RunCase makes a world and runs c in it.
 func RunCase(ctx context.Context, t *Tool, c Case, way string, parse ParseFunc, namers func(*Session) map[string]row.Namer) (*Trial, error) {
+	since := lastPID()
 	w, err := lab.NewWorld(lab.Options{Hosts: c.Hosts, Thread: c.Thread})
 	if err != nil {
 		return nil, err
 	}
 	defer w.Close()
-	x := &Trial{Ctx: ctx, World: w, Way: way, tool: t, parse: parse, namers: namers}
+	x := &Trial{since: since, Ctx: ctx, World: w, Way: way, tool: t, parse: parse, namers: namers}
 	return x, x.run(c)
 }
 
@@ -141,7 +144,11 @@ func (x *Trial) Attach(flags ...string) error {
 			flags = append(flags, fmt.Sprintf("--netns=%d", x.World.Netns(h)))
 		}
 	}
-	return x.AttachAll(flags...)
+	err := x.AttachAll(flags...)
+	if err == nil {
+		x.running.limited = x.tool.Filters&FilterNetns != 0
+	}
+	return err
 }
 
 // AttachAll is Attach without the limit to the world.

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tool
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// strangers tells which processes cannot have made the traffic of a world.
+type strangers struct {
+	since int // the last PID that was given before the world was there
+	hosts []uint32
+}
+
+// is tells whether a process that the lab did not start is none of the lab's. Who was
+// there before the world is. Who came later may be a child of the lab's, as long
+// as it is in one of its namespaces; of one that has gone nothing is known.
+func (s *strangers) is(pid int) bool {
+	if pid == os.Getpid() { // the lab's threads are its own
+		return false
+	}
+	if now := lastPID(); s.since > 0 && now >= s.since && pid <= s.since {
+		return true
+	}
+	netns, err := netnsOf(pid)
+	return err == nil && !slices.Contains(s.hosts, netns)
+}
+
+// lastPID is the PID that was given last; 0 if nobody tells.
+func lastPID() (pid int) {
+	text, _ := os.ReadFile("/proc/loadavg")
+	if words := strings.Fields(string(text)); len(words) == 5 {
+		fmt.Sscan(words[4], &pid)
+	}
+	return pid
+}
+
+func netnsOf(pid int) (uint32, error) {
+	var st unix.Stat_t
+	err := unix.Stat(fmt.Sprintf("/proc/%d/ns/net", pid), &st)
+	return uint32(st.Ino), err
+}
