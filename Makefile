@@ -77,8 +77,8 @@ fuzz: ## run every fuzz target for FUZZTIME
 	./test/fuzz $(FUZZTIME)
 
 .PHONY: soak
-soak: ## 100,000 sockets, and sessions without a pause for ten minutes
-	$(GO) test -count=1 -v -timeout 30m ./test/soak -sockets 100000 -for 10m
+soak: ## 100,000 sockets, and sessions without a pause for ten minutes; writes test/proof/soak.json
+	$(GO) run ./test/proof/write soak $(GO) test -count=1 -v -timeout 30m ./test/soak -sockets 100000 -for 10m
 
 .PHONY: mutants
 mutants: ## put 100 defects into the BPF C, one at a time, and list those that no test notices (an hour or two)

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"seine/test/programs"
+	"seine/test/proof"
 )
 
 // guest is a kernel of ring 4, and what runs there unless FULL is set. TestLoad has
@@ -158,6 +160,7 @@ func (s *suite) fetch(b binaries) bool {
 // here runs what runs on this machine.
 func (s *suite) here(b binaries) {
 	if asked(checks) {
+		s.must("proofs", time.Minute, s.proofs)
 		s.must(checks, 15*time.Minute, func(ctx context.Context) error { return stream(ctx, nil, "./test/check") })
 	}
 	if asked(units) {
@@ -168,6 +171,19 @@ func (s *suite) here(b binaries) {
 			return s.tests(ctx, native, []string{b.live, "-test.v=test2json", "-test.timeout=29m", notOthers})
 		})
 	}
+}
+
+// proofs says how stale the proofs are of tests that are too long for this.
+func (s *suite) proofs(context.Context) error {
+	all, err := proof.Check(".")
+	errs := []error{err}
+	for _, v := range all {
+		fmt.Printf("proof %s: %s\n", v.Name, v.Text)
+		if v.Err != nil {
+			errs = append(errs, fmt.Errorf("proof %s: %w", v.Name, v.Err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // unit runs rings 1 and 2: everything but the live tests.

@@ -245,5 +245,7 @@ func TestLasting(t *testing.T) {
 		}
 	}
 	u := life.cmd.ProcessState
+	t.Attr("rows", fmt.Sprint(total))
+	t.Attr("resident-MB", fmt.Sprint(rss>>20))
 	t.Logf("%d rows in %v; tcplife took %v of CPU time and %d MB", total, *lasting, u.UserTime()+u.SystemTime(), rss>>20)
 }

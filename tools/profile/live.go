@@ -39,7 +39,7 @@ func near(samples uint64, hz int, used time.Duration) error {
 		less, more = 0.5, 2.5 // interrupts are not the task's time, and long there
 	}
 	if float64(samples) < less*want-3 || float64(samples) > more*want+3 {
-		return fmt.Errorf("%d samples of %v at %d Hz, want %.0f", samples, used, hz, want)
+		return tool.Fewer(int(samples), int(want), "%d samples of %v at %d Hz, want %.0f", samples, used, hz, want)
 	}
 	return nil
 }

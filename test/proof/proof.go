@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package proof keeps what tests said that are too long for make test: one file a
+// proof, NAME.json. make test looks at the files. A proof is stale when too much
+// has changed of what it is about.
+package proof
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Proof is what one run of a heavy test said.
+type Proof struct {
+	Name    string            `json:"name"`
+	OK      bool              `json:"ok"`
+	Date    string            `json:"date"`
+	Kernels []string          `json:"kernels"`
+	Inputs  []string          `json:"inputs"` // files and folders that it is about
+	Hash    string            `json:"hash"`   // of the inputs
+	Figures map[string]string `json:"figures"`
+}
+
+// Folder is where the proofs are, below the root of the tree.
+const Folder = "test/proof"
+
+// Behind is by how many commits that changed its inputs a proof may be behind.
+const Behind = 30
+
+// Required are the proofs that must be there. Every file in Folder is looked at
+// besides.
+var Required []string
+
+// inputs says what a proof is about.
+var inputs = map[string][]string{
+	"soak": {"bpf", "internal/tool", "internal/probe", "internal/kern", "tools/tcplife", "tools/solife", "tools/tcptop", "test/soak"},
+}
+
+// Of begins a proof of the tree at root.
+func Of(root, name, kernel string) (*Proof, error) {
+	in := inputs[name]
+	if in == nil {
+		return nil, fmt.Errorf("there is no proof %s: add what it is about to %s", name, Folder)
+	}
+	hash, err := hashOf(root, in)
+	return &Proof{Name: name, Date: time.Now().UTC().Format(time.DateOnly), Kernels: []string{kernel}, Inputs: in, Hash: hash, Figures: map[string]string{}}, err
+}
+
+// Write puts the proof into its file.
+func (p *Proof) Write(root string) error {
+	b, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(p.file(root), append(b, '\n'), 0o644)
+}
+
+func (p *Proof) file(root string) string { return filepath.Join(root, Folder, p.Name+".json") }
+
+// Attr takes a figure from a line of go test -v: what a test gave to t.Attr.
+func (p *Proof) Attr(line string) {
+	rest, ok := strings.CutPrefix(line, "=== ATTR  ")
+	if words := strings.SplitN(rest, " ", 3); ok && len(words) == 3 {
+		p.Figures[words[1]] = strings.TrimSpace(words[2])
+	}
+}
+
+// A Verdict is how things are with a proof.
+type Verdict struct {
+	Name, Text string
+	Err        error // why it does not count
+}
+
+// Check looks at all proofs of a tree.
+func Check(root string) ([]Verdict, error) {
+	files, err := filepath.Glob(filepath.Join(root, Folder, "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	names := slices.Clone(Required)
+	for _, f := range files {
+		names = append(names, strings.TrimSuffix(filepath.Base(f), ".json"))
+	}
+	slices.Sort(names)
+	var out []Verdict
+	for _, name := range slices.Compact(names) {
+		text, err := check(root, name)
+		out = append(out, Verdict{name, text, err})
+	}
+	return out, nil
+}
+
+func check(root, name string) (string, error) {
+	p := &Proof{Name: name}
+	b, err := os.ReadFile(p.file(root))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("it is missing: run make %s", name)
+	}
+	if err == nil {
+		err = json.Unmarshal(b, p)
+	}
+	if err != nil {
+		return "", err
+	}
+	text := fmt.Sprintf("of %s, on %s", p.Date, strings.Join(p.Kernels, ", "))
+	if !p.OK {
+		return text, fmt.Errorf("it failed: mend what failed, then run make %s", name)
+	}
+	hash, err := hashOf(root, p.Inputs)
+	if err != nil {
+		return text, err
+	}
+	if hash == p.Hash {
+		return text + ": nothing has changed since", nil
+	}
+	n, err := behind(root, p)
+	if err != nil {
+		return text, err
+	}
+	text += fmt.Sprintf(": %d commits behind, of %d", n, Behind)
+	if n > Behind {
+		return text, fmt.Errorf("it is stale: run make %s", name)
+	}
+	return text, nil
+}
+
+// behind counts the commits that changed the inputs after the one with the proof.
+func behind(root string, p *Proof) (int, error) {
+	since, err := git(root, "log", "-1", "--format=%H", "--", filepath.Join(Folder, p.Name+".json"))
+	if err != nil || since == "" {
+		return 0, err // not committed yet
+	}
+	n, err := git(root, append([]string{"rev-list", "--count", since + "..HEAD", "--"}, p.Inputs...)...)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(n)
+}
+
+func git(root string, args ...string) (string, error) {
+	out, err := exec.Command("git", append([]string{"-C", root}, args...)...).Output()
+	if err != nil {
+		return "", fmt.Errorf("git %s: %w", args[0], err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// hashOf is over the names and contents of the files.
+func hashOf(root string, in []string) (string, error) {
+	sum := sha256.New()
+	for _, folder := range in {
+		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			b, err := os.ReadFile(path)
+			name, e := filepath.Rel(root, path)
+			fmt.Fprintf(sum, "%s %d\n%s", name, len(b), b)
+			return cmp.Or(err, e)
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
