@@ -204,7 +204,7 @@ func TestGroupedHeads(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				out.End(row.End{})
+				out.End(row.End{Last: true})
 				heads := strings.Fields(b.String())
 				if len(heads) < 2 || strings.ContainsAny(heads[0], ":<>") || heads[0][0] == '(' || small(heads[0]) != small(heads[1]) {
 					t.Errorf("--by %s has the head %q", c.ID, b.String())

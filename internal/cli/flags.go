@@ -62,7 +62,7 @@ func declare(fs *pflag.FlagSet, t *tool.Tool, cfg any) *common {
 	fs.StringVar(&c.by, "by", "", "group by these columns")
 	fs.StringVar(&c.where, "where", "", "keep rows for which this holds: 'lport == 80 && comm == \"nginx\"'")
 	c.filters.declare(fs, t, short)
-	fs.StringVar(&c.timeFormat, "time", "", "how the time column reads: clock, iso, rel, unix, none")
+	fs.StringVar(&c.timeFormat, "time", "", "how the time column reads: clock, micro, iso, rel, unix, none")
 	views := viewNames(t)
 	fs.StringVar(&c.view, "view", "", "of several kinds of rows show one: "+strings.Join(views, ", "))
 	if len(views) == 0 {

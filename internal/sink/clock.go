@@ -11,7 +11,8 @@ import (
 	"seine/internal/row"
 )
 
-// clock writes moments as --time says.
+// clock writes moments as --time says. The form micro is the clock with
+// microseconds, for rows that come faster than one a second.
 type clock struct {
 	form  string
 	start int64
@@ -21,7 +22,7 @@ type clock struct {
 	text   []byte
 }
 
-var timeForms = []string{"clock", "iso", "rel", "unix", "none"}
+var timeForms = []string{"clock", "micro", "iso", "rel", "unix", "none"}
 
 func (k *clock) init(o Options) error {
 	k.form, k.zone, k.start = o.Time, o.Zone, o.Start.UnixNano()
@@ -52,7 +53,7 @@ func (k *clock) head(head string) string {
 }
 
 func (k *clock) width() int {
-	return map[string]int{"clock": 8, "iso": 32, "rel": 9, "unix": 17}[k.form]
+	return map[string]int{"clock": 8, "micro": 15, "iso": 32, "rel": 9, "unix": 17}[k.form]
 }
 
 func (k *clock) append(b []byte, c *row.Cell) []byte {
@@ -72,5 +73,9 @@ func (k *clock) append(b []byte, c *row.Cell) []byte {
 		k.second = sec
 		k.text = time.Unix(sec, 0).In(k.zone).AppendFormat(k.text[:0], time.TimeOnly)
 	}
-	return append(b, k.text...)
+	b = append(b, k.text...)
+	if k.form == "micro" {
+		b = appendPadded(append(b, '.'), uint64(ns%1e9)/1e3, 6)
+	}
+	return b
 }

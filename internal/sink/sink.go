@@ -34,7 +34,7 @@ type Options struct {
 
 	// The rest is for tables.
 
-	Time       string    // clock (default), iso, rel, unix, none
+	Time       string    // clock (default), micro, iso, rel, unix, none
 	Start      time.Time // of the run, for rel
 	Interval   bool      // rows come in outputs, one for each tick
 	Terminal   bool      // control codes may be used
@@ -67,8 +67,9 @@ func Formats() []string {
 	return []string{"table", "json", "csv", "folded", "dot", "book", "svg", "png"}
 }
 
-// New returns the sink that writes rows to w in the named format. Called with
-// an End that closes nothing, as soon as the tool is ready, it writes its head.
+// New returns the sink that writes rows to w in the named format. Called with an
+// End that closes nothing, as soon as the tool is ready, it writes its head if that
+// does not depend on the rows to come.
 func New(format string, w io.Writer, o Options) (row.Sink, error) {
 	m := makers[format]
 	if m == nil {

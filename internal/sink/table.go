@@ -15,13 +15,20 @@ import (
 // tableSink writes rows for eyes: the book's heads, aligned columns, sentences
 // where the book has them, bars for histograms, one frame a line for stacks.
 //
-// A column begins and ends at the same place in every row. A longer value
-// pushes what follows until there is room again; nothing is cut.
+// A column begins and ends at the same place in every row below a head. Before a
+// head is written, the rows that are at hand are measured, and columns grow: an
+// output is at hand as a whole, of events the first batch is, on a terminal each
+// batch, and the head is repeated if a column grew. A longer value that comes
+// later pushes what follows until there is room again; nothing is cut.
 type tableSink struct {
 	*writer
 	o     Options
 	clock clock
 	plans plans[tablePlan]
+
+	held    []*row.Row // wait to be measured
+	pass    bool       // rows do not wait: the columns have their widths
+	scratch []byte
 
 	view    *tablePlan // whose head stands above
 	lines   int        // since that head
@@ -41,6 +48,7 @@ type tablePlan struct {
 	ref    int   // the histogram's cell
 	stacks []int // cells, shown below the row
 	head   []byte
+	grown  bool // since the head was written
 }
 
 // tableColumn is a column and its place: start and end are where its narrowest
@@ -50,6 +58,8 @@ type tableColumn struct {
 	col        *row.Column
 	div        uint64
 	left       bool
+	head       string
+	wide       int // room for values
 	start, end int
 	with       *tableColumn // written behind it, after a colon
 }
@@ -89,7 +99,6 @@ func (t *tableSink) plan(s *row.Schema) (*tablePlan, error) {
 	if i := timeColumn(s); t.o.Interval && i >= 0 && t.clock.form != "none" && !slices.Contains(chosen, i) {
 		p.time = i
 	}
-	at, pos := 0, 0
 	for _, i := range columns {
 		c := &s.Columns[i]
 		switch {
@@ -103,20 +112,50 @@ func (t *tableSink) plan(s *row.Schema) (*tablePlan, error) {
 			if c.Kind == row.Time {
 				head, width = t.clock.head(head), max(width, t.clock.width())
 			}
-			k := tableColumn{cell: i, col: c, div: scale(c), left: c.Left, start: at}
+			k := tableColumn{cell: i, col: c, div: scale(c), left: c.Left}
 			if j := s.Index(c.With); c.With != "" && j >= 0 && !slices.Contains(columns, j) {
 				k.with = &tableColumn{cell: j, col: &s.Columns[j], div: scale(&s.Columns[j])}
 				head += ":" + s.Columns[j].Head
 			}
-			head = c.Before + head + c.After
-			k.end = at + max(width, utf8.RuneCountInString(head))
-			at = k.end + 1
+			k.head = c.Before + head + c.After
+			k.wide = max(width, utf8.RuneCountInString(k.head))
 			p.cols = append(p.cols, k)
-			p.head, pos = k.place(append(p.head, head...), len(p.head), pos)
 		}
 	}
-	p.head = trimRight(p.head)
+	p.layout()
 	return p, nil
+}
+
+// layout gives the columns their places by their widths, and makes the head.
+func (p *tablePlan) layout() {
+	at, pos := 0, 0
+	p.head = p.head[:0]
+	for i := range p.cols {
+		k := &p.cols[i]
+		k.start, k.end = at, at+k.wide
+		at = k.end + 1
+		p.head, pos = k.place(append(p.head, k.head...), len(p.head), pos)
+	}
+	p.head = trimRight(p.head)
+}
+
+// widest is how far a column may grow: [address]:port of IPv6 fits. Longer values
+// push what follows.
+const widest = 48
+
+// measure makes room for a row. A value at the end of the line to the left needs
+// none.
+func (t *tableSink) measure(p *tablePlan, r *row.Row) {
+	for i := range p.cols {
+		k := &p.cols[i]
+		if k.left && i == len(p.cols)-1 {
+			return
+		}
+		t.scratch = t.joined(t.scratch[:0], k, r)
+		if wide := width(t.scratch); wide > k.wide && wide <= widest {
+			k.wide, p.grown = wide, true
+		}
+	}
 }
 
 func scale(c *row.Column) uint64 { return max(c.Div, 1) * max(c.Scale, 1) }
@@ -176,11 +215,50 @@ func width(b []byte) int {
 	return n
 }
 
+// mostHeld is how many rows wait at the most: those of a very long output after
+// them do not make columns grow.
+const mostHeld = 10000
+
 func (t *tableSink) Row(r *row.Row) error {
 	p, err := t.plans.of(r.Schema)
 	if err != nil {
 		return err
 	}
+	if t.pass || len(t.held) == 0 && (p.line != nil || p.hist != nil) {
+		return t.write(p, r)
+	}
+	if t.held = append(t.held, r.Clone()); len(t.held) < mostHeld {
+		return nil
+	}
+	return t.release()
+}
+
+// release writes the rows that waited, in columns that they fit into.
+func (t *tableSink) release() error {
+	if len(t.held) == 0 {
+		return nil
+	}
+	for _, r := range t.held {
+		p, err := t.plans.of(r.Schema)
+		if err != nil {
+			return err
+		}
+		t.measure(p, r)
+	}
+	for _, r := range t.held {
+		p, err := t.plans.of(r.Schema)
+		if err != nil {
+			return err
+		}
+		if err := t.write(p, r); err != nil {
+			return err
+		}
+	}
+	t.held, t.pass = t.held[:0], true
+	return nil
+}
+
+func (t *tableSink) write(p *tablePlan, r *row.Row) error {
 	if t.o.Interval && !t.begun {
 		t.begin(t.moment(p, r))
 	}
@@ -192,7 +270,7 @@ func (t *tableSink) Row(r *row.Row) error {
 		t.more++ // the largest rows come first, and must not scroll away
 		return nil
 	}
-	if t.view != p || t.o.Terminal && !t.o.Interval && t.o.Height > 1 && t.lines >= t.o.Height-1 {
+	if t.view != p || p.grown || t.o.Terminal && !t.o.Interval && t.o.Height > 1 && t.lines >= t.o.Height-1 {
 		t.header(p)
 	}
 	if p.line != nil {
@@ -256,6 +334,10 @@ func (t *tableSink) header(p *tablePlan) {
 		t.buf = append(t.buf, '\n')
 	}
 	t.view, t.lines, t.gap = p, 0, false
+	if p.grown {
+		p.grown = false
+		p.layout()
+	}
 	if t.o.HideHeader || len(p.head) == 0 {
 		return
 	}
@@ -346,6 +428,12 @@ func (t *tableSink) value(b []byte, k *tableColumn, c *row.Cell) []byte {
 }
 
 func (t *tableSink) End(e row.End) error {
+	if err := t.release(); err != nil {
+		return err
+	}
+	if t.o.Terminal || t.o.Interval && e.Output {
+		t.pass = false
+	}
 	switch {
 	case t.o.Interval:
 		if e.Output && !t.begun {
@@ -361,13 +449,13 @@ func (t *tableSink) End(e row.End) error {
 		if e.Output {
 			t.begun = false
 		}
-	case t.view == nil && !t.printed && len(t.o.Schemas) == 1:
+	case e.Last && t.view == nil && !t.printed && len(t.o.Schemas) == 1:
 		t.first()
 	}
 	return t.flush()
 }
 
-// first writes the head of the only view there is before it has rows.
+// first writes the head of the only view there is if it has no rows.
 func (t *tableSink) first() {
 	if p, err := t.plans.of(t.o.Schemas[0]); err == nil && p.hist == nil && p.line == nil {
 		t.header(p)

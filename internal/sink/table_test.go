@@ -25,6 +25,7 @@ func TestTableTime(t *testing.T) {
 	for form, want := range map[string]string{
 		"":      "TIME         PID COMM\n23:36:01       1 a\n",
 		"clock": "TIME         PID COMM\n23:36:01       1 a\n",
+		"micro": "TIME                PID COMM\n23:36:01.123456       1 a\n",
 		"iso":   "TIME                                 PID COMM\n2026-11-14T23:36:01.123456Z            1 a\n",
 		"rel":   "TIME(s)       PID COMM\n61.123          1 a\n",
 		"unix":  "TIME                  PID COMM\n1794699361.123457       1 a\n",
@@ -35,7 +36,7 @@ func TestTableTime(t *testing.T) {
 			t.Errorf("--time %s: got\n%s want\n%s", form, got, want)
 		}
 	}
-	if _, err := New("table", io.Discard, Options{Time: "julian"}); err == nil || !strings.Contains(err.Error(), "clock, iso, rel, unix, none") {
+	if _, err := New("table", io.Discard, Options{Time: "julian"}); err == nil || !strings.Contains(err.Error(), "clock, micro, iso, rel, unix, none") {
 		t.Errorf("a strange form of time: %v", err)
 	}
 }
@@ -180,25 +181,113 @@ func TestTableHeadRepeats(t *testing.T) {
 	}
 }
 
-// The head is seen as soon as the tool is ready, once.
-func TestTableHeadWhenReady(t *testing.T) {
+// The head waits for the first rows, which say how wide columns have to be; it
+// comes at the end if there are none, and once.
+func TestTableHeadWaits(t *testing.T) {
 	s := life()
 	s.Show = []int{1}
+	for _, n := range []int{0, 1} {
+		var b bytes.Buffer
+		out, err := New("table", &b, Options{Schemas: []*row.Schema{s}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := out.End(row.End{}); err != nil || b.Len() > 0 {
+			t.Fatalf("got %q, error %v", b.String(), err)
+		}
+		want := "    PID\n"
+		if n > 0 {
+			want += "      5\n"
+			if err := out.Row(fill(s, moment, 5)); err != nil {
+				t.Fatal(err)
+			}
+			if err := out.End(row.End{}); err != nil || b.String() != want {
+				t.Fatalf("got %q, error %v, want %q", b.String(), err, want)
+			}
+		}
+		if err := out.End(row.End{Last: true}); err != nil || b.String() != want {
+			t.Errorf("got %q, error %v, want %q", b.String(), err, want)
+		}
+	}
+}
+
+// batches renders rows, an End after each batch.
+func batches(t *testing.T, o Options, all ...[]*row.Row) string {
+	t.Helper()
+	var b bytes.Buffer
+	out, err := New("table", &b, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, rows := range all {
+		for _, r := range rows {
+			if err := out.Row(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := out.End(row.End{Time: moment, Output: o.Interval, Last: i == len(all)-1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.String()
+}
+
+// Columns grow before a head is written, and not below it.
+func TestTableGrows(t *testing.T) {
+	s := life()
+	s.Show = []int{3, 4, 5}
+	short, long := fill(s, moment, 1, "x", four, 80, four), fill(s, moment, 1, "x", six, 80, four)
+	const (
+		narrowHead = "LADDR           LPORT RADDR\n"
+		narrow     = "10.0.0.1           80 10.0.0.1\n"
+		pushed     = "2001:db8:1234:5678:9abc:def0:1234:5678 80 10.0.0.1\n"
+		wideHead   = "LADDR                                  LPORT RADDR\n"
+		wideShort  = "10.0.0.1                                  80 10.0.0.1\n"
+		wide       = "2001:db8:1234:5678:9abc:def0:1234:5678    80 10.0.0.1\n"
+	)
+	for _, c := range []struct {
+		name string
+		o    Options
+		rows [][]*row.Row
+		want string
+	}{
+		{"a batch is measured as a whole", Options{}, [][]*row.Row{{short, long, short}}, wideHead + wideShort + wide + wideShort},
+		{"piped, widths are those of the first batch", Options{}, [][]*row.Row{{short}, {long, short}}, narrowHead + narrow + pushed + narrow},
+		{"on a terminal the head is repeated", Options{Terminal: true, Height: 50}, [][]*row.Row{{short}, {short, long}, {short}}, narrowHead + narrow + wideHead + wideShort + wide + wideShort},
+		{"each output is measured, and never shrinks", Options{Interval: true, Time: "none"}, [][]*row.Row{{short}, {long}, {short}},
+			narrowHead + narrow + "\n" + wideHead + wide + "\n" + wideHead + wideShort},
+	} {
+		c.o.Schemas = []*row.Schema{s}
+		if got := batches(t, c.o, c.rows...); got != c.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", c.name, got, c.want)
+		}
+	}
+}
+
+// A value of any length does not make a column of any width, and a long output
+// does not wait in memory as a whole.
+func TestTableGrowsWithinReason(t *testing.T) {
+	s := life()
+	s.Show = []int{2, 4}
+	got := batches(t, Options{Schemas: []*row.Schema{s}}, []*row.Row{fill(s, moment, 1, strings.Repeat("y", 49), nil, 80), fill(s, moment, 1, strings.Repeat("z", 48), nil, 80)})
+	if want := "COMM" + strings.Repeat(" ", 45) + "LPORT\n" + strings.Repeat("y", 49) + "   80\n" + strings.Repeat("z", 48) + "    80\n"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
 	var b bytes.Buffer
 	out, err := New("table", &b, Options{Schemas: []*row.Schema{s}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 {
-		if err := out.End(row.End{}); err != nil || b.String() != "    PID\n" {
-			t.Fatalf("got %q, error %v", b.String(), err)
+	for range 3 * mostHeld {
+		if err := out.Row(fill(s, moment, 1, "x", nil, 80)); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if err := out.Row(fill(s, moment, 5)); err != nil {
-		t.Fatal(err)
+	if b.Len() == 0 {
+		t.Error("nothing was written before the end of a long output")
 	}
-	if err := out.End(row.End{Last: true}); err != nil || b.String() != "    PID\n      5\n" {
-		t.Errorf("got %q, error %v", b.String(), err)
+	if err := out.End(row.End{Output: true, Last: true}); err != nil || strings.Count(b.String(), "\n") != 1+3*mostHeld {
+		t.Errorf("%d lines, error %v", strings.Count(b.String(), "\n"), err)
 	}
 }
 

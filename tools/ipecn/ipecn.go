@@ -68,6 +68,7 @@ func views(cfg any) []tool.View {
 	return []tool.View{{
 		Output: tool.Stream[event]{Type: "ecn_event"},
 		Show:   "time dir dev ip saddr daddr",
+		Time:   "micro",
 	}}
 }
 

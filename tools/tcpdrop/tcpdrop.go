@@ -61,6 +61,7 @@ func views(cfg any) []tool.View {
 	v := tool.View{
 		Output: tool.Stream[event]{Type: "drop_event", Each: noLocation},
 		Show:   "time pid ip saddr+sport::21 daddr+dport::23 state flags reason kstack",
+		Time:   "micro",
 	}
 	if c.NoStack {
 		v.Show = strings.TrimSuffix(v.Show, " kstack")
