@@ -27,6 +27,12 @@ func demoCommand(stdout, stderr io.Writer) *cobra.Command {
 		Use:                "demo TOOL [flags]",
 		Short:              "a tool over traffic of its own, in private network namespaces",
 		DisableFlagParsing: true,
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return toolNames(nil), cobra.ShellCompDirectiveNoFileComp
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || args[0] == "--help" || args[0] == "-h" {
 				return cmd.Help()

@@ -77,6 +77,9 @@ func doctorCommand(stdout, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor [TOOL…]",
 		Short: "what works on this kernel, by which way, and what would help",
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return toolNames(args), cobra.ShellCompDirectiveNoFileComp
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if output != "table" && output != "json" {
 				return tool.Usagef("-o %s: doctor writes table and json", output)
@@ -127,6 +130,7 @@ func doctorCommand(stdout, stderr io.Writer) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "format: table, json")
+	completeList(cmd, "output", "table", "json")
 	cmd.Flags().BoolVar(&selftest, "selftest", false, "run one or two cases of known traffic for each tool and compare its rows; exits 3 if a tool was not seen to work, 4 if privileges are missing")
 	cmd.Flags().CountVarP(&verbose, "verbose", "v", "details of every tool, as they are shown for tools that are named")
 	return cmd

@@ -5,8 +5,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -84,9 +82,10 @@ func examples(t *tool.Tool) string {
 // helpCommand explains seine or one of its tools and commands.
 func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
-		Use:   "help [TOOL | COMMAND]",
-		Short: "explain a tool or a command",
-		Args:  atMost(1),
+		Use:               "help [TOOL | COMMAND]",
+		Short:             "explain a tool or a command",
+		Args:              atMost(1),
+		ValidArgsFunction: completeCommands,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return root.Help()
@@ -112,37 +111,12 @@ func atMost(n int) cobra.PositionalArgs {
 	}
 }
 
-// completionCommand writes what makes a shell complete names and flags.
-func completionCommand(root *cobra.Command, w io.Writer) *cobra.Command {
-	shells := map[string]func() error{
-		"bash": func() error { return root.GenBashCompletionV2(w, true) },
-		"fish": func() error { return root.GenFishCompletion(w, true) },
-		"zsh":  func() error { return root.GenZshCompletion(w) },
-	}
-	names := slices.Sorted(maps.Keys(shells))
-	return &cobra.Command{
-		Use:       "completion " + strings.Join(names, "|"),
-		Short:     "write completion for a shell: source <(seine completion bash)",
-		ValidArgs: names,
-		Args:      atMost(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return tool.Usagef("completion: name a shell: %s", strings.Join(names, ", "))
-			}
-			write := shells[args[0]]
-			if write == nil {
-				return tool.Usagef("completion: %q is not one of %s", args[0], strings.Join(names, ", "))
-			}
-			return write()
-		},
-	}
-}
-
 func manCommand(root *cobra.Command, w io.Writer) *cobra.Command {
 	return &cobra.Command{
-		Use:   "man [TOOL | DIRECTORY/]",
-		Short: "write the man page of seine or of a tool, or all of them into a directory",
-		Args:  atMost(1),
+		Use:               "man [TOOL | DIRECTORY/]",
+		Short:             "write the man page of seine or of a tool, or all of them into a directory",
+		Args:              atMost(1),
+		ValidArgsFunction: completeCommands,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			head := &doc.GenManHeader{Section: "8", Source: "seine", Manual: "seine"}
 			if len(args) == 0 {

@@ -51,6 +51,7 @@ func listCommand(w io.Writer) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "format: table, json")
+	completeList(cmd, "output", "table", "json")
 	return cmd
 }
 

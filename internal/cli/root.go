@@ -174,6 +174,7 @@ func toolCommand(t *tool.Tool, alias *tool.Alias, stdout, stderr io.Writer) *cob
 	}
 	cmd.SetFlagErrorFunc(flagError)
 	c := declare(cmd.Flags(), t, cfg)
+	completeFlags(cmd, t, cfg)
 	if alias != nil {
 		cmd.Use, cmd.Short, cmd.Hidden = alias.Name+" [flags] [interval [count]]", alias.Short, true
 	}

@@ -411,7 +411,7 @@ func (r *run) showKeys(schemas []*row.Schema) {
 func (r *run) sinkOptions(schemas []*row.Schema, columns map[*row.Schema][]int, kind tool.Kind) sink.Options {
 	o := sink.Options{
 		Schemas: schemas, Columns: columns, Time: r.flags.timeFormat, Start: time.Now(),
-		Interval: r.flags.interval > 0, Above: r.prepared.Views[0].Above, Book: r.prepared.Views[0].Book,
+		Netns: netnsNamer(), Interval: r.flags.interval > 0, Above: r.prepared.Views[0].Above, Book: r.prepared.Views[0].Book,
 	}
 	if o.Time == "" {
 		o.Time = r.prepared.Views[0].Time
@@ -429,6 +429,23 @@ func (r *run) sinkOptions(schemas []*row.Schema, columns map[*row.Schema][]int, 
 		}
 	}
 	return o
+}
+
+// netnsNamer gives namespaces the names that they have now, before privileges are
+// given up, and looks again for one that it does not know, once a second at most.
+func netnsNamer() func(uint64) string {
+	names, looked := host.NetnsNames(), time.Now()
+	return func(inode uint64) string {
+		name, ok := names[uint32(inode)]
+		if !ok && time.Since(looked) > time.Second {
+			if again := host.NetnsNames(); len(again) > 0 { // else it is not allowed any more
+				names = again
+			}
+			looked = time.Now()
+			name = names[uint32(inode)]
+		}
+		return name
+	}
 }
 
 // name puts the naming stage at the head of the pipe.

@@ -139,3 +139,22 @@ func netnsError(err error) error {
 	}
 	return err
 }
+
+// NetnsNames are the names that ip-netns(8) keeps, by inode. Of several names of
+// one namespace the first in the alphabet counts.
+func NetnsNames() map[uint32]string {
+	names := map[uint32]string{}
+	for _, dir := range netnsDirs {
+		entries, _ := os.ReadDir(dir) // sorted
+		for _, e := range entries {
+			ino, err := netnsFile(filepath.Join(dir, e.Name()))
+			if err != nil {
+				continue
+			}
+			if old, ok := names[ino]; !ok || e.Name() < old {
+				names[ino] = e.Name()
+			}
+		}
+	}
+	return names
+}

@@ -128,3 +128,26 @@ func TestNetnsInodeErrors(t *testing.T) {
 		}
 	}
 }
+
+// Names are found by inode; what is no namespace has none.
+func TestNetnsNames(t *testing.T) {
+	old := netnsDirs
+	defer func() { netnsDirs = old }()
+	dir := t.TempDir()
+	netnsDirs = []string{dir, dir + "/none"}
+	for _, name := range []string{"green", "blue"} {
+		if err := os.Symlink("/proc/self/ns/net", filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	own, err := NetnsInode("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := NetnsNames(); len(got) != 1 || got[own] != "blue" {
+		t.Errorf("got %v, want blue for %d", got, own)
+	}
+}

@@ -82,7 +82,7 @@ func (k *Kernel) inModules(names []string) bool {
 
 // setKernel gives a cache the kernel's types, so that it does not read them
 // itself. It has no function for that; if it were made otherwise one day, it
-// would read them, which takes longer and is right too. TestPart sees it.
+// would read them, which takes longer and is right too. TestPart of internal/kbtf compares the types.
 func setKernel(c *btf.Cache, types *btf.Spec) {
 	f := reflect.ValueOf(c).Elem().FieldByName("kernelTypes")
 	if f.IsValid() && f.Type() == reflect.TypeFor[*btf.Spec]() {

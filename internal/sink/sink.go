@@ -44,6 +44,9 @@ type Options struct {
 	// Above gives a line to stand above an output, after its time: a load
 	// average. May be nil.
 	Above func(time.Time) string
+	// Netns gives the name of a network namespace, "" if it has none: tables show
+	// it in place of the inode. May be nil.
+	Netns func(inode uint64) string
 	// Zone of clock and iso times; nil is the local one.
 	Zone *time.Location
 }

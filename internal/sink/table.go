@@ -407,6 +407,11 @@ func (t *tableSink) joined(b []byte, k *tableColumn, r *row.Row) []byte {
 func (t *tableSink) value(b []byte, k *tableColumn, c *row.Cell) []byte {
 	switch c.Kind {
 	case row.Uint, row.Int:
+		if k.col.ID == "netns" && t.o.Netns != nil {
+			if name := t.o.Netns(c.N); name != "" {
+				return appendEscaped(b, name)
+			}
+		}
 		prec := k.col.Prec
 		if prec == 0 && k.col.Scale > 1 && c.N > 0 && c.N < 10*k.div {
 			prec = 1 // less than a kilobyte is not nothing

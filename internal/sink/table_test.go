@@ -291,6 +291,19 @@ func TestTableGrowsWithinReason(t *testing.T) {
 	}
 }
 
+// Network namespaces that have a name are shown by it.
+func TestTableNetns(t *testing.T) {
+	s := &row.Schema{Columns: []row.Column{{ID: "netns", Head: "NETNS", Kind: row.Uint, Width: 10}}, Show: []int{0}}
+	o := Options{Schemas: []*row.Schema{s}, Netns: func(inode uint64) string { return map[uint64]string{4026532000: "blue"}[inode] }}
+	rows := []*row.Row{fill(s, 4026532000), fill(s, 4026532001)}
+	if got, want := string(render(t, "table", o, rows)), "     NETNS\n      blue\n4026532001\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := string(render(t, "csv", o, rows)); got != "netns\n4026532000\n4026532001\n" {
+		t.Errorf("csv: %q: it has numbers", got)
+	}
+}
+
 func TestTableViews(t *testing.T) {
 	l, z, d := life(), sizes(), drops()
 	l.Show, d.Show = []int{1}, []int{0}

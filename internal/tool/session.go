@@ -219,7 +219,7 @@ func (p *Prepared) Attach() (*Session, error) {
 		return nil, err
 	}
 	for name, v := range p.spec.Variables {
-		// args_<tracepoint>: how many arguments it has here; see compat.h
+		// args_<tracepoint>: how many arguments it has here; see drop.h
 		if tp, ok := cutPrefix(name, "args_"); ok {
 			if err := v.Set(uint32(len(k.Args(tp)))); err != nil {
 				return nil, err

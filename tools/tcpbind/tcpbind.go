@@ -66,7 +66,7 @@ var Tool = &tool.Tool{
 	},
 	Views: tool.One(tool.View{
 		Output: tool.Stream[event]{Type: "bind_event", Each: local},
-		Show:   "time pid comm ret proto:PROT laddr:ADDR lport:PORT options ifindex",
+		Show:   "time pid comm errno:ERROR proto:PROT laddr:ADDR lport:PORT options ifindex",
 	}),
 	Demo: demo,
 	Live: live,

@@ -126,7 +126,6 @@ var Tool = &tool.Tool{
 	Points:  []probe.Point{{Name: "state"}, {Name: "rcv"}, {Name: "retrans"}},
 	Views:   views,
 	Formats: []string{"book", "svg", "png"},
-	Format:  "book",
 	Plot:    figure,
 	Demo:    demo,
 	Live:    live,
