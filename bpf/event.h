@@ -1,25 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* event.h - the ring, the head of every event, and the counts of what was lost. */
+/* event.h - the ring and the head of every event. */
 #pragma once
 #include "probe.h"
-
-/* What can go missing. Go: probe.Losses, same order. */
-enum loss {
-	LOSS_RING,	/* an event did not fit into the ring */
-	LOSS_MAP,	/* a key did not fit into a map of counts or histograms */
-	LOSS_SPAN,	/* the beginning of something did not fit into a map */
-	LOSS_STACK,	/* a stack could not be kept */
-	LOSS_OWNER_FULL, /* a socket's owner did not fit into the map owners */
-	LOSS_OWNER,	/* a row's socket has no known owner */
-	LOSS_READ,	/* memory of the process could not be read */
-	LOSS_KINDS,
-};
-__u64 losses[LOSS_KINDS] = {};
-
-static __always_inline void lose(enum loss l)
-{
-	__sync_fetch_and_add(&losses[l], 1);
-}
 
 /* A process. All zero: unknown. Go: kern.Who. */
 struct who {
@@ -49,6 +31,13 @@ struct {
  */
 const volatile __u64 wake_bytes = 0;
 
+/* The reader has been woken and has not emptied the ring since: Go sets it to 0
+ * when it has. So it is woken once, and not by each event while the ring is full.
+ * An event that comes between the two wakes nobody, but the next one does.
+ */
+volatile __u64 woken = 0;
+__u64 wakes = 0; /* how often */
+
 #define EVENT_NEW(type)                                                        \
 	({                                                                     \
 		type *__e = bpf_ringbuf_reserve(&events, sizeof(type), 0);     \
@@ -64,8 +53,11 @@ static __always_inline int event_send(void *e)
 {
 	__u64 flags = BPF_RB_NO_WAKEUP;
 
-	if (bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) >= wake_bytes)
+	if (!woken && bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) >= wake_bytes) {
+		woken = 1;
+		__sync_fetch_and_add(&wakes, 1);
 		flags = BPF_RB_FORCE_WAKEUP;
+	}
 	bpf_ringbuf_submit(e, flags);
 	return 0;
 }

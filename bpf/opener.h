@@ -8,7 +8,8 @@
  *
  * The tool that includes this header defines opener_kept(): the sockets that it
  * cares for. An address that is used again was opened again, so entries need no
- * end: the oldest make room.
+ * end: the oldest make room. A socket whose entry has gone is counted when it is
+ * looked for.
  */
 #pragma once
 #include "fd.h"

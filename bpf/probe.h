@@ -12,6 +12,7 @@
  */
 #pragma once
 #include "kernel.h"
+#include "loss.h"
 
 /* Words of the context become arguments of any type. */
 #define CAST(stmt)                                                             \
@@ -127,7 +128,7 @@ struct call_args {
 	__u64 arg[3];
 };
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 8192);
 	__type(key, struct call_key);
 	__type(value, struct call_args);
@@ -141,7 +142,8 @@ static __always_inline int call_enter(struct pt_regs *ctx, __u64 func)
 	a.arg[0] = PT_REGS_PARM1(ctx);
 	a.arg[1] = PT_REGS_PARM2(ctx);
 	a.arg[2] = PT_REGS_PARM3(ctx);
-	bpf_map_update_elem(&calls, &k, &a, BPF_ANY);
+	if (bpf_map_update_elem(&calls, &k, &a, BPF_ANY))
+		lose(LOSS_SPAN);
 	return 0;
 }
 

@@ -149,7 +149,7 @@ static __noinline int io_exit_msgs(void *ctx, long ret)
 		sock_io(ctx, c.sk, c.dir, len, c.flags);
 	}
 	if (ret > MMSG_MOST)
-		__sync_fetch_and_add(&losses[LOSS_READ], ret - MMSG_MOST);
+		__sync_fetch_and_add(&losses[LOSS_BATCH], ret - MMSG_MOST);
 	return 0;
 }
 

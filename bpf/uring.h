@@ -32,7 +32,10 @@ enum uring_op {
 	URING_LISTEN = 57,
 };
 
-/* Requests under way, for kernels whose completion does not name them. */
+/* Requests under way, for kernels whose completion does not name them. A program
+ * may give several requests the same user_data: the last one is kept, and the
+ * others are counted as lost.
+ */
 struct uring_key {
 	__u64 ring, user_data;
 };
@@ -41,11 +44,23 @@ struct uring_req {
 	__u64 op;
 };
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
 	__type(key, struct uring_key);
 	__type(value, struct uring_req);
 } urings SEC(".maps");
+
+static __always_inline void uring_begin(const struct uring_key *k, const struct uring_req *r)
+{
+	int err = bpf_map_update_elem(&urings, k, r, BPF_NOEXIST);
+
+	if (err == -17 /* EEXIST */) {
+		lose(LOSS_SAME);
+		err = bpf_map_update_elem(&urings, k, r, BPF_EXIST);
+	}
+	if (err)
+		lose(LOSS_SPAN);
+}
 
 /* URING_FILE(point, test) { body of (ctx, op, file, res) }: requests whose
  * opcode, op, passes the test, and the file that they were for.
@@ -80,7 +95,7 @@ struct {
 		if (!(test))                                                   \
 			return 0;                                              \
 		r.file = BPF_CORE_READ((struct io_kiocb *)ctx[1], file);       \
-		bpf_map_update_elem(&urings, &k, &r, BPF_ANY);                 \
+		uring_begin(&k, &r);                                           \
 		return 0;                                                      \
 	}                                                                      \
 	SEC("tp_btf/io_uring_complete") int point##__btf__old(unsigned long long *ctx) \

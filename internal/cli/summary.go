@@ -51,7 +51,7 @@ func (r *run) cost(rep *tool.Report) {
 		runs += p.Runs
 		spent += p.Time
 	}
-	fmt.Fprintf(w, "seine: %s from the ring\n", tool.Count(rep.Events, "event", "events"))
+	fmt.Fprintf(w, "seine: %s from the ring, whose reader was woken %s\n", tool.Count(rep.Events, "event", "events"), tool.Count(rep.Wakes, "time", "times"))
 	if runs > 0 {
 		fmt.Fprintf(w, "seine: BPF ran %s, %.0f ns each, %.3f %% of one CPU\n", tool.Count(runs, "time", "times"),
 			float64(spent)/float64(runs), 100*float64(spent)/float64(rep.Duration))

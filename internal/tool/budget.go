@@ -76,6 +76,7 @@ func (p *Prepared) size() error {
 		one.MaxEntries = 1
 		least += mapBytes(&one, cpus)
 	}
+	p.least = least
 	if p.opts.Memory >= DefaultMemory { // nobody asked for less, and many processors take more
 		p.opts.Memory = max(p.opts.Memory, least)
 	} else if p.opts.Memory < least {
@@ -100,6 +101,9 @@ func (p *Prepared) size() error {
 	}
 	return nil
 }
+
+// Least is the smallest --memory that the tool takes here: one entry in each map.
+func (p *Prepared) Least() uint64 { return p.least }
 
 // sizeRing makes the ring as large as --buffer says, if events come by it.
 func (p *Prepared) sizeRing(used bool) error {

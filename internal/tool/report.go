@@ -17,7 +17,8 @@ import (
 type Report struct {
 	Duration    time.Duration
 	Events      uint64            // records read from the ring
-	Losses      [lossKinds]uint64 // counted in the kernel: enum loss of event.h
+	Wakes       uint64            // how often the reader was woken for them
+	Losses      [lossKinds]uint64 // counted in the kernel: enum loss of loss.h
 	Undecodable uint64            // records that are too short
 	Missed      uint64            // runs of programs that the kernel skipped
 	Unseen      []string          // what a view says it could not read
@@ -51,7 +52,7 @@ func (r *Report) Capacity(name string) int {
 	return 0
 }
 
-// The kinds of losses, enum loss of event.h in the same order.
+// The kinds of losses, enum loss of loss.h in the same order.
 const (
 	LossRing = iota
 	LossMap
@@ -60,6 +61,8 @@ const (
 	LossOwnerFull
 	LossOwner
 	LossRead
+	LossBatch
+	LossSame
 	lossKinds
 )
 
@@ -75,7 +78,10 @@ var losses = [lossKinds]lossText{
 	LossOwnerFull: {"owner_full", "socket's owner was refused, their map being full", "sockets' owners were refused, their map being full", "a larger --memory helps"},
 	LossOwner: {"owner_unknown", "row or test met a socket of unknown owner", "rows or tests met a socket of unknown owner",
 		"it is the kernel's own, or nobody has used it since the start; 'ss -tnpe' may name its process, 'seine man TOOL' says what is missed"},
-	LossRead: {"unread", "read of a process's memory failed", "reads of a process's memory failed", ""},
+	LossRead:  {"unread", "read of a process's memory failed", "reads of a process's memory failed", ""},
+	LossBatch: {"batch", "message beyond the 64th of one call was not counted", "messages beyond the 64th of one call were not counted", "Linux 6.3 and later see all of them"},
+	LossSame: {"same_request", "io_uring request had the user_data of another one", "io_uring requests had the user_data of another one",
+		"Linux 5.19 and later tell them apart"},
 }
 
 var (
@@ -184,6 +190,9 @@ func (s *Session) OnLoss(f func(*Report)) { s.onLoss = f }
 func (s *Session) collect() {
 	r := &s.report
 	s.countLosses()
+	if v := s.set.Vars["wakes"]; v != nil {
+		v.Get(&r.Wakes)
+	}
 	for name, p := range s.set.Programs {
 		st, err := p.Stats()
 		if err != nil {

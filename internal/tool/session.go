@@ -77,6 +77,7 @@ type Prepared struct {
 	opts    Options
 	by      []string
 	keyBits map[string]uint64
+	least   uint64 // bytes of maps
 }
 
 // ErrUsage marks errors that are the caller's: a filter or a grouping that the
@@ -380,6 +381,11 @@ func (s *Session) loop(ctx context.Context) error {
 				return err
 			}
 		}
+		if last {
+			if err := s.tellLosses(true); err != nil {
+				return err
+			}
+		}
 		return s.output(last)
 	}
 	next := time.Now().Add(s.opts.Interval)
@@ -407,14 +413,14 @@ func (s *Session) loop(ctx context.Context) error {
 				}
 			}
 		}
-		if now := time.Now(); ended || !now.Before(tell) {
-			if err := s.tellLosses(ended); err != nil {
+		if ended {
+			break
+		}
+		if now := time.Now(); !now.Before(tell) {
+			if err := s.tellLosses(false); err != nil {
 				return err
 			}
 			tell = now.Add(tick)
-		}
-		if ended {
-			break
 		}
 		if s.opts.Interval > 0 && !time.Now().Before(next) {
 			// A tick at the moment of the end is the end's.
@@ -444,6 +450,7 @@ func (s *Session) drainRing(ctx context.Context, ring *ringbuf.Reader, until tim
 		until = time.Now()
 	}
 	ring.SetDeadline(until)
+	s.mayWake()
 	kern.SyncClock()
 	var rec ringbuf.Record
 	for {
@@ -456,6 +463,9 @@ func (s *Session) drainRing(ctx context.Context, ring *ringbuf.Reader, until tim
 		}
 		if err := s.dispatch(rec.RawSample); err != nil {
 			return err
+		}
+		if rec.Remaining == 0 {
+			s.mayWake()
 		}
 		if rec.Remaining == 0 && !ended {
 			if err := s.sink.End(row.End{Time: time.Now()}); err != nil {
@@ -486,6 +496,13 @@ func (s *Session) readRing(ring *ringbuf.Reader) error {
 		}
 	}
 	return s.sink.End(row.End{Time: time.Now()})
+}
+
+// mayWake has programs wake the reader again; see event.h.
+func (s *Session) mayWake() {
+	if v := s.set.Vars["woken"]; v != nil {
+		v.Set(uint64(0))
+	}
 }
 
 // noticeView is VIEW_NOTICE of event.h.

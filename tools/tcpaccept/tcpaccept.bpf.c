@@ -4,6 +4,7 @@
 /* tcpaccept - each passive TCP connection, when a process accepts it. */
 #include "fd.h"
 #include "mptcp.h"
+#include "span.h"
 #include "syscall.h"
 #include "uring.h"
 #include "who.h"
@@ -16,25 +17,14 @@ struct accept_event {
 };
 EVENT(struct accept_event);
 
-/* Since when a connection could be accepted; 0: it has been. Memory of sockets is
- * used again, so entries stay; the oldest give way.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
-	__type(key, struct sock *);
-	__type(value, __u64);
-} ready SEC(".maps");
+/* Since when a connection can be accepted. */
+SPAN_OF(ready, struct sock *, __u64, 16384);
 
 /* The listener that a thread waits for; NULL: none. It stays, since the thread
  * will wait again.
  */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
-	__type(key, __u64);
-	__type(value, struct sock *);
-} waiting SEC(".maps");
+THREAD_SPAN(waiting, struct sock *);
+THREAD_END(waiting)
 
 /* The socket of a connection is made when its handshake is complete (with Fast
  * Open: begins) and queued at once. A process may take it before it has gone on
@@ -43,16 +33,14 @@ struct {
 KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 {
 	struct sock *key = (struct sock *)sk;
-	__u64 now, *slot;
+	__u64 now;
 
+	if (new == TCP_CLOSE)
+		bpf_map_delete_elem(&ready, &key); /* if nobody has accepted it */
 	if (new != TCP_SYN_RECV || load_proto(sk) != IPPROTO_TCP || !sock_wanted(sk))
 		return 0;
 	now = bpf_ktime_get_ns();
-	slot = bpf_map_lookup_elem(&ready, &key);
-	if (slot)
-		*slot = now;
-	else
-		bpf_map_update_elem(&ready, &key, &now, BPF_ANY);
+	span_begin(&ready, &key, &now);
 	return 0;
 }
 
@@ -80,9 +68,9 @@ static __always_inline int accepted(struct sock *sk, struct sock *listener)
 	e->queued = NONE;
 	e->backlog = NONE;
 	since = bpf_map_lookup_elem(&ready, &sk);
-	if (since && *since) {
+	if (since) {
 		e->queued = e->head.ts - *since;
-		*since = 0;
+		bpf_map_delete_elem(&ready, &sk);
 	}
 	listener = listener ? mptcp_flow(listener) : NULL;
 	if (listener)
@@ -102,7 +90,7 @@ static __always_inline int enter(int fd)
 	if (slot)
 		*slot = sk;
 	else
-		bpf_map_update_elem(&waiting, &thread, &sk, BPF_ANY);
+		span_begin(&waiting, &thread, &sk);
 	return 0;
 }
 

@@ -45,6 +45,7 @@ var Tool = &tool.Tool{
 	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
 	Sockets: tool.OfIP("tcp", "mptcp").Or(map[string]string{"unix": "soaccept", "sctp": "soaccept"}),
 	Points: []probe.Point{
+		{Name: "thread"},
 		{Name: "accept"},
 		{Name: "state"},
 		probe.Uring("uring", "connections accepted by io_uring"),

@@ -83,7 +83,11 @@ static __always_inline bool snoop_who(struct who *w, struct flow *f, const struc
 	}
 	if (!sk)
 		sk = listener_at(t->laddr, t->lport, netns);
-	if (!sk || !owner_get(w, sk))
+	if (!sk) { /* also when the flow has made room for others */
+		lose(LOSS_OWNER);
+		return false;
+	}
+	if (!owner_get(w, sk))
 		return false;
 	if (f)
 		f->who = *w;

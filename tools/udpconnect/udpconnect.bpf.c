@@ -98,7 +98,8 @@ URING_COMPLETE(uring, op == URING_CONNECT)
 }
 
 /* Peers that a socket has sent to. The inode tells sockets apart that have had
- * the same address one after the other.
+ * the same address one after the other. The oldest make room: a peer that is
+ * forgotten is shown again, and none is lost.
  */
 struct peer_key {
 	const struct sock *sk;
@@ -117,12 +118,16 @@ static __always_inline int sent_to(const struct sock *sk, const struct peer *pee
 {
 	struct peer_key k = { .sk = sk, .port = peer->port };
 	__u8 one = 1;
+	int err;
 
 	if (!is_udp(sk) || is_self() || !sock_wanted(sk))
 		return 0;
 	k.inode = BPF_CORE_READ(sk, sk_socket, file, f_inode, i_ino);
 	__builtin_memcpy(k.addr, peer->addr, 16);
-	if (bpf_map_lookup_elem(&peers, &k) || bpf_map_update_elem(&peers, &k, &one, BPF_NOEXIST))
+	if (bpf_map_lookup_elem(&peers, &k))
+		return 0;
+	err = bpf_map_update_elem(&peers, &k, &one, BPF_NOEXIST);
+	if (err == -17 /* EEXIST: another thread was faster */)
 		return 0;
 	return peer_new(sk, peer, HOW_DATAGRAM);
 }

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"seine/internal/cli"
+	"seine/internal/lab"
+	"seine/internal/probe"
+	"seine/internal/row"
+	"seine/internal/tool"
+	"seine/tools"
+)
+
+// varies are tools whose demo does not give the same number of rows each time.
+var varies = map[string]string{
+	"tcpretrans": "how often TCP sends again depends on its timers",
+	"tcpwin":     "how many ACKs there are depends on how busy the machine is",
+}
+
+// TestAccounts runs each tool that shows events over its demo: first with room for
+// all of them, then several times with a ring of one page and a reader that stands
+// still, and then with maps of a few entries. What is shown and what is lost must be
+// what happened. The reader is not woken again and again while the ring is full.
+func TestAccounts(t *testing.T) {
+	if lab.Emulated() {
+		t.Skip("what is counted does not depend on the kernel, and this takes minutes where it is emulated")
+	}
+	for _, tl := range tools.All {
+		if tl.Kind(tl.NewConfig()) != tool.Events || varies[tl.Name] != "" {
+			continue
+		}
+		t.Run(tl.Name, func(t *testing.T) {
+			if tl.Demo.Run == nil {
+				t.Skip(tl.Demo.Why)
+			}
+			all, x := demo(t, tl, false, 1, "--buffer=16M")
+			if lost := missing(x.Report); lost != 0 || len(all) == 0 {
+				t.Fatalf("%d shown and %d lost with a ring of 16 MiB", len(all), lost)
+			}
+			times := min(50/len(all)+1, 10) // a page holds about 20 events
+			if tl.Name == "gethostlatency" || tl.Name == "sofdsnoop" {
+				times = 1 // what serves their demos is there until the world ends
+			}
+			some, x := demo(t, tl, true, times, "--buffer=4k")
+			lost := int(missing(x.Report))
+			if len(some)+lost != len(all)*times {
+				t.Errorf("a ring of a page: %d shown and %d lost of %d times %d", len(some), lost, times, len(all))
+			}
+			if x.Report.Wakes > 4 {
+				t.Errorf("a reader that stands still was woken %d times for %d events", x.Report.Wakes, len(some))
+			}
+			p, err := tool.Prepare(tl, tl.NewConfig(), tool.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			some, x = demo(t, tl, false, 1, "--buffer=16M", fmt.Sprint("--memory=", p.Least()+4096)) // and a filter
+			lost = int(missing(x.Report))
+			// What was refused may be a part of a row, such as its name.
+			if len(some) > len(all) || len(some)+lost < len(all) {
+				t.Errorf("maps of a few entries: %d shown and %d lost of %d", len(some), lost, len(all))
+			}
+		})
+	}
+}
+
+// missing is how many rows a run has lost.
+func missing(r *tool.Report) uint64 {
+	return r.Losses[tool.LossRing] + r.Losses[tool.LossMap] + r.Losses[tool.LossSpan] + r.Undecodable + r.Missed
+}
+
+// demo is the rows of a tool over its demo, which runs so many times.
+func demo(t *testing.T, tl *tool.Tool, stalled bool, times int, flags ...string) (rows []*row.Row, x *tool.Trial) {
+	t.Helper()
+	x, err := tool.RunCase(t.Context(), tl, tool.Case{Hosts: tl.Demo.Hosts, Run: func(x *tool.Trial) (err error) {
+		x.Stalled = stalled
+		rows, err = x.Rows(func() error {
+			for range times {
+				if err := tl.Demo.Run(x.World); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, flags...)
+		return err
+	}}, "", cli.Parse, cli.NamersOf)
+	var none *probe.PointError
+	if errors.As(err, &none) || errors.Is(err, tool.ErrSkip) || errors.Is(err, lab.ErrNotSupported) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows, x
+}
