@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/cilium/ebpf"
 	"github.com/spf13/pflag"
@@ -210,8 +211,9 @@ func (c *common) positionals(args []string) (err error) {
 	return nil
 }
 
-// groups is the key fields of a counting tool: --by, or the tool's own and key
-// columns that --columns adds.
+// groups is the key fields of a counting tool: --by, or the tool's own with the key
+// columns that --columns adds and without those that it leaves out: else rows would
+// differ in nothing that is shown.
 func (c *common) groups(t *tool.Tool, cfg any) []string {
 	if c.by != "" {
 		return strings.Split(c.by, ",")
@@ -235,7 +237,21 @@ func (c *common) groups(t *tool.Tool, cfg any) []string {
 			by = append(by, id)
 		}
 	}
-	return by
+	if c.columns == "" || c.columns == "help" || !contains([]string{"table", "json", "csv"}, c.output) {
+		return by
+	}
+	words := strings.Split(strings.ReplaceAll(c.columns, " ", ""), ",")
+	relative := strings.ContainsAny(words[0][:min(1, len(words[0]))], "+-")
+	mine := slices.ContainsFunc(words, func(w string) bool { return s.Index(strings.TrimLeft(w, "+-")) >= 0 })
+	return slices.DeleteFunc(by, func(id string) bool {
+		hidden := contains(words, "-"+id) || !relative && mine && !contains(words, id)
+		return hidden && !word(c.where, id) && !word(c.sort, id)
+	})
+}
+
+// word says whether an expression names a column.
+func word(expr, id string) bool {
+	return slices.Contains(strings.FieldsFunc(expr, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }), id)
 }
 
 func contains(list []string, s string) bool {
