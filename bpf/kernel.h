@@ -211,9 +211,14 @@ struct sock___since618 {
 	struct numa_drop_counters___since618 *sk_drop_counters;
 };
 
+struct ipv6_pinfo {
+	int mcast_oif;
+};
 struct inet_sock {
 	struct sock sk;
+	struct ipv6_pinfo *pinet6;
 	__be16 inet_sport;
+	int mc_index;
 };
 struct inet_sock___since66 {
 	unsigned long inet_flags;

@@ -41,6 +41,7 @@ var live = []tool.Case{
 	{Name: "mptcp", Run: mptcp},
 	{Name: "by", Run: by},
 	{Name: "lport", Run: lport},
+	{Name: "service", Run: service(lab.TCP4, lab.TCP6)},
 	{Name: "proto", Run: proto},
 	{Name: "parallel", Run: parallel, Hosts: lab.TwoHosts},
 	{Name: "intervals", Run: intervals},
@@ -104,10 +105,10 @@ func protoOf(n lab.Network) string {
 	return "unix"
 }
 
-// peers is the remote port as the writer's socket and the reader's know it:
-// sockets that are not connected have none.
+// peers is the port of the service as the writer's socket and the reader's know it:
+// the reader has accepted the connection. Sockets that are not connected have none.
 func peers(l lab.Load, e lab.Ends) (writer, reader int) {
-	writer, reader = e.ReaderPort, e.WriterPort
+	writer, reader = e.ReaderPort, e.ReaderPort
 	if protoOf(l.Network) == "udp" {
 		if reader = 0; l.Write == lab.Sendto {
 			writer = 0
@@ -281,10 +282,36 @@ func lport(x *tool.Trial) error {
 	for i, l := range o.Loads {
 		e, n := o.Ends[i], lab.Calls{Count: l.Count, Bytes: int64(l.Count * l.Size)}
 		w.add(fmt.Sprintf("write %d %d ", e.WriterPort, e.ReaderPort), n)
-		w.add(fmt.Sprintf("read %d %d ", e.ReaderPort, e.WriterPort), n)
+		w.add(fmt.Sprintf("read %d %d ", e.ReaderPort, e.ReaderPort), n)
 	}
 	w.check(x, rows, "dir", "lport", "port")
 	return nil
+}
+
+// service: however many connections a server has accepted, its rows are of one port,
+// and so are its clients'.
+func service(networks ...lab.Network) func(*tool.Trial) error {
+	return func(x *tool.Trial) error {
+		for _, n := range networks {
+			t, err := lab.StartTCP(x.World, lab.Sessions{Count: 101, Send: 100, Recv: 50, Network: n})
+			if err != nil {
+				return err
+			}
+			rows, err := x.Rows(func() error { _, err := t.Run(); return err })
+			if err != nil {
+				return err
+			}
+			sides := map[string]int{}
+			for _, r := range rows {
+				x.Want(r, "port", t.Sessions.Port)
+				sides[tool.Value(r.Get("pid"))+" "+r.Get("dir").S]++
+			}
+			if len(rows) != 4 || len(sides) != 4 {
+				x.Errorf("%d rows of %v, want one for each process and direction", len(rows), sides)
+			}
+		}
+		return nil
+	}
 }
 
 // proto: --proto udp counts nothing else, and by UDP's own functions if it can.
@@ -357,7 +384,7 @@ func smallMap(x *tool.Trial) error {
 		return err
 	}
 	var res lab.TCPResult
-	rows, err := x.Rows(func() (err error) { res, err = t.Run(); return err }, "--by=lport,port,dir", "--memory=64k")
+	rows, err := x.Rows(func() (err error) { res, err = t.Run(); return err }, "--by=lport,rport,dir", "--memory=64k")
 	if err != nil {
 		return err
 	}
