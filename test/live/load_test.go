@@ -56,12 +56,17 @@ func TestLoad(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			loaded := map[string]bool{} // programs: several points and ways share some
 			for _, p := range tl.EveryPoint(spec, tl.NewConfig()) {
 				var refused error
 				works := 0
 				for _, w := range p.WaysIn(spec) {
 					if k.Fits(spec, w) != nil {
 						continue // TestKernels knows which those are
+					}
+					if !slices.ContainsFunc(w.Programs, func(name string) bool { return !loaded[name] }) && len(w.Programs) > 0 {
+						works++
+						continue
 					}
 					one := p
 					one.Ways, one.Optional = []probe.Way{w}, false
@@ -72,6 +77,9 @@ func TestLoad(t *testing.T) {
 						t.Error(err)
 					default:
 						works++
+						for _, name := range w.Programs {
+							loaded[name] = true
+						}
 					}
 				}
 				if refused != nil && works == 0 {
