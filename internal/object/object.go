@@ -10,13 +10,36 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 )
 
+// kept are the objects that Spec has read, if they are to be kept.
+var kept *sync.Map
+
+// Keep has objects read once. That is for tests, which attach tools hundreds of
+// times; a run reads one object and has better use for the memory.
+func Keep() { kept = new(sync.Map) }
+
 // Spec returns the BPF object of the tool called name.
 func Spec(name string) (*ebpf.CollectionSpec, error) {
+	if kept == nil {
+		return spec(name)
+	}
+	if s, ok := kept.Load(name); ok {
+		return s.(*ebpf.CollectionSpec).Copy(), nil
+	}
+	s, err := spec(name)
+	if err != nil {
+		return nil, err
+	}
+	kept.Store(name, s)
+	return s.Copy(), nil
+}
+
+func spec(name string) (*ebpf.CollectionSpec, error) {
 	b, err := read(name)
 	if err != nil {
 		return nil, fmt.Errorf("object %s: %w", name, err)

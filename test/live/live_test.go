@@ -48,6 +48,7 @@ func TestMain(m *testing.M) {
 		println("live tests need root")
 		os.Exit(1)
 	}
+	object.Keep()
 	os.Exit(max(m.Run(), more()))
 }
 
