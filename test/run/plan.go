@@ -31,7 +31,7 @@ type guest struct {
 // newest one has all cases: it preempts programs, which older ones do not.
 var guests = []guest{
 	{"6.12", nil, nil, 40 * time.Minute},
-	{"5.10", []string{"-others=1"}, []string{"Agree"}, 40 * time.Minute},
+	{"5.10", []string{"-first=8", "-others=1"}, []string{"Agree"}, 40 * time.Minute},
 	{"new", []string{"-best"}, nil, 40 * time.Minute},
 	{"6.1", []string{"-best", "-first=3"}, []string{"Agree"}, 30 * time.Minute},
 }
