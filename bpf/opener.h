@@ -58,7 +58,7 @@ SEC("iter/task_file") int owner_seed__iter(struct bpf_iter__task_file *ctx)
 	struct sock *sk;
 	__u64 key;
 
-	if (!task || !file || BPF_CORE_READ(task, pid) != BPF_CORE_READ(task, tgid))
+	if (!task || !file || shares_files(task))
 		return 0;
 	sk = file_sock(file);
 	if (!sk || !opener_kept(sk))

@@ -31,6 +31,7 @@
  */
 #pragma once
 #include "fd.h"
+#include "kept.h"
 #include "mptcp.h"
 #include "syscall.h"
 #include "uring.h"
@@ -49,10 +50,9 @@
 #endif
 
 struct owner {
-	struct who who;
-	__u32 exec;  /* who_exec() of who; 0 if it was found */
-	__u32 flags; /* OWNER_*, with OWNER_TIMES */
+	struct kept kept;
 #ifdef OWNER_TIMES
+	__u64 flags;	   /* OWNER_* */
 	__u64 seen;	   /* when this entry was made */
 	__u64 established; /* 0: not seen */
 #endif
@@ -84,6 +84,7 @@ static __always_inline void owner_put(const struct sock *sk, struct owner *o, __
 	__u64 key = (__u64)sk;
 	int err; /* 5.10 leaves the upper half of the register alone */
 
+	kept_init(&o->kept, key);
 #ifdef OWNER_TIMES
 	o->seen = bpf_ktime_get_ns();
 	o->flags = flags;
@@ -104,22 +105,32 @@ static __always_inline void owner_end(const struct sock *sk)
 static __noinline void owner_take(const struct sock *sk, __u32 flags)
 {
 	struct owner mine = {};
+	struct who *w = &mine.kept.copy[0].who;
 
-	if (!who_current(&mine.who))
+	if (!who_current(w))
 		return;
-	mine.exec = who_exec();
+	mine.kept.exec = who_exec();
 #ifdef OWNER_KEEPS
 	/* A socket that is born has no entry, unless its address is an old one's. */
 	struct owner *o = flags & OWNER_BORN ? NULL : owner_entry(sk);
 
 	if (o) {
-		o->who = mine.who;
-		o->exec = mine.exec;
+		kept_set(&o->kept, w, mine.kept.exec, (__u64)sk);
 		return;
 	}
 #endif
 	owner_put(sk, &mine, flags, BPF_ANY);
 }
+
+#ifdef OWNER_TIMES
+/* A socket that is nobody's so far. Entries are too large for the stack of a caller. */
+static __noinline void owner_born(const struct sock *sk)
+{
+	struct owner nobody = {};
+
+	owner_put(sk, &nobody, OWNER_BORN, BPF_ANY);
+}
+#endif
 
 static __always_inline bool is_tcp(__u16 proto)
 {
@@ -174,10 +185,8 @@ static __always_inline void owner_on_state(const struct sock *sk, int old, int n
 		/* A child of a listener; accept will name its owner. Where both ends
 		 * connect at once, or to itself, a socket comes here from SYN_SENT.
 		 */
-		struct owner nobody = {};
-
 		if (old == TCP_LISTEN)
-			owner_put(sk, &nobody, OWNER_BORN, BPF_ANY);
+			owner_born(sk);
 	} else if (new == TCP_ESTABLISHED) {
 		struct owner *o = owner_entry(sk);
 
@@ -190,39 +199,45 @@ static __always_inline void owner_on_state(const struct sock *sk, int old, int n
 	}
 }
 
-/* The entry with the process that owns sk: own, which is owner_entry(sk), or the
- * one of its MPTCP connection. NULL when nobody knows, which is counted.
+/* Copy the process out of the entry of sk. An entry that was replaced meanwhile is
+ * looked up again.
  */
-static __always_inline struct owner *owner_known(const struct sock *sk, struct owner *own)
+static __noinline __attribute__((unused)) bool owner_of(struct who *w, const struct sock *sk, const struct owner *o)
+{
+	enum kept_found got = o ? kept_get(w, &o->kept, (__u64)sk) : KEPT_NOBODY;
+
+	if (got == KEPT_BROKEN) {
+		o = owner_entry(sk);
+		got = o ? kept_get(w, &o->kept, (__u64)sk) : KEPT_NOBODY;
+	}
+	return got == KEPT_FOUND;
+}
+
+/* Fill w with the process that owns sk: that of own, which is owner_entry(sk), or of
+ * its MPTCP connection. False when nobody knows, which is counted.
+ */
+static __always_inline bool owner_known(struct who *w, const struct sock *sk, const struct owner *own)
 {
 	struct sock *parent = mptcp_parent(sk);
-	struct owner *o = parent ? owner_entry(parent) : NULL;
 
-	if (!o || !o->who.pid)
-		o = own;
+	if (parent && owner_of(w, parent, owner_entry(parent)))
+		return true;
+	if (owner_of(w, sk, own))
+		return true;
 #ifdef OWNER_LISTENERS
 	/* not accepted yet: so far it is its listener's */
-	if (!o || !o->who.pid) {
-		parent = listener_of(sk);
-		o = parent ? owner_entry(parent) : NULL;
-	}
+	parent = listener_of(sk);
+	if (parent && owner_of(w, parent, owner_entry(parent)))
+		return true;
 #endif
-	if (!o || !o->who.pid) {
-		lose(LOSS_OWNER);
-		return NULL;
-	}
-	return o;
+	lose(LOSS_OWNER);
+	return false;
 }
 
 /* Fill w with the owner of sk; count it when there is none. */
 static __always_inline bool owner_get(struct who *w, const struct sock *sk)
 {
-	struct owner *o = owner_known(sk, owner_entry(sk));
-
-	if (!o)
-		return false;
-	*w = o->who;
-	return true;
+	return owner_known(w, sk, owner_entry(sk));
 }
 
 #ifndef OWNER_STATE_IN_TOOL
@@ -318,7 +333,7 @@ static __noinline int owner_on_io(const struct sock *sk)
 {
 	struct owner *o = owner_entry(sk);
 
-	if (o ? who_still(&o->who, o->exec) : !is_inet(LOAD(sk, __sk_common.skc_family)) || !is_owned(load_proto(sk)))
+	if (o ? kept_still(&o->kept) : !is_inet(LOAD(sk, __sk_common.skc_family)) || !is_owned(load_proto(sk)))
 		return 0;
 #ifdef OWNER_ENDS_AT_CLOSE
 	if (!o && LOAD(sk, __sk_common.skc_state) == TCP_CLOSE)
@@ -365,7 +380,7 @@ static __always_inline void owner_found(struct sock *sk, struct task_struct *tas
 	if (sock_state(sk) != TCP_LISTEN)
 		return;
 #endif
-	who_task(&o.who, task);
+	who_task(&o.kept.copy[0].who, task);
 	owner_put(sk, &o, 0, BPF_NOEXIST);
 #ifdef OWNER_LISTENERS
 	if (sock_state(sk) == TCP_LISTEN)
@@ -386,7 +401,7 @@ SEC("iter/task_file") int owner_seed__iter(struct bpf_iter__task_file *ctx)
 	struct sock *sk, *first;
 	__u16 proto;
 
-	if (!task || !file || BPF_CORE_READ(task, pid) != BPF_CORE_READ(task, tgid))
+	if (!task || !file || shares_files(task))
 		return 0;
 	sk = file_sock(file);
 	if (!sk || !is_inet(sock_family(sk)))

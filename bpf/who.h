@@ -100,6 +100,17 @@ static __always_inline const struct task_struct *typed_leader(const struct task_
 	return typed_any ? AS(task, struct task_struct)->group_leader : task->group_leader;
 }
 
+/* In a walk over the files of all tasks: are those of this thread its process's,
+ * which the walk comes to by the first thread? That one may have exited, and then
+ * has none.
+ */
+static __always_inline __attribute__((unused)) bool shares_files(struct task_struct *task)
+{
+	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
+
+	return task != leader && BPF_CORE_READ(task, files) == BPF_CORE_READ(leader, files);
+}
+
 /* Which of the programs that the current process has run this is: exec changes its
  * name, and may its user, not its PID. 0 where it costs more than a plain load.
  */

@@ -1,3 +1,4 @@
+//go:build ignore
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Burns a second of processor time in one function, once its input has ended. */
 #include <time.h>

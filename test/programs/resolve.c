@@ -1,3 +1,4 @@
+//go:build ignore
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Looks up hosts by the C library, and takes the time of each call:

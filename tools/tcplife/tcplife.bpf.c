@@ -42,19 +42,18 @@ static __always_inline __u8 reset_by(const struct owner *o, int old, int error)
 /* The session of sk has ended. */
 static __always_inline int life(const struct sock *sk, int old)
 {
-	const struct who nobody = {}, *who;
+	struct who who = {};
 	const struct tcp_sock *tp;
 	struct tuple tuple = {};
-	struct owner *o, *known;
+	struct owner *o;
 	struct life_event *e;
 	__u64 now;
 
 	if (!sock_wanted(sk) || !tuple_load(&tuple, sk) || !tuple_wanted(&tuple))
 		return 0;
 	o = owner_entry(sk);
-	known = owner_known(sk, o);
-	who = known ? &known->who : &nobody;
-	if (!who_wanted(who))
+	owner_known(&who, sk, o);
+	if (!who_wanted(&who))
 		return 0;
 	e = EVENT_NEW(struct life_event);
 	if (!e)
@@ -62,8 +61,7 @@ static __always_inline int life(const struct sock *sk, int old)
 	now = bpf_ktime_get_ns();
 	e->head.ts = now;
 	e->head.netns = load_netns(sk);
-	if (known)
-		e->head.who = *who;
+	e->head.who = who;
 	e->tuple = tuple;
 	e->duration = NONE;
 	e->established = NONE;

@@ -46,23 +46,21 @@ static __always_inline int tell(const struct change *c, const struct sock *sk, _
 /* The entry of sk, made if there is none. The process is that of connect and
  * listen; accept names it later.
  */
-static __always_inline struct owner *entry_at(const struct sock *sk, int new)
+static __noinline struct owner *entry_at(const struct sock *sk, int new)
 {
 	bool ours = new == TCP_SYN_SENT || new == TCP_LISTEN;
 	struct owner *o = owner_entry(sk), first = {};
 
 	if (ours) {
-		who_current(&first.who);
-		first.exec = who_exec();
+		who_current(&first.kept.copy[0].who);
+		first.kept.exec = who_exec();
 	}
 	if (!o) {
 		owner_put(sk, &first, 0, BPF_ANY);
 		return owner_entry(sk);
 	}
-	if (ours) {
-		o->who = first.who;
-		o->exec = first.exec;
-	}
+	if (ours)
+		kept_set(&o->kept, &first.kept.copy[0].who, first.kept.exec, (__u64)sk);
 	return o;
 }
 
@@ -72,7 +70,7 @@ static __always_inline struct owner *entry_at(const struct sock *sk, int new)
 KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 {
 	__u64 now, spent = NONE;
-	struct owner *o, *known;
+	struct owner *o;
 	struct change c = {};
 	__u16 proto = load_proto(sk);
 	bool held = false;
@@ -107,9 +105,7 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 		c.tuple.lport = LOAD(sk, __sk_common.skc_num);
 	if (!tuple_wanted(&c.tuple))
 		return 0;
-	known = owner_known(sk, o);
-	if (known)
-		c.who = known->who;
+	owner_known(&c.who, sk, o);
 	if (!who_wanted(&c.who))
 		return 0;
 	c.netns = load_netns(sk);

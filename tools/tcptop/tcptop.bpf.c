@@ -53,9 +53,7 @@ static __always_inline int walk(struct seq_file *seq, struct task_struct *task, 
 		return 0;
 	/* Several processes may hold the socket: show the one that uses it. */
 	o = owner_entry(sk);
-	if (o && o->who.pid)
-		e.head.who = o->who;
-	else
+	if (!owner_of(&e.head.who, sk, o))
 		who_task(&e.head.who, task);
 	if (entry_fill(&e, sk, state))
 		bpf_seq_write(seq, &e, sizeof(e));
@@ -69,7 +67,7 @@ SEC("iter/task_file") int poll__iter(struct bpf_iter__task_file *ctx)
 	struct sock *sk;
 	__u16 proto;
 
-	if (!task || !file || BPF_CORE_READ(task, pid) != BPF_CORE_READ(task, tgid))
+	if (!task || !file || shares_files(task))
 		return 0;
 	sk = file_sock(file);
 	if (!sk || !is_inet(sock_family(sk)))
@@ -82,9 +80,23 @@ SEC("iter/task_file") int poll__iter(struct bpf_iter__task_file *ctx)
 	return sk ? walk(ctx->meta->seq, task, sk) : 0;
 }
 
-KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
+/* The session of sk has ended. */
+static __noinline int ended(const struct sock *sk, int old)
 {
 	struct top_entry t = {}, *e; /* 5.10 and 6.1 want what filters look up on the stack */
+
+	owner_get(&t.head.who, sk);
+	if (!entry_fill(&t, sk, old))
+		return 0;
+	e = EVENT_NEW(struct top_entry);
+	if (!e)
+		return 0;
+	*e = t;
+	return event_send(e);
+}
+
+KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
+{
 	__u16 proto;
 
 	if (!owner_state(old, new))
@@ -94,12 +106,5 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 		owner_on_state(sk, old, new);
 	if (proto != IPPROTO_TCP || new != TCP_CLOSE || old == TCP_LISTEN || old == TCP_CLOSE || !sock_wanted(sk))
 		return 0;
-	owner_get(&t.head.who, sk);
-	if (!entry_fill(&t, sk, old))
-		return 0;
-	e = EVENT_NEW(struct top_entry);
-	if (!e)
-		return 0;
-	*e = t;
-	return event_send(e);
+	return ended(sk, old);
 }

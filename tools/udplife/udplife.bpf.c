@@ -4,7 +4,7 @@
 /* udplife - one event for each UDP socket, at its end. */
 #include "cgroup.h"
 #include "sockio.h"
-#include "who.h"
+#include "kept.h"
 
 struct life_event {
 	struct head head;
@@ -20,14 +20,12 @@ EVENT(struct life_event);
 
 /* A socket that is open, by its address. */
 struct life {
-	struct who who; /* that opened it, or used it last */
+	struct kept kept; /* that opened it, or used it last */
 	__u64 seen;
 	__u64 tx, rx;
 	__u64 tx_datagrams, rx_datagrams;
 	__u32 drops; /* at that moment */
 	__u32 born;  /* then; else it is older */
-	__u32 exec;  /* who_exec() of who; 0 if it was found */
-	__u32 pad;
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -43,10 +41,13 @@ static __always_inline bool is_udp(const struct sock *sk)
 
 static __always_inline void life_begin(const struct sock *sk, const struct who *who, __u32 born, __u64 how)
 {
-	struct life l = { .seen = bpf_ktime_get_ns(), .who = *who, .exec = born ? who_exec() : 0, .born = born };
+	struct life l = { .seen = bpf_ktime_get_ns(), .born = born };
 	__u64 key = (__u64)sk;
 	int err; /* 5.10 leaves the upper half of the register alone */
 
+	l.kept.copy[0].who = *who;
+	l.kept.exec = born ? who_exec() : 0;
+	kept_init(&l.kept, key);
 	l.drops = sock_drops(sk);
 	err = bpf_map_update_elem(&lives, &key, &l, how);
 	if (err && err != -17 /* EEXIST */)
@@ -81,13 +82,11 @@ static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir,
 
 	if (!l || ret < 0 || (dir == IO_RECV && flags & MSG_NOT_RECEIVED))
 		return 0;
-	if (!who_still(&l->who, l->exec)) {
+	if (!kept_still(&l->kept)) {
 		struct who w = {};
 
-		if (who_current(&w)) {
-			l->who = w;
-			l->exec = who_exec();
-		}
+		if (who_current(&w))
+			kept_set(&l->kept, &w, who_exec(), key);
 	}
 	if (dir == IO_SEND) {
 		__sync_fetch_and_add(&l->tx, ret);
@@ -105,18 +104,21 @@ static __noinline int closed(const struct sock *sk)
 	__u64 key = (__u64)sk, now = bpf_ktime_get_ns();
 	struct life *l = bpf_map_lookup_elem(&lives, &key);
 	struct tuple t = {};
+	struct who w = {};
 	struct life_event *e;
 
 	if (!l)
 		return 0;
-	if (!tuple_fill(&t, sk) || !tuple_wanted(&t) || !who_wanted(&l->who))
+	if (kept_get(&w, &l->kept, key) != KEPT_FOUND)
+		lose(LOSS_OWNER);
+	if (!tuple_fill(&t, sk) || !tuple_wanted(&t) || !who_wanted(&w))
 		goto out;
 	e = EVENT_NEW(struct life_event);
 	if (!e)
 		goto out;
 	e->head.ts = now;
 	e->head.netns = sock_netns(sk);
-	e->head.who = l->who;
+	e->head.who = w;
 	e->tuple = t;
 	e->tx = l->tx;
 	e->rx = l->rx;
@@ -160,7 +162,7 @@ SEC("iter/task_file") int owner_seed__iter(struct bpf_iter__task_file *ctx)
 	struct who w = {};
 	struct sock *sk;
 
-	if (!task || !file || BPF_CORE_READ(task, pid) != BPF_CORE_READ(task, tgid))
+	if (!task || !file || shares_files(task))
 		return 0;
 	sk = file_sock(file);
 	if (!sk || !is_udp(sk) || !sock_wanted(sk))

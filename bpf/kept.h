@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* kept.h - a process in an entry of a map, written and read at the same time.
+ *
+ * A struct who is seven words. Writing it in place while another processor copies it
+ * would make a process of two. So a sum goes with it, and a reader takes only what
+ * agrees with the sum. That needs no lock and no atomic operation that 5.10 lacks.
+ *
+ * The entry may also become another socket's: the kernel uses the memory of an entry
+ * again at once, also while a program still has a pointer to it. So the key stands
+ * before and behind, and a reader looks at both when it has the rest. The sum cannot
+ * have the key in it: the verifier forbids arithmetic with a pointer.
+ *
+ * There are two copies. A writer leaves alone the one that is whole, so a reader that
+ * interrupts it still finds that. Two writers at once may spoil the other copy; then
+ * the one before them is shown.
+ */
+#pragma once
+#include "who.h"
+
+struct kept_copy {
+	__u64 before; /* the key of the entry */
+	struct who who;
+	__u64 sum;
+	__u64 behind; /* the key again */
+};
+struct kept {
+	struct kept_copy copy[2];
+	__u32 which; /* the copy that was written last */
+	__u32 exec;  /* who_exec() of it; 0 if it was found */
+};
+
+static __always_inline __u64 kept_sum(const struct who *w)
+{
+	const __u64 *word = (const void *)w;
+	__u64 sum = 0x9e3779b97f4a7c15; /* memory of zeros is not whole */
+
+#pragma unroll
+	for (int i = 0; i < sizeof(*w) / 8; i++)
+		sum += word[i] * (0xbf58476d1ce4e5b9 + 0x94d049bb133111ea * i);
+	return sum;
+}
+
+/* Copy one of the two; false if it is not whole. */
+static __always_inline bool kept_copy(struct who *w, const struct kept_copy *c, __u64 key)
+{
+	*w = c->who;
+	asm volatile("" : : "r"(w) : "memory"); /* what is summed up is the copy */
+	return c->sum == kept_sum(w) && c->before == key && c->behind == key;
+}
+
+/* Set the process of an entry that nobody else sees yet. */
+static __always_inline void kept_init(struct kept *k, __u64 key)
+{
+	k->copy[0].before = key;
+	k->copy[0].sum = kept_sum(&k->copy[0].who);
+	k->copy[0].behind = key;
+}
+
+/* Set the process of an entry that others may read or write now. */
+static __always_inline void kept_set(struct kept *k, const struct who *w, __u32 exec, __u64 key)
+{
+	struct kept_copy *c = k->which & 1 ? &k->copy[1] : &k->copy[0];
+	__u32 which = k->which & 1;
+
+	if (c->sum == kept_sum(&c->who)) {
+		c = which ? &k->copy[0] : &k->copy[1];
+		which = !which;
+	}
+	c->before = key;
+	c->who = *w;
+	c->sum = kept_sum(w);
+	c->behind = key;
+	asm volatile("" : : : "memory");
+	k->which = which;
+	k->exec = exec;
+}
+
+enum kept_found { KEPT_NOBODY, KEPT_FOUND, KEPT_BROKEN };
+
+/* Copy the process out of an entry. Where neither copy is whole, w is nobody. */
+static __always_inline enum kept_found kept_get(struct who *w, const struct kept *k, __u64 key)
+{
+	bool second = k->which & 1;
+
+	if (kept_copy(w, second ? &k->copy[1] : &k->copy[0], key) || kept_copy(w, second ? &k->copy[0] : &k->copy[1], key))
+		return w->pid ? KEPT_FOUND : KEPT_NOBODY;
+	__builtin_memset(w, 0, sizeof(*w));
+	return KEPT_BROKEN;
+}
+
+/* Is the current process the one that was written last? */
+static __always_inline bool kept_still(const struct kept *k)
+{
+	return who_still(k->which & 1 ? &k->copy[1].who : &k->copy[0].who, k->exec);
+}
