@@ -11,6 +11,8 @@ import (
 )
 
 func main() {
-	lab.Main() // a child of a demo or a self-test does not return
+	// Neither returns in a child process of a demo or a self-test.
+	lab.Main()
+	cli.TrialMain()
 	os.Exit(cli.Main(os.Args, os.Stdout, os.Stderr))
 }

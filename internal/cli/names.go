@@ -53,6 +53,15 @@ func (n *names) close() {
 	}
 }
 
+// TrialMain makes trials of tools possible: see [tool.TrialMain].
+func TrialMain() {
+	tool.TrialMain(tool.Kit{
+		Find:   func(name string) *tool.Tool { t, _ := find(name); return t },
+		Parse:  Parse,
+		Namers: NamersOf,
+	})
+}
+
 // NamersOf is for trials, which have no command line.
 func NamersOf(s *tool.Session) map[string]row.Namer { return newNames(s).namers }
 

@@ -154,11 +154,11 @@ type Netns struct {
 	path  string // /proc/7/ns/net, /run/netns/blue
 }
 
-// AllNetns lists the network namespaces that processes live in, or threads of
-// this one, and those that ip-netns(8) has a name for. Others exist: held by a
-// descriptor, or by a thread of another process.
+// AllNetns lists the network namespaces that a thread is in, of whatever process, and
+// those that ip-netns(8) has a name for. Others exist: held by a descriptor. It takes
+// CAP_SYS_PTRACE.
 func AllNetns() []Netns {
-	return netnsAt(append([]string{"/proc/[0-9]*/ns/net", "/proc/self/task/*/ns/net"}, netnsNames()...))
+	return netnsAt(append([]string{"/proc/[0-9]*/task/[0-9]*/ns/net"}, netnsNames()...))
 }
 
 // NamedNetns lists those that ip-netns(8) has a name for, which takes no privilege.
@@ -177,6 +177,10 @@ func netnsAt(patterns []string) []Netns {
 	for _, p := range patterns {
 		paths, _ := filepath.Glob(p)
 		for _, path := range paths {
+			var st unix.Stat_t
+			if unix.Stat(path, &st) == nil && seen[uint32(st.Ino)] && strings.HasPrefix(path, "/proc/") {
+				continue // most threads share a namespace, and to open each takes five calls
+			}
 			ino, err := netnsFile(path)
 			if err != nil || seen[ino] {
 				continue // it ended, or is somebody else's

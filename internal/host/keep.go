@@ -14,9 +14,9 @@ import (
 
 // Keep gives up all capabilities but these, in every thread and for good: not
 // even a program that root starts has more. What is not held stays so. All
-// threads must hold the same before: no KeepHere.
+// threads must hold the same before.
 func Keep(caps ...Capability) error {
-	if err := keep(syscall.AllThreadsSyscall, caps); err != nil {
+	if err := keep(caps); err != nil {
 		return notGivenUp(err)
 	}
 	// Children must not get back by exec, as root's do, what we gave up.
@@ -33,10 +33,6 @@ func notGivenUp(err error) error {
 	}
 	return fmt.Errorf("giving up capabilities: %w", err)
 }
-
-// KeepHere is Keep for the calling thread alone, which the caller has locked and
-// lets die: for trials.
-func KeepHere(caps ...Capability) error { return keep(syscall.Syscall, caps) }
 
 // Without runs fn with no capability in effect in its thread, and then puts back
 // what was.
@@ -57,11 +53,9 @@ func Without(fn func()) error {
 	return unix.Capset(&head, &held[0])
 }
 
-// A caller makes a system call, in this thread or in all of them.
-type caller func(trap, a, b, c uintptr) (r1, r2 uintptr, err syscall.Errno)
-
-// keep sets the three sets of capset(2): bits of capabilities, in two words each.
-func keep(call caller, caps []Capability) error {
+// keep sets the three sets of capset(2) in all threads: bits of capabilities, in two
+// words each.
+func keep(caps []Capability) error {
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&head, &data[0]); err != nil {
@@ -76,7 +70,7 @@ func keep(call caller, caps []Capability) error {
 		data[i].Effective = data[i].Permitted
 		data[i].Inheritable = 0 // and so nothing is ambient
 	}
-	_, _, errno := call(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&data[0])), 0)
+	_, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&data[0])), 0)
 	if errno != 0 {
 		return errno
 	}

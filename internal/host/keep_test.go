@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -63,27 +62,6 @@ func TestKept(t *testing.T) {
 	}
 	if HasCap(CapSysAdmin) {
 		t.Error("CAP_SYS_ADMIN has come back")
-	}
-}
-
-func TestKeepHere(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
-	got := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		if err := KeepHere(); err != nil {
-			got <- err
-			return
-		}
-		got <- unix.Unshare(unix.CLONE_NEWUTS)
-	}()
-	if err := <-got; !errors.Is(err, unix.EPERM) {
-		t.Errorf("a thread without capabilities: got %v, want EPERM", err)
-	}
-	if !HasCap(CapSysAdmin) {
-		t.Error("other threads are poorer too")
 	}
 }
 

@@ -15,12 +15,7 @@ import (
 // remove files, and to use TCP (Landlock, since 5.13; TCP since 6.7). Reading is
 // as before; what is open stays open. It comes after Keep, and also takes from it
 // whatever needs leave to trace other processes, such as /proc/PID/maps.
-func Lock() error { return lock(syscall.AllThreadsSyscall) }
-
-// LockHere is Lock for the calling thread alone, before KeepHere.
-func LockHere() error { return lock(syscall.Syscall) }
-
-func lock(call caller) error {
+func Lock() error {
 	abi, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno == unix.ENOSYS || errno == unix.EOPNOTSUPP {
 		return fmt.Errorf("no Landlock: %w", errors.ErrUnsupported)
@@ -33,7 +28,7 @@ func lock(call caller) error {
 		return fmt.Errorf("landlock: rules: %w", errno)
 	}
 	defer unix.Close(int(fd))
-	if _, _, errno := call(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0); errno != 0 {
+	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0); errno != 0 {
 		return fmt.Errorf("landlock: %w", errno)
 	}
 	return nil

@@ -6,9 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -80,16 +78,6 @@ func (k *Kernel) inModules(names []string) bool {
 	return false
 }
 
-// setKernel gives a cache the kernel's types, so that it does not read them
-// itself. It has no function for that; if it were made otherwise one day, it
-// would read them, which takes longer and is right too. TestPart of internal/kbtf compares the types.
-func setKernel(c *btf.Cache, types *btf.Spec) {
-	f := reflect.ValueOf(c).Elem().FieldByName("kernelTypes")
-	if f.IsValid() && f.Type() == reflect.TypeFor[*btf.Spec]() {
-		*(**btf.Spec)(f.Addr().UnsafePointer()) = types
-	}
-}
-
 // needs are the names of what programs need to know of a kernel.
 type needs struct {
 	types  map[string]bool               // that are read, or attached to
@@ -119,25 +107,6 @@ func needsOf(spec *ebpf.CollectionSpec) needs {
 		}
 	}
 	return n
-}
-
-// typeOf is the name of the type that is relocated, without the ___flavour that
-// sets versions of it apart. A relocation tells it nobody, but writes it, which
-// takes so long that names are kept by the type's number.
-func typeOf(r *btf.CORERelocation, names map[uint64]string) string {
-	id := reflect.ValueOf(r).Elem().FieldByName("id")
-	if id.CanUint() {
-		if name, ok := names[id.Uint()]; ok {
-			return name
-		}
-	}
-	_, name, _ := strings.Cut(r.String(), `"`)
-	name, _, _ = strings.Cut(name, `"`)
-	name, _, _ = strings.Cut(name, "___")
-	if id.CanUint() {
-		names[id.Uint()] = name
-	}
-	return name
 }
 
 func (n needs) names() []string {

@@ -164,25 +164,13 @@ func (s *Session) GiveUp(use map[string]bool) ([]Privilege, error) {
 	if err := host.Keep(capsOf(keeps)...); err != nil {
 		return kept, err
 	}
-	return kept, lockable(keeps, host.Lock)
-}
-
-// giveUpHere is GiveUp for a thread that is locked and dies.
-func giveUpHere(kept []Privilege) error {
-	if err := lockable(kept, host.LockHere); err != nil {
-		return err
+	if slices.Contains(capsOf(keeps), host.CapSysPtrace) {
+		return kept, nil
 	}
-	return host.KeepHere(capsOf(kept)...)
-}
-
-func lockable(kept []Privilege, lock func() error) error {
-	if slices.Contains(capsOf(kept), host.CapSysPtrace) {
-		return nil
+	if err := host.Lock(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return kept, err
 	}
-	if err := lock(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		return err
-	}
-	return nil
+	return kept, nil
 }
 
 func capsOf(ps []Privilege) (out []host.Capability) {

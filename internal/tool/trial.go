@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -44,6 +43,10 @@ type Trial struct {
 	// Detach: the ring gets full.
 	Stalled bool
 
+	// Apart, set before Attach, gives the tool a process of its own even where that
+	// costs much.
+	Apart bool
+
 	Choices []Choice   // of the last attach, for reports
 	Notes   []string   // of the last attach
 	Report  *Report    // of the last detach
@@ -59,15 +62,12 @@ type Trial struct {
 // Choice says which way a point took.
 type Choice struct{ Point, Way string }
 
-// ParseFunc turns command-line flags into what Prepare wants.
-type ParseFunc func(t *Tool, flags []string) (cfg any, o Options, err error)
-
 type running struct {
 	rows    collector
 	events  bool // not counts
 	limited bool // to the world
 	began   time.Time
-	stop    context.CancelFunc
+	place   place
 	done    chan struct{}
 	err     error
 }
@@ -78,11 +78,9 @@ type collector struct {
 	rows []*row.Row
 	lost []row.Loss    // as it was told while the tool ran
 	more chan struct{} // holds a token when rows have come
-	wait chan struct{} // no row is taken until it is closed
 }
 
 func (c *collector) Row(r *row.Row) error {
-	<-c.wait
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rows = append(c.rows, r.Clone())
@@ -109,7 +107,7 @@ func (c *collector) all() []*row.Row {
 // ErrSkip marks a case that cannot run here, with the reason.
 var ErrSkip = errors.New("skipped")
 
-// RunCase makes a world and runs c in it.
+// RunCase makes a world and runs c in it. The program must have called TrialMain.
 func RunCase(ctx context.Context, t *Tool, c Case, way string, parse ParseFunc, namers func(*Session) map[string]row.Namer) (*Trial, error) {
 	since := lastPID()
 	w, err := lab.NewWorld(lab.Options{Hosts: c.Hosts, Thread: c.Thread})
@@ -156,38 +154,27 @@ func (x *Trial) AttachAll(flags ...string) error {
 	if x.Way != "" {
 		flags = append(flags, "--way="+x.Way)
 	}
-	cfg, o, err := x.parse(x.tool, flags)
+	if kit == nil {
+		return errors.New("trial: this program does not call TrialMain")
+	}
+	cfg, _, err := x.parse(x.tool, flags)
 	if err != nil {
 		return err
 	}
-	p, err := Prepare(x.tool, cfg, o)
+	schemas, err := x.tool.Schemas(x.tool.Views(cfg))
 	if err != nil {
 		return err
 	}
-	s, err := p.Attach()
+	p, a, err := startTrial(x.Ctx, schemas, apartOrder{Tool: x.tool.Name, Flags: flags, Stalled: x.Stalled}, x.Apart, x.namers)
 	if err != nil {
 		return err
 	}
-	x.Choices, x.Notes = nil, s.Notes
-	for _, c := range s.Choices {
-		x.Choices = append(x.Choices, Choice{c.Point, c.Way})
-	}
-	ctx, cancel := context.WithCancel(x.Ctx)
-	r := &running{events: x.tool.Kind(cfg) == Events, began: time.Now(), stop: cancel, done: make(chan struct{}), rows: collector{more: make(chan struct{}, 1), wait: make(chan struct{})}}
-	if !x.Stalled {
-		close(r.rows.wait)
-	}
+	x.Choices, x.Notes = a.Choices, a.Notes
+	r := &running{events: x.tool.Kind(cfg) == Events, began: a.Began, place: p, done: make(chan struct{}), rows: collector{more: make(chan struct{}, 1)}}
 	x.running = r
-	sink := row.Name(&r.rows, nil, x.namers(s))
-	kept := s.Keeps(s.All())
 	go func() {
 		defer close(r.done)
-		// As in a run, the tool has given up what it says it can do without. The
-		// world is still ours: only this thread is poorer, and dies.
-		runtime.LockOSThread()
-		if r.err = giveUpHere(kept); r.err == nil {
-			x.Report, r.err = s.Run(ctx, sink)
-		}
+		x.Report, r.err = p.collect(&r.rows)
 	}()
 	return nil
 }
@@ -196,10 +183,7 @@ func (x *Trial) AttachAll(flags ...string) error {
 func (x *Trial) Detach() ([]*row.Row, error) {
 	r := x.running
 	x.running = nil
-	if x.Stalled {
-		close(r.rows.wait)
-	}
-	r.stop()
+	r.place.stop()
 	<-r.done
 	rows := r.rows.all()
 	x.Losses = r.rows.lost

@@ -38,6 +38,7 @@ var (
 
 func TestMain(m *testing.M) {
 	lab.Main()
+	cli.TrialMain()
 	lab.Programs = programs.Path
 	if os.Getenv(askPID) != "" {
 		fmt.Print(tool.OwnPID())
