@@ -67,15 +67,19 @@ func (f *btFlags) options(name string, out, errw io.Writer) (o bt.Options, err e
 		Verbose: f.verbose, Way: f.way, Out: out, Err: errw,
 	}
 	if f.pids != "" {
-		if host.InPIDNamespace() {
-			return o, tool.Usagef("-p: %v", errPIDs)
-		}
 		for p := range strings.SplitSeq(f.pids, ",") {
 			n, err := strconv.ParseUint(strings.TrimSpace(p), 10, 31)
 			if err != nil {
 				return o, tool.Usagef("-p %s: write process ids, as 12 or 12,34", f.pids)
 			}
 			o.PIDs = append(o.PIDs, uint32(n))
+		}
+		if host.InPIDNamespace() {
+			if o.PIDs, err = outerPIDs(o.PIDs); errors.As(err, new(errPermission)) {
+				return o, err
+			} else if err != nil {
+				return o, tool.Usagef("-p: %v", err)
+			}
 		}
 	}
 	return o, nil

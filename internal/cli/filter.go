@@ -108,7 +108,9 @@ func (f *filterFlags) wanted(t *tool.Tool) (w tool.Wanted, err error) {
 		if t.Filters&step.bit == 0 {
 			return w, tool.Usagef("--%s: %s cannot be filtered by that", step.name, t.Name)
 		}
-		if err := step.parse(); err != nil {
+		if err := step.parse(); errors.As(err, new(errPermission)) {
+			return w, err
+		} else if err != nil {
 			return w, tool.Usagef("--%s: %v", step.name, err)
 		}
 		w.On |= step.bit
@@ -184,17 +186,36 @@ func words(s string) ([]string, error) {
 	return list, nil
 }
 
-var errPIDs = errors.New("process ids here are those of a PID namespace, which programs do not know: run seine in the host's (a container with --pid=host)")
+// outerPIDs makes ids that programs know of those of this PID namespace.
+func outerPIDs(own []uint32) ([]uint32, error) {
+	if err := checkPermission(); err != nil {
+		return nil, err
+	}
+	all, err := tool.OuterPIDs(host.PIDNamespace())
+	if err != nil {
+		return nil, fmt.Errorf("process ids here are those of a PID namespace, and the kernel does not tell the others: %w: run seine in the host's (a container with --pid=host)", err)
+	}
+	var out []uint32
+	for _, pid := range own {
+		outer, ok := all[pid]
+		if !ok {
+			return nil, fmt.Errorf("there is no process %d in this PID namespace", pid)
+		}
+		out = append(out, outer)
+	}
+	return out, nil
+}
 
 func parsePIDs(s string) (out []uint32, err error) {
-	if host.InPIDNamespace() {
-		return nil, errPIDs
-	}
 	list, err := words(s)
 	for _, w := range list {
 		n, err := strconv.ParseUint(w, 10, 31)
 		if err != nil || n == 0 {
 			return nil, fmt.Errorf("%q is no process id", w)
+		}
+		if host.InPIDNamespace() { // /proc may be another namespace's
+			out = append(out, uint32(n))
+			continue
 		}
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n))
 		if err != nil {
@@ -206,6 +227,9 @@ func parsePIDs(s string) (out []uint32, err error) {
 			return nil, fmt.Errorf("%d is a thread of process %s: give that", n, f[0])
 		}
 		out = append(out, uint32(n))
+	}
+	if err == nil && host.InPIDNamespace() {
+		return outerPIDs(out)
 	}
 	return out, err
 }

@@ -4,6 +4,7 @@ package host
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -57,6 +58,14 @@ func InUserNamespace() bool {
 func InPIDNamespace() bool {
 	link, err := os.Readlink("/proc/self/ns/pid")
 	return err == nil && link != "pid:[4026531836]"
+}
+
+// PIDNamespace is the inode of this process's PID namespace; 0 if it cannot be told.
+func PIDNamespace() uint32 {
+	var inode uint32
+	link, _ := os.Readlink("/proc/self/ns/pid")
+	fmt.Sscanf(link, "pid:[%d]", &inode)
+	return inode
 }
 
 // A Need is something that seine does and that takes privileges.
