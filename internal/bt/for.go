@@ -33,16 +33,6 @@ func (c *checker) needForEach(m *MapRef, what string) {
 	}
 }
 
-// ofEach says whether an expression is $kv.0.
-func (c *checker) ofEach(x Expr) bool {
-	f, ok := x.(*Field)
-	if !ok {
-		return false
-	}
-	v, ok := f.X.(*Var)
-	return ok && c.each[v.Name] && f.Name == "0"
-}
-
 func (c *checker) forEach(s *For) {
 	d := c.maps[s.Map.Name]
 	if c.final && (d == nil || d.value == nil) {
