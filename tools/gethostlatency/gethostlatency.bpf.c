@@ -143,15 +143,10 @@ static __always_inline bool jumped_to(struct pt_regs *ctx)
  */
 #define SAME_CALL_NS 10000000
 
-static __always_inline int begin(struct pt_regs *ctx, enum call call)
+/* Where a _r call puts its result and its error. A function of its own: see begin. */
+static __noinline int begin_r(struct pt_regs *ctx, struct lookup *l, enum call call)
 {
-	bool is_addr = call == CALL_gethostbyaddr || call == CALL_gethostbyaddr_r;
-	__u64 sp = user_sp(ctx), h_errnop = 0, result = 0;
-	__u64 thread = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns();
-	struct lookup *l = bpf_map_lookup_elem(&lookups, &thread);
-	bool inside = l && l->start;
-	struct who who = {};
-	__u32 netns;
+	__u64 h_errnop = 0, result = 0;
 
 	if (call == CALL_gethostbyname_r) {
 		result = user_arg(ctx, 4);
@@ -163,15 +158,52 @@ static __always_inline int begin(struct pt_regs *ctx, enum call call)
 		result = user_arg(ctx, 6);
 		h_errnop = user_arg(ctx, 7);
 	}
-	if (inside && (sp < l->sp || (sp == l->sp && (now - l->start < SAME_CALL_NS || jumped_to(ctx))))) {
-		if (h_errnop) {
-			l->h_errnop = (const int *)h_errnop;
-			l->result = (void *const *)result;
-		}
-		return 0;
+	if (h_errnop) {
+		l->h_errnop = (const int *)h_errnop;
+		l->result = (void *const *)result;
 	}
-	netns = task_netns();
-	if (is_self() || !netns_wanted(netns) || !who_current(&who) || !who_wanted(&who))
+	return 0;
+}
+
+/* No function of a uprobe uses 64 bytes of stack or more. From 6.13 on such a function
+ * has one stack for each processor, which is safe where the kernel skips a program that
+ * runs there already. It does not skip uprobes: a task that is preempted in one would
+ * find its variables overwritten by the next task.
+ */
+static __noinline bool begin_who(struct lookup *l)
+{
+	__builtin_memset(&l->who, 0, sizeof(l->who));
+	return who_current(&l->who) && who_wanted(&l->who);
+}
+
+static __noinline int begin_args(struct pt_regs *ctx, struct lookup *l, enum call call)
+{
+	bool is_addr = call == CALL_gethostbyaddr || call == CALL_gethostbyaddr_r;
+
+	l->sp = user_sp(ctx);
+	l->name = (const char *)user_arg(ctx, 0);
+	l->netns = task_netns();
+	l->addr_len = is_addr ? user_arg(ctx, 1) : 0;
+	l->h_errnop = NULL;
+	l->result = NULL;
+	l->h_errno = 0;
+	l->inflight = under_way;
+	l->call = call;
+	l->host[0] = 0;
+	begin_r(ctx, l, call);
+	read_host(l->host, l->addr_len, l->name);
+	return 0;
+}
+
+static __always_inline int begin(struct pt_regs *ctx, enum call call)
+{
+	__u64 sp = user_sp(ctx), thread = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns();
+	struct lookup *l = bpf_map_lookup_elem(&lookups, &thread);
+	bool inside = l && l->start;
+
+	if (inside && (sp < l->sp || (sp == l->sp && (now - l->start < SAME_CALL_NS || jumped_to(ctx)))))
+		return begin_r(ctx, l, call);
+	if (is_self() || !netns_wanted(filter_on & FILTER_NETNS ? task_netns() : 0))
 		return 0;
 	if (!l) {
 		span_begin(&lookups, &thread, &lookup_zero);
@@ -179,20 +211,15 @@ static __always_inline int begin(struct pt_regs *ctx, enum call call)
 		if (!l)
 			return 0;
 	}
+	if (!begin_who(l)) {
+		if (inside)
+			__sync_fetch_and_add(&under_way, -1);
+		bpf_map_delete_elem(&lookups, &thread);
+		return 0;
+	}
 	if (!inside)
 		__sync_fetch_and_add(&under_way, 1);
-	l->sp = sp;
-	l->name = (const char *)user_arg(ctx, 0);
-	l->who = who;
-	l->netns = netns;
-	l->addr_len = is_addr ? user_arg(ctx, 1) : 0;
-	l->h_errnop = (const int *)h_errnop;
-	l->result = (void *const *)result;
-	l->h_errno = 0;
-	l->inflight = under_way;
-	l->call = call;
-	l->host[0] = 0;
-	read_host(l->host, l->addr_len, l->name);
+	begin_args(ctx, l, call);
 	l->start = now;
 	return 0;
 }

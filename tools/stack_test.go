@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tools
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf/asm"
+
+	"seine/internal/object"
+)
+
+// privateStack is BPF_PRIV_STACK_MIN_SIZE: from 6.13 on a function that uses as much
+// stack has one for each processor instead of the task's.
+const privateStack = 64
+
+// TestUprobeStacks: a task can be preempted inside of a uprobe's program, and the
+// kernel runs the program for the next task all the same. So both would use one
+// private stack, and no function of such a program may be large enough to have one.
+func TestUprobeStacks(t *testing.T) {
+	checked := 0
+	for _, tl := range All {
+		spec, err := object.Spec(tl.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, p := range spec.Programs {
+			if !strings.HasPrefix(p.SectionName, "uprobe") && !strings.HasPrefix(p.SectionName, "uretprobe") {
+				continue
+			}
+			checked++
+			for fn, n := range stacks(p.Instructions) {
+				if n >= privateStack {
+					t.Errorf("%s: function %s of %s uses %d bytes of stack, want less than %d", tl.Name, fn, name, n, privateStack)
+				}
+			}
+		}
+	}
+	if checked == 0 {
+		t.Error("no tool has a uprobe")
+	}
+}
+
+// stacks is how many bytes of stack each function uses.
+func stacks(insns asm.Instructions) map[string]int {
+	out := map[string]int{}
+	fn := ""
+	for i, ins := range insns {
+		if s := ins.Symbol(); s != "" {
+			fn = s
+		}
+		use := 0
+		switch class := ins.OpCode.Class(); {
+		case class.IsLoad() && ins.Src == asm.R10, class.IsStore() && ins.Dst == asm.R10:
+			use = -int(ins.Offset)
+		case ins.OpCode.ALUOp() == asm.Add && ins.OpCode.Source() == asm.ImmSource && i > 0 &&
+			insns[i-1].OpCode.ALUOp() == asm.Mov && insns[i-1].Src == asm.R10 && insns[i-1].Dst == ins.Dst:
+			use = -int(ins.Constant)
+		}
+		out[fn] = max(out[fn], use)
+	}
+	return out
+}
