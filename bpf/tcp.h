@@ -55,12 +55,17 @@ static __always_inline void tcp_sent(struct tcp_bytes *b, const struct tcp_sock 
 		else if (b->tx)
 			b->tx--;
 	}
-	/* A listener's child has the listener's backlog. Where that was 0, the kernel's
-	 * other count tells, unless something was dropped locally.
+	/* A listener's child has the listener's backlog. Where that was 0, or where the
+	 * socket is said to have connected and has one all the same, the kernel's other
+	 * count tells, unless something was dropped locally. The second happens where the
+	 * kernel skipped the program that ends the entry of an earlier socket.
 	 */
-	if (syn == SYN_GUESS)
-		syn = !READ(tp, inet_conn.icsk_inet.sk.sk_max_ack_backlog) &&
-		      b->tx != READ(tp, bytes_sent) - READ(tp, bytes_retrans);
+	bool child = READ(tp, inet_conn.icsk_inet.sk.sk_max_ack_backlog);
+
+	if (syn == SYN_GUESS && child)
+		syn = SYN_NO;
+	else if (syn == SYN_GUESS || (syn == SYN_YES && child))
+		syn = b->tx != READ(tp, bytes_sent) - READ(tp, bytes_retrans);
 	if (syn == SYN_YES && b->tx)
 		b->tx--;
 }
