@@ -280,7 +280,7 @@ func TestEventElements(t *testing.T) {
 				t.Skip("ax is a register of amd64")
 			}
 			if runtime.GOARCH == "arm64" {
-				c.text = strings.ReplaceAll(c.text, `(struct rec *)reg("ax")`, `(struct rec *)reg("r0")`)
+				c.text = strings.ReplaceAll(c.text, `reg("ax")`, `reg("r0")`)
 				c.text = strings.ReplaceAll(c.text, `reg("ip")`, `reg("pc")`)
 			}
 			out, errs := live(t, script(c.text, fmt.Sprint(os.Getpid()), fmt.Sprint(unix.SYS_GETPPID)), opts, c.work)

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"seine/internal/lab"
+	"seine/internal/row"
 )
 
 // Missing says that something came N times less often than it must. Of all
@@ -40,6 +41,19 @@ func RowCount(got, want int) error { return Fewer(got, want, "%d rows, want %d",
 func (x *Trial) Fail(err error) {
 	if err != nil {
 		x.failed = append(x.failed, err)
+	}
+}
+
+// WantSum records an error if a column of r, which adds up events of size each, is
+// not want. A smaller sum is a Missing of as many events.
+func (x *Trial) WantSum(r *row.Row, id string, want, each int) {
+	got := int(r.Get(id).N)
+	text := fmt.Sprintf("%s is %d, want %d, in %s", id, got, want, Dump(r))
+	switch {
+	case got < want:
+		x.Fail(&Missing{(want - got + each - 1) / each, text})
+	case got > want:
+		x.Fail(errors.New(text))
 	}
 }
 

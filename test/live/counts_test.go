@@ -164,8 +164,9 @@ func TestTurns(t *testing.T) {
 				t.Errorf("socksize: minimum %d and maximum %d, but buckets %v", h.Min, h.Max, b)
 			}
 		}
-		if lost := x.Report.Lost(); shown != a.calls() || lost != 0 {
-			t.Errorf("%s: %d shown and %d lost of %d calls", name, shown, lost, a.calls())
+		// Kernels that preempt tasks inside of tracepoints skip runs, and count them.
+		if lost := x.Report.Lost(); shown+lost != a.calls() || lost != x.Report.Missed {
+			t.Errorf("%s: %d shown and %d lost, %d of them skipped by the kernel, of %d calls", name, shown, lost, x.Report.Missed, a.calls())
 		}
 		if len(rows) < 3 {
 			t.Errorf("%s: %d outputs: too few to show anything", name, len(rows))

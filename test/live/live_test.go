@@ -119,22 +119,34 @@ func until(t *testing.T, try func() (*tool.Trial, error)) {
 		if !mayRetry(t.Name(), err) {
 			break
 		}
-		t.Attr("flaky", strings.ReplaceAll(err.Error(), "\n", "; "))
+		t.Attr("flaky", strings.ReplaceAll(withLosses(err, x), "\n", "; "))
 		x, err = try()
-	}
-	var missed uint64
-	if x != nil && x.Report != nil {
-		missed = x.Report.Missed
 	}
 	switch {
 	case err == nil:
 	case errors.Is(err, tool.ErrSkip):
 		t.Skip(err)
-	case explained(err, missed):
-		t.Skipf("this kernel skipped %d runs of a program, which the tool counts as lost: %v", missed, err)
+	case explained(err, missed(x)):
+		t.Skipf("this kernel skipped %d runs of a program, which the tool counts as lost: %v", missed(x), err)
 	default:
-		t.Error(err)
+		t.Error(withLosses(err, x))
 	}
+}
+
+// missed is how many runs of programs the kernel skipped in a trial.
+func missed(x *tool.Trial) uint64 {
+	if x == nil || x.Report == nil {
+		return 0
+	}
+	return x.Report.Missed
+}
+
+// withLosses is an error with what the trial lost, which may explain it.
+func withLosses(err error, x *tool.Trial) string {
+	if x == nil || x.Report == nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%v (losses %v, %d runs skipped by the kernel)", err, x.Report.Losses, missed(x))
 }
 
 // explained tells whether runs that the kernel skipped explain a failure: nothing

@@ -160,11 +160,11 @@ func seen(x *tool.Trial, t *lab.TCP) ([]*row.Row, error) {
 		x.Want(r, "pid", p.PID)
 		x.Want(r, "comm", p.Comm)
 		x.Want(r, "netns", p.Netns)
-		x.Want(r, "tx_bytes", tx)
+		x.WantSum(r, "tx_bytes", tx, max(1, tx))
 		if r.Get("rx_bytes").N == 0 && unseen > 0 && p == t.Server {
 			unseen--
 		} else {
-			x.Want(r, "rx_bytes", rx)
+			x.WantSum(r, "rx_bytes", rx, max(1, rx))
 		}
 		x.Want(r, "type", "stream")
 		ends := map[bool][2]any{true: {"raddr", "rport"}, false: {"laddr", "lport"}}[p == t.Client]
@@ -290,10 +290,10 @@ func sent(s sending) func(*tool.Trial) error {
 			if name := tool.Value(r.Get("laddr")); name != "-" {
 				received[name]++
 				x.Want(r, "tx_bytes", 0)
-				x.Want(r, "rx_bytes", s.Sockets*message)
+				x.WantSum(r, "rx_bytes", s.Sockets*message, message)
 				continue
 			}
-			x.Want(r, "tx_bytes", each)
+			x.WantSum(r, "tx_bytes", each, message)
 			x.Want(r, "rx_bytes", 0)
 			sockets--
 		}
