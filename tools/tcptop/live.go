@@ -443,7 +443,7 @@ func shaped(x *tool.Trial) error {
 	}
 	compare(x, add(x, rows), want)
 	c, err := w.QdiscCount("client", dev, netlink.HANDLE_ROOT)
-	if err == nil && c.Dropped == 0 {
+	if err == nil && c.Dropped == 0 && !lab.Emulated() { // which may be too slow to fill the queue
 		err = errors.New("tbf dropped nothing")
 	}
 	return err
