@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"seine/internal/host"
 	"seine/internal/lab"
 	"seine/internal/row"
 	"seine/internal/tool"
@@ -259,6 +260,9 @@ func moved(l lab.Load) func(*tool.Trial) error {
 // and of those that receive.
 func sent(s sending) func(*tool.Trial) error {
 	return func(x *tool.Trial) error {
+		if host.TracepointsPreempt() {
+			return tool.Skip("known defect: where this kernel skips the run that sees a socket's end, the next socket at its address is added to it (see the README)")
+		}
 		if err := x.Attach("--buffer=16M"); err != nil { // they come faster than a busy machine reads
 			return err
 		}
