@@ -86,7 +86,8 @@ func big(n lab.Network) func(*tool.Trial) error {
 			return err
 		}
 		rows, err := snoop(x, lab.Sessions{Count: 1, Send: 3000017, Recv: 53, Network: n}, true)
-		if err == nil && !slices.ContainsFunc(rows, func(r *row.Row) bool { return r.Get("bytes").N > 1<<16 }) {
+		// Whether TCP comes to such packets depends on the machine standing still or not.
+		if err == nil && !lab.Emulated() && !slices.ContainsFunc(rows, func(r *row.Row) bool { return r.Get("bytes").N > 1<<16 }) {
 			err = errors.New("no packet of more than 64 KB")
 		}
 		return err
@@ -134,13 +135,15 @@ func snoop(x *tool.Trial, s lab.Sessions, exact bool) ([]*row.Row, error) {
 		c := after.Since(before[i])
 		// Coming in, the kernel counts packets, whatever they are made of.
 		got := sides[h+" in"].rows
-		x.Fail(tool.Fewer(int(out.segs), int(c["TcpOutSegs"]), "%s: %d segments out; the kernel counts %d", h, out.segs, c["TcpOutSegs"]))
+		sent, again := c["TcpOutSegs"]+c["TcpRetransSegs"], c["TcpRetransSegs"] // the first without the second
+		x.Fail(tool.Fewer(int(out.segs), int(sent), "%s: %d segments out; the kernel counts %d", h, out.segs, sent))
 		x.Fail(tool.Fewer(int(got), int(c["TcpInSegs"]), "%s: %d packets in; the kernel counts %d", h, got, c["TcpInSegs"]))
 		want := int64(s.Count * s.Send)
 		if h == "server" {
 			want = int64(s.Count * s.Recv)
 		}
-		if exact && (out.bytes != want || out.syns != int64(s.Count)) {
+		// A machine that stands still sends segments again, and their bytes.
+		if exact && (again == 0 && out.bytes != want || out.bytes < want || again == 0 && out.syns != int64(s.Count)) {
 			x.Errorf("%s: %d bytes and %d SYNs, want %d and %d", h, out.bytes, out.syns, want, s.Count)
 		}
 	}
