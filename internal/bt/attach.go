@@ -104,7 +104,7 @@ func (p *Program) attach(l *loaded, started func(*attached) error) (*attached, e
 	var later []pending
 	wait := func(j *job, t *Target, progs []program) {
 		turn := len(later)
-		if lastFirst(t.Way) {
+		if lastFirst(t.Way) || t.Way == Kretprobe && p.multi(j) && p.k.graph() {
 			turn = -turn
 		}
 		later = append(later, pending{j, t, progs, turn})

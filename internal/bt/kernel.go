@@ -33,6 +33,7 @@ type kernel struct {
 	fentry    func() error
 	kprobes   func() error
 	multi     func() bool // kprobe.multi
+	graph     func() bool // kretprobe.multi by the function graph: who is attached last runs first
 	cookies   func() bool // attach cookies
 	forEach   func() error
 	preempt   func() bool // programs can be preempted by others of this script
@@ -76,6 +77,10 @@ func newKernel() *kernel {
 		return features.HaveProgramHelper(ebpf.Kprobe, asm.FnGetAttachCookie) == nil
 	})
 	k.multi = sync.OnceValue(func() bool { return k.cookies() && haveMulti() })
+	k.graph = sync.OnceValue(func() bool { // since 6.14
+		kernel, err := probe.Running()
+		return err == nil && len(kernel.Types.Look("fprobe_hlist")[0]) > 0
+	})
 	k.forEach = sync.OnceValue(func() error {
 		if err := features.HaveProgramHelper(ebpf.RawTracepoint, asm.FnForEachMapElem); errors.Is(err, ebpf.ErrNotSupported) {
 			return err
