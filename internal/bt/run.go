@@ -114,6 +114,7 @@ func (p *Program) Run(ctx context.Context) (*Run, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.drain() // under a flood the ring is full, and END's records would be lost
 	for _, prog := range r.a.end {
 		if e := trigger(prog); e != nil && err == nil {
 			err = fmt.Errorf("running END: %w", e)
