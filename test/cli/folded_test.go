@@ -94,9 +94,14 @@ func TestProfile(t *testing.T) {
 			Layer string
 			Count uint64
 			MS    float64 `json:"cpu_ms"`
+			// Two stacks may want one place in the kernel's map, which is told.
+			Losses map[string]uint64
 		}
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			t.Fatal(err)
+		}
+		if r.Losses != nil && r.Layer == "" {
+			continue
 		}
 		if r.Layer == "" || layers[r.Layer] > 0 || r.Count == 0 {
 			t.Errorf("a row without a layer, or a second one of it: %s", line)
