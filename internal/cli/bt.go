@@ -17,6 +17,7 @@ import (
 	"seine/internal/bt"
 	"seine/internal/host"
 	"seine/internal/tool"
+	"seine/internal/words"
 )
 
 // btFlags are the common flags that the language's commands take.
@@ -157,7 +158,7 @@ func (f *btFlags) execute(ctx context.Context, name string, out, errw io.Writer,
 	if prog.Functions() && banner != attaching {
 		one, many = "function", "functions"
 	}
-	fmt.Fprintf(errw, banner+"\n", tool.Count(uint64(prog.Probes()), one, many))
+	fmt.Fprintf(errw, banner+"\n", words.Count(uint64(prog.Probes()), one, many))
 	r, err := prog.Run(ctx)
 	if err != nil {
 		return btError(errw, err)

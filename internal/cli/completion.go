@@ -57,7 +57,7 @@ func completionCommand(root *cobra.Command, w io.Writer) *cobra.Command {
 // toolNames is every tool that is not among those given already.
 func toolNames(given []string) (out []string) {
 	for _, t := range tools.All {
-		if !contains(given, t.Name) {
+		if !slices.Contains(given, t.Name) {
 			out = append(out, t.Name+"\t"+t.Short)
 		}
 	}
@@ -98,7 +98,7 @@ func completeWords(cmd *cobra.Command, flag string, values func() []string) {
 			sign = last[:1]
 		}
 		for _, v := range values() {
-			if id, _, _ := strings.Cut(v, "\t"); !contains(given, id) {
+			if id, _, _ := strings.Cut(v, "\t"); !slices.Contains(given, id) {
 				out = append(out, before+sign+v)
 			}
 		}

@@ -17,6 +17,7 @@ import (
 	"seine/internal/host"
 	"seine/internal/probe"
 	"seine/internal/tool"
+	"seine/internal/words"
 	"seine/tools"
 )
 
@@ -217,7 +218,7 @@ func (d *diagnosis) count() string {
 		}
 		d.Tools[i].Verdict = "" // it is the self-test's
 	}
-	return fmt.Sprintf("%d of %s run here; 'seine doctor TOOL' gives details, 'seine doctor --selftest' tries them on known traffic", runs, tool.Count(uint64(len(d.Tools)), "tool", "tools"))
+	return fmt.Sprintf("%d of %s run here; 'seine doctor TOOL' gives details, 'seine doctor --selftest' tries them on known traffic", runs, words.Count(uint64(len(d.Tools)), "tool", "tools"))
 }
 
 // A report is doctor's text. It writes each tool's line when that tool is done,

@@ -175,8 +175,8 @@ func (f *filterFlags) resolveContainer(w *tool.Wanted) error {
 	return err
 }
 
-// words splits a list at commas; empty words are an error.
-func words(s string) ([]string, error) {
+// splitList splits a list at commas; empty words are an error.
+func splitList(s string) ([]string, error) {
 	list := strings.Split(s, ",")
 	for i := range list {
 		if list[i] = strings.TrimSpace(list[i]); list[i] == "" {
@@ -207,7 +207,7 @@ func outerPIDs(own []uint32) ([]uint32, error) {
 }
 
 func parsePIDs(s string) (out []uint32, err error) {
-	list, err := words(s)
+	list, err := splitList(s)
 	for _, w := range list {
 		n, err := strconv.ParseUint(w, 10, 31)
 		if err != nil || n == 0 {
@@ -235,7 +235,7 @@ func parsePIDs(s string) (out []uint32, err error) {
 }
 
 func parseUIDs(s string) (out []uint32, err error) {
-	list, err := words(s)
+	list, err := splitList(s)
 	for _, w := range list {
 		n, err := strconv.ParseUint(w, 10, 32)
 		if err != nil {
@@ -252,7 +252,7 @@ func parseUIDs(s string) (out []uint32, err error) {
 
 func parseNetns(specs []string) (out []uint32, err error) {
 	for _, s := range specs {
-		list, err := words(s)
+		list, err := splitList(s)
 		if err != nil {
 			return nil, err
 		}
@@ -268,7 +268,7 @@ func parseNetns(specs []string) (out []uint32, err error) {
 }
 
 func parsePorts(s string) (out []tool.PortRange, err error) {
-	list, err := words(s)
+	list, err := splitList(s)
 	for _, w := range list {
 		lo, hi, ranged := strings.Cut(w, "-")
 		if !ranged {
@@ -288,7 +288,7 @@ func parsePorts(s string) (out []tool.PortRange, err error) {
 }
 
 func addNets(w *tool.Wanted, s string, as tool.Filter) error {
-	list, err := words(s)
+	list, err := splitList(s)
 	for _, word := range list {
 		p, err := netip.ParsePrefix(word)
 		if err != nil {
@@ -305,7 +305,7 @@ func addNets(w *tool.Wanted, s string, as tool.Filter) error {
 
 // parseNames reads a list of names or numbers.
 func parseNames[N ~uint16](s string, names map[N]string) (out []uint16, err error) {
-	list, err := words(s)
+	list, err := splitList(s)
 	for _, w := range list {
 		found := false
 		for n, name := range names {

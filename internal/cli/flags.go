@@ -98,7 +98,7 @@ func (c *common) namesMeasure(views []tool.View) bool {
 				hist, column = hist || s.HasHist(), column || s.Index(id) >= 0
 			}
 		}
-		if hist && !column && contains(row.Measures, id) {
+		if hist && !column && slices.Contains(row.Measures, id) {
 			return true
 		}
 	}
@@ -233,18 +233,18 @@ func (c *common) groups(t *tool.Tool, cfg any) []string {
 	}
 	for w := range strings.SplitSeq(c.columns, ",") {
 		id := strings.TrimPrefix(strings.TrimSpace(w), "+")
-		if i := s.Index(id); i >= 0 && s.Columns[i].Key && !contains(by, id) {
+		if i := s.Index(id); i >= 0 && s.Columns[i].Key && !slices.Contains(by, id) {
 			by = append(by, id)
 		}
 	}
-	if c.columns == "" || c.columns == "help" || !contains([]string{"table", "json", "csv"}, c.output) {
+	if c.columns == "" || c.columns == "help" || !slices.Contains([]string{"table", "json", "csv"}, c.output) {
 		return by
 	}
 	words := strings.Split(strings.ReplaceAll(c.columns, " ", ""), ",")
 	relative := strings.ContainsAny(words[0][:min(1, len(words[0]))], "+-")
 	mine := slices.ContainsFunc(words, func(w string) bool { return s.Index(strings.TrimLeft(w, "+-")) >= 0 })
 	return slices.DeleteFunc(by, func(id string) bool {
-		hidden := contains(words, "-"+id) || !relative && mine && !contains(words, id)
+		hidden := slices.Contains(words, "-"+id) || !relative && mine && !slices.Contains(words, id)
 		return hidden && !word(c.where, id) && !word(c.sort, id)
 	})
 }
@@ -252,15 +252,6 @@ func (c *common) groups(t *tool.Tool, cfg any) []string {
 // word says whether an expression names a column.
 func word(expr, id string) bool {
 	return slices.Contains(strings.FieldsFunc(expr, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }), id)
-}
-
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }
 
 func parseWays(words []string) (probe.Force, error) {

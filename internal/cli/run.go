@@ -15,11 +15,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"seine/internal/enrich"
 	"seine/internal/host"
 	"seine/internal/probe"
 	"seine/internal/row"
 	"seine/internal/sink"
 	"seine/internal/tool"
+	"seine/internal/words"
 )
 
 // A run is one tool over one pipe:
@@ -101,8 +103,8 @@ func (r *run) do(ctx context.Context) error {
 			r.say("%s", n)
 		}
 	}
-	names := newNames(session)
-	defer names.close()
+	names := enrich.NewNames(session)
+	defer names.Close()
 	pipe.name(names)
 	if r.flags.verbose > 0 {
 		explain(r.err, session.Choices, time.Since(began), r.flags.verbose > 1)
@@ -191,7 +193,7 @@ func (r *run) pipe(schemas []*row.Schema) (*pipe, error) {
 	var by *row.Groups
 	// What counts in the kernel groups there.
 	if f.by != "" && kind != tool.Counting && len(r.prepared.Keys()) == 0 {
-		if contains([]string{"dot", "svg", "png"}, f.output) && contains(r.tool.Formats, f.output) {
+		if slices.Contains([]string{"dot", "svg", "png"}, f.output) && slices.Contains(r.tool.Formats, f.output) {
 			return nil, fmt.Errorf("-o %s draws rows as they come: leave out --by", f.output)
 		}
 		if len(schemas) > 1 {
@@ -222,7 +224,7 @@ func (r *run) pipe(schemas []*row.Schema) (*pipe, error) {
 			shown[i] = summary.Schema(shown[i])
 		}
 	}
-	if !contains(formats(r.tool), f.output) {
+	if !slices.Contains(formats(r.tool), f.output) {
 		if near := row.Nearest(f.output, formats(r.tool)); near != "" {
 			return nil, fmt.Errorf("-o %s: did you mean %s?", f.output, near)
 		}
@@ -267,7 +269,7 @@ func (r *run) pipe(schemas []*row.Schema) (*pipe, error) {
 	}
 	if f.rate > 0 {
 		p.rate = &row.Rate{Next: next, PerSecond: f.rate, Every: rateEvery, Notice: func(held uint64) {
-			r.say("%s not shown because of --rate %d", tool.Count(held, "row was", "rows were"), f.rate)
+			r.say("%s not shown because of --rate %d", words.Count(held, "row was", "rows were"), f.rate)
 		}}
 		next = p.rate
 	}
@@ -283,7 +285,7 @@ func (r *run) pipe(schemas []*row.Schema) (*pipe, error) {
 		}
 	}
 	view := &r.prepared.Views[0]
-	if by := r.prepared.By(); view.Merge || contains(by, "kstack") || contains(by, "ustack") && !contains(by, "pid") {
+	if by := r.prepared.By(); view.Merge || slices.Contains(by, "kstack") || slices.Contains(by, "ustack") && !slices.Contains(by, "pid") {
 		// Stacks of several processes may be the same once they have names, and those
 		// of the kernel without what has to do with tracing.
 		next = row.Fold(next, by)
@@ -397,13 +399,13 @@ func (r *run) showKeys(schemas []*row.Schema) {
 			}
 		}
 		for _, i := range s.Show {
-			if !contains(keys, s.Columns[i].ID) {
+			if !slices.Contains(keys, s.Columns[i].ID) {
 				show = append(show, i)
 			}
 		}
 		s.Show = show
 		for i := range s.Columns {
-			s.Columns[i].Idle = contains(keys, s.Columns[i].ID) && !contains(by, s.Columns[i].ID)
+			s.Columns[i].Idle = slices.Contains(keys, s.Columns[i].ID) && !slices.Contains(by, s.Columns[i].ID)
 		}
 	}
 }
@@ -449,7 +451,7 @@ func netnsNamer() func(uint64) string {
 }
 
 // name puts the naming stage at the head of the pipe.
-func (p *pipe) name(n *names) { p.head = row.Name(p.next, p.use, n.namers) }
+func (p *pipe) name(n *enrich.Names) { p.head = row.Name(p.next, p.use, n.Namers()) }
 
 // stopWhenClosed ends the run when whoever reads our output has gone, rather
 // than with the next row, which may be long in coming.

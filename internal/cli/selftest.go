@@ -12,6 +12,7 @@ import (
 
 	"seine/internal/host"
 	"seine/internal/tool"
+	"seine/internal/words"
 )
 
 // Verdicts of a self-test on one tool.
@@ -110,7 +111,7 @@ func (d *diagnosis) judge() (string, error) {
 		names[t.Verdict] = append(names[t.Verdict], t.Tool)
 	}
 	can := len(d.Tools) - len(names[cannot])
-	line := fmt.Sprintf("%d of %s that can run here %s seen to work", len(names[works]), tool.Count(uint64(can), "tool", "tools"), were(len(names[works])))
+	line := fmt.Sprintf("%d of %s that can run here %s seen to work", len(names[works]), words.Count(uint64(can), "tool", "tools"), were(len(names[works])))
 	for _, v := range []struct{ verdict, said string }{{failed, "failed"}, {untested, "not tested"}, {denied, "not allowed"}, {cannot, "cannot run"}} {
 		if all := names[v.verdict]; len(all) > 0 && len(all) == len(d.Tools) {
 			line += "; " + v.said + ": all"

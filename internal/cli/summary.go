@@ -13,28 +13,30 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"seine/internal/enrich"
 	"seine/internal/probe"
 	"seine/internal/tool"
+	"seine/internal/words"
 )
 
 // summary says on stderr how the run went, and what was lost.
-func (r *run) summary(rep *tool.Report, p *pipe, n *names) {
+func (r *run) summary(rep *tool.Report, p *pipe, n *enrich.Names) {
 	lost := rep.Lost()
 	var refused uint64
 	if p.groups != nil {
 		refused = p.groups.Refused()
 	}
-	r.say("%s, %s lost, %.1fs", tool.Count(p.count.Rows, "row", "rows"), tool.Thousands(lost+refused), rep.Duration.Seconds())
+	r.say("%s, %s lost, %.1fs", words.Count(p.count.Rows, "row", "rows"), words.Thousands(lost+refused), rep.Duration.Seconds())
 	for _, w := range rep.Warnings() {
 		r.say("%s", w)
 	}
 	if p.rate != nil && p.rate.Held > 0 {
-		r.say("%s not shown because of --rate %d, which asks for no more a second", tool.Count(p.rate.Held, "row was", "rows were"), p.rate.PerSecond)
+		r.say("%s not shown because of --rate %d, which asks for no more a second", words.Count(p.rate.Held, "row was", "rows were"), p.rate.PerSecond)
 	}
 	if refused > 0 {
-		r.say("%s refused by --by, which keeps so many groups and no more: fewer columns or a filter help", tool.Count(refused, "row was", "rows were"))
+		r.say("%s refused by --by, which keeps so many groups and no more: fewer columns or a filter help", words.Count(refused, "row was", "rows were"))
 	}
-	for _, h := range n.hints() {
+	for _, h := range n.Hints() {
 		r.say("%s", h)
 	}
 	if r.flags.stats {
@@ -51,18 +53,18 @@ func (r *run) cost(rep *tool.Report) {
 		runs += p.Runs
 		spent += p.Time
 	}
-	fmt.Fprintf(w, "seine: %s from the ring, whose reader was woken %s\n", tool.Count(rep.Events, "event", "events"), tool.Count(rep.Wakes, "time", "times"))
+	fmt.Fprintf(w, "seine: %s from the ring, whose reader was woken %s\n", words.Count(rep.Events, "event", "events"), words.Count(rep.Wakes, "time", "times"))
 	if runs > 0 {
-		fmt.Fprintf(w, "seine: BPF ran %s, %.0f ns each, %.3f %% of one CPU\n", tool.Count(runs, "time", "times"),
+		fmt.Fprintf(w, "seine: BPF ran %s, %.0f ns each, %.3f %% of one CPU\n", words.Count(runs, "time", "times"),
 			float64(spent)/float64(runs), 100*float64(spent)/float64(rep.Duration))
 	}
 	slices.SortFunc(rep.Programs, func(a, b tool.ProgramStats) int { return int(b.Time - a.Time) })
 	for _, p := range rep.Programs {
-		fmt.Fprintf(w, "seine:   %-32s %12s runs %8.0f ns\n", p.Name, tool.Thousands(p.Runs), float64(p.Time)/float64(p.Runs))
+		fmt.Fprintf(w, "seine:   %-32s %12s runs %8.0f ns\n", p.Name, words.Thousands(p.Runs), float64(p.Time)/float64(p.Runs))
 	}
 	slices.SortFunc(rep.MapUse, func(a, b tool.MapUse) int { return strings.Compare(a.Name, b.Name) })
 	for _, m := range rep.MapUse {
-		fmt.Fprintf(w, "seine:   map %-28s %12s of %s entries\n", m.Name, tool.Thousands(uint64(m.Used)), tool.Thousands(uint64(m.Capacity)))
+		fmt.Fprintf(w, "seine:   map %-28s %12s of %s entries\n", m.Name, words.Thousands(uint64(m.Used)), words.Thousands(uint64(m.Capacity)))
 	}
 	const mib = 1 << 20
 	fmt.Fprintf(w, "seine: maps take %.1f of %.1f MiB (--memory), the ring %.1f MiB (--buffer)\n",

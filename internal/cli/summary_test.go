@@ -5,7 +5,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,22 +32,5 @@ func TestExplain(t *testing.T) {
 		if got := strings.Contains(b.String(), "0: R1=ctx()"); got != logs {
 			t.Errorf("the log is shown: %t, want %t: %q", got, logs, b.String())
 		}
-	}
-}
-
-// TestHints: only what is a file can be built with frame pointers.
-func TestHints(t *testing.T) {
-	n := &names{broken: map[string]int{"": 9, "[anon]": 24, "/usr/bin/app": 1}}
-	want := []string{
-		"24 stacks end early in [anon], code that is in no file",
-		"9 stacks end early in code of unknown origin",
-		"1 stack ends early in /usr/bin/app, most likely built without frame pointers: build it with -fno-omit-frame-pointer, or use a C library that has them",
-	}
-	if got := n.hints(); !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	n.broken = map[string]int{"/a": 4, "/b": 3, "/c": 2, "/d": 1}
-	if got := n.hints(); len(got) != 4 || got[3] != "1 stack ends early in 1 other place" {
-		t.Errorf("got %q", got)
 	}
 }

@@ -61,11 +61,3 @@ func TestParseDuration(t *testing.T) {
 		}
 	}
 }
-
-func TestThousands(t *testing.T) {
-	for n, want := range map[uint64]string{0: "0", 999: "999", 1204: "1,204", 1234567: "1,234,567"} {
-		if got := Thousands(n); got != want {
-			t.Errorf("%d is %s, want %s", n, got, want)
-		}
-	}
-}

@@ -3,14 +3,13 @@
 package tool
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
 
 	"seine/internal/row"
+	"seine/internal/words"
 )
 
 // A Report is what can be said after a run.
@@ -110,7 +109,7 @@ func (r *Report) Warnings() (out []string) {
 		if n == 0 {
 			return
 		}
-		what := Count(n, t.one, t.many)
+		what := words.Count(n, t.one, t.many)
 		if t.remedy != "" {
 			what += ": " + t.remedy
 		}
@@ -131,27 +130,6 @@ func (r *Report) since(old *Report) (out []row.Loss) {
 		i++
 	})
 	return out
-}
-
-// Count is a number of things: 1 row, 1,204 rows.
-func Count(n uint64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return Thousands(n) + " " + many
-}
-
-// Thousands writes 1204 as 1,204.
-func Thousands(n uint64) string {
-	s := fmt.Sprint(n)
-	var b strings.Builder
-	for i, c := range s {
-		if i > 0 && (len(s)-i)%3 == 0 {
-			b.WriteByte(',')
-		}
-		b.WriteRune(c)
-	}
-	return b.String()
 }
 
 // lossTick is how often losses are told while the tool runs, without an interval.

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -20,6 +22,7 @@ import (
 	"seine/internal/object"
 	"seine/internal/probe"
 	"seine/internal/row"
+	"seine/internal/words"
 )
 
 // Options are what the common flags ask of a run. The zero value works.
@@ -174,31 +177,11 @@ func (p *Prepared) group() error {
 	for _, id := range p.by {
 		bit, ok := p.keyBits[id]
 		if !ok {
-			return Usagef("--by %s: %s counts by %s", id, p.Tool.Name, list(p.keyBits))
+			return Usagef("--by %s: %s counts by %s", id, p.Tool.Name, words.And(slices.Sorted(maps.Keys(p.keyBits))))
 		}
 		mask |= 1 << bit
 	}
 	return setConstant(p.spec, "key_mask", mask)
-}
-
-// list names keys in order.
-func list(m map[string]uint64) string {
-	var out string
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	for i, k := range keys {
-		switch {
-		case i > 0 && i == len(keys)-1:
-			out += " and "
-		case i > 0:
-			out += ", "
-		}
-		out += k
-	}
-	return out
 }
 
 func (s Snapshot[K, V]) mapName() string { return s.Map }
@@ -221,7 +204,7 @@ func (p *Prepared) Attach() (*Session, error) {
 	}
 	for name, v := range p.spec.Variables {
 		// args_<tracepoint>: how many arguments it has here; see drop.h
-		if tp, ok := cutPrefix(name, "args_"); ok {
+		if tp, ok := strings.CutPrefix(name, "args_"); ok {
 			if err := v.Set(uint32(len(k.Args(tp)))); err != nil {
 				return nil, err
 			}
@@ -297,18 +280,11 @@ func setCode(spec *ebpf.CollectionSpec) error {
 // codeNames are the functions whose place the programs want to know.
 func codeNames(spec *ebpf.CollectionSpec) (names []string) {
 	for name := range spec.Variables {
-		if fn, ok := cutPrefix(name, "code_"); ok {
+		if fn, ok := strings.CutPrefix(name, "code_"); ok {
 			names = append(names, fn)
 		}
 	}
 	return names
-}
-
-func cutPrefix(s, prefix string) (string, bool) {
-	if len(s) < len(prefix) || s[:len(prefix)] != prefix {
-		return "", false
-	}
-	return s[len(prefix):], true
 }
 
 // drain runs an iterator whose program writes to maps.
@@ -563,10 +539,4 @@ func (p *Prepared) Maps() map[string]*ebpf.MapSpec { return p.spec.Maps }
 func (p *Prepared) By() []string { return p.by }
 
 // Keys lists the columns that --by of a counting tool may name.
-func (p *Prepared) Keys() []string {
-	var out []string
-	for id := range p.keyBits {
-		out = append(out, id)
-	}
-	return out
-}
+func (p *Prepared) Keys() []string { return slices.Collect(maps.Keys(p.keyBits)) }

@@ -13,6 +13,7 @@ import (
 	"seine/internal/host"
 	"seine/internal/kern"
 	"seine/internal/tool"
+	"seine/internal/words"
 )
 
 // counter is a protocol counter of the kernel that moved.
@@ -119,11 +120,11 @@ func (n *namespaces) warn() {
 		for _, err := range n.unread {
 			why = err
 		}
-		n.ses.Warn(tool.Count(uint64(len(n.unread)), "network namespace's counters", "network namespaces' counters") +
+		n.ses.Warn(words.Count(uint64(len(n.unread)), "network namespace's counters", "network namespaces' counters") +
 			" could not be read: " + why.Error())
 	}
 	if n.ended > 0 {
-		n.ses.Warn(tool.Count(uint64(n.ended), "network namespace", "network namespaces") +
+		n.ses.Warn(words.Count(uint64(n.ended), "network namespace", "network namespaces") +
 			" ended: what its counters grew by since they were last read is not shown: a shorter interval helps")
 	}
 }

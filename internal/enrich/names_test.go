@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package enrich
 
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
-	"seine/internal/enrich"
 	"seine/internal/host"
 	"seine/internal/row"
 	"seine/internal/sym"
@@ -37,7 +37,7 @@ func TestContainerOfVersion1(t *testing.T) {
 		r := s.New()
 		r.Cells[0].SetUint(c.pid)
 		r.Cells[1].SetUint(root)
-		n := &names{containers: enrich.NewContainers(dir), pids: c.pids}
+		n := &Names{containers: NewContainers(dir), pids: c.pids}
 		if n.container(r, &r.Cells[1]); r.Cells[1].S != c.want {
 			t.Errorf("process %d is in container %q, want %q", c.pid, r.Cells[1].S, c.want)
 		}
@@ -61,5 +61,22 @@ func TestObserved(t *testing.T) {
 		if got := observed(c.frames)[0].Sym; got != c.want {
 			t.Errorf("%v begins with %s, want %s", c.frames, got, c.want)
 		}
+	}
+}
+
+// TestHints: only what is a file can be built with frame pointers.
+func TestHints(t *testing.T) {
+	n := &Names{broken: map[string]int{"": 9, "[anon]": 24, "/usr/bin/app": 1}}
+	want := []string{
+		"24 stacks end early in [anon], code that is in no file",
+		"9 stacks end early in code of unknown origin",
+		"1 stack ends early in /usr/bin/app, most likely built without frame pointers: build it with -fno-omit-frame-pointer, or use a C library that has them",
+	}
+	if got := n.Hints(); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	n.broken = map[string]int{"/a": 4, "/b": 3, "/c": 2, "/d": 1}
+	if got := n.Hints(); len(got) != 4 || got[3] != "1 stack ends early in 1 other place" {
+		t.Errorf("got %q", got)
 	}
 }

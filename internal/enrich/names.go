@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package enrich
 
 import (
 	"cmp"
@@ -9,30 +9,46 @@ import (
 	"slices"
 	"strings"
 
-	"seine/internal/enrich"
 	"seine/internal/host"
 	"seine/internal/kern"
 	"seine/internal/row"
 	"seine/internal/sym"
-	"seine/internal/tool"
+	"seine/internal/words"
 )
 
-// names makes names of the raw values of a session's rows.
-type names struct {
-	namers     map[string]row.Namer
-	containers *enrich.Containers
-	processes  *sym.Processes
+// Names makes names of the raw values of rows: paths of cgroups, containers, functions.
+type Names struct {
+	stacks     Stacks
+	containers *Containers
+	processes  sym.Processes
 	kernel     sym.Kernel
-	session    *tool.Session
 	pids       bool           // those of rows are those of /proc
 	broken     map[string]int // stacks that end early, by the file to blame
 	nameless   int            // addresses of the kernel that have no name
 }
 
-func newNames(s *tool.Session) *names {
-	n := &names{session: s, broken: map[string]int{}, pids: !host.InPIDNamespace()}
-	n.namers = kern.Namers()
-	maps.Copy(n.namers, map[string]row.Namer{
+// Stacks is the source of rows that have stacks: a session of a tool.
+type Stacks interface {
+	// Stack returns the addresses of a stack, innermost first; nil if it is not known.
+	Stack(id int32) []uint64
+	// OnNotice has f called for each process of which a stack is kept.
+	OnNotice(f func(pid uint32))
+}
+
+// NewNames returns the names for rows that come of s. They have to be closed.
+func NewNames(s Stacks) *Names {
+	n := &Names{stacks: s, broken: map[string]int{}, pids: !host.InPIDNamespace()}
+	s.OnNotice(n.processes.Seen)
+	return n
+}
+
+// Close frees what is known of processes.
+func (n *Names) Close() { n.processes.Close() }
+
+// Namers returns the functions for [row.Name], by the word of a column's as= tag.
+func (n *Names) Namers() map[string]row.Namer {
+	namers := kern.Namers()
+	maps.Copy(namers, map[string]row.Namer{
 		"cgroup":    n.cgroup,
 		"container": n.container,
 		"ustack":    n.userStack,
@@ -40,38 +56,16 @@ func newNames(s *tool.Session) *names {
 		"ksym":      n.kernelSymbol,
 		"layer":     n.layer,
 	})
-	if s.Maps["stacks"] != nil {
-		n.processes = &sym.Processes{}
-		s.OnNotice(n.processes.Seen)
-	}
-	return n
+	return namers
 }
 
-func (n *names) close() {
-	if n.processes != nil {
-		n.processes.Close()
-	}
-}
-
-// TrialMain makes trials of tools possible: see [tool.TrialMain].
-func TrialMain() {
-	tool.TrialMain(tool.Kit{
-		Find:   func(name string) *tool.Tool { t, _ := find(name); return t },
-		Parse:  Parse,
-		Namers: NamersOf,
-	})
-}
-
-// NamersOf is for trials, which have no command line.
-func NamersOf(s *tool.Session) map[string]row.Namer { return newNames(s).namers }
-
-func (n *names) cgroup(_ *row.Row, c *row.Cell) {
+func (n *Names) cgroup(_ *row.Row, c *row.Cell) {
 	setText(c, host.CgroupPath(c.N))
 }
 
-func (n *names) container(r *row.Row, c *row.Cell) {
+func (n *Names) container(r *row.Row, c *row.Cell) {
 	if n.containers == nil {
-		n.containers = enrich.NewContainers("")
+		n.containers = NewContainers("")
 	}
 	_, name := n.containers.ByCgroupID(c.N)
 	// Containers of cgroup version 1 are in the root of version 2, all of them.
@@ -90,13 +84,13 @@ func setText(c *row.Cell, s string) {
 }
 
 // userStack makes a *kern.Stack of a stack id; the row's pid says whose it is.
-func (n *names) userStack(r *row.Row, c *row.Cell) {
+func (n *Names) userStack(r *row.Row, c *row.Cell) {
 	id, pid := int32(c.N), r.Get("pid")
 	*c = row.Cell{}
 	if id < 0 || pid == nil || pid.Kind != row.Uint {
 		return
 	}
-	addrs := n.addrs(id)
+	addrs := n.stacks.Stack(id)
 	if len(addrs) == 0 {
 		return
 	}
@@ -107,22 +101,6 @@ func (n *names) userStack(r *row.Row, c *row.Cell) {
 		n.broken[culprit]++
 	}
 	*c = row.Cell{Kind: row.Object, Ref: st}
-}
-
-// stackMaps are the maps of stack.h, by the upper part of a stack's id.
-var stackMaps = []string{"stacks", "stacks1", "stacks2", "stacks3"}
-
-// addrs is what the maps of stacks hold for an id; nil if nothing.
-func (n *names) addrs(id int32) []uint64 {
-	var addrs [127]uint64
-	if id < 0 || int(id>>24) >= len(stackMaps) || n.session.Maps[stackMaps[id>>24]].Lookup(uint32(id)&(1<<24-1), &addrs) != nil {
-		return nil
-	}
-	depth := 0
-	for depth < len(addrs) && addrs[depth] != 0 {
-		depth++
-	}
-	return addrs[:depth]
 }
 
 func stackOf(frames []sym.Frame) *kern.Stack {
@@ -138,8 +116,8 @@ func stackOf(frames []sym.Frame) *kern.Stack {
 }
 
 // kernelStack makes a *kern.Stack of a stack id.
-func (n *names) kernelStack(_ *row.Row, c *row.Cell) {
-	addrs := n.addrs(int32(c.N))
+func (n *Names) kernelStack(_ *row.Row, c *row.Cell) {
+	addrs := n.stacks.Stack(int32(c.N))
 	*c = row.Cell{}
 	if len(addrs) > 0 {
 		*c = row.Cell{Kind: row.Object, Ref: stackOf(observed(n.kernelFrames(addrs)))}
@@ -147,15 +125,15 @@ func (n *names) kernelStack(_ *row.Row, c *row.Cell) {
 }
 
 // layer makes of a kernel stack's id the part of the network that it is in.
-func (n *names) layer(_ *row.Row, c *row.Cell) {
-	addrs := n.addrs(int32(c.N))
+func (n *Names) layer(_ *row.Row, c *row.Cell) {
+	addrs := n.stacks.Stack(int32(c.N))
 	*c = row.Cell{}
 	if len(addrs) > 0 {
 		setText(c, kern.NetLayer(stackOf(n.kernelFrames(addrs))))
 	}
 }
 
-func (n *names) kernelFrames(addrs []uint64) []sym.Frame {
+func (n *Names) kernelFrames(addrs []uint64) []sym.Frame {
 	frames := n.kernel.Stack(nil, addrs)
 	if frames[0].Sym == "" {
 		n.nameless++
@@ -177,7 +155,7 @@ func observed(frames []sym.Frame) []sym.Frame {
 }
 
 // kernelSymbol makes tcp_v4_rcv+0x1f of an address in the kernel.
-func (n *names) kernelSymbol(_ *row.Row, c *row.Cell) {
+func (n *Names) kernelSymbol(_ *row.Row, c *row.Cell) {
 	f := n.kernel.Frame(c.N)
 	if f.Sym == "" {
 		n.nameless++
@@ -187,15 +165,15 @@ func (n *names) kernelSymbol(_ *row.Row, c *row.Cell) {
 	c.SetText(fmt.Sprintf("%s+%#x", f.Sym, f.Off))
 }
 
-// hints is what to tell the user about names that could not be made: of the
-// files that most stacks end in, since a whole machine has many.
-func (n *names) hints() (out []string) {
+// Hints says which names could not be made, and what to do about it. It names the
+// few files that most stacks end in: a whole machine has many.
+func (n *Names) Hints() (out []string) {
 	const most = 3
 	files := slices.SortedFunc(maps.Keys(n.broken), func(a, b string) int {
 		return cmp.Or(cmp.Compare(n.broken[b], n.broken[a]), cmp.Compare(a, b))
 	})
 	say := func(stacks int, where string) {
-		out = append(out, tool.Count(uint64(stacks), "stack ends", "stacks end")+" early in "+where)
+		out = append(out, words.Count(uint64(stacks), "stack ends", "stacks end")+" early in "+where)
 	}
 	for _, file := range files[:min(most, len(files))] {
 		where := file + ", most likely built without frame pointers: build it with -fno-omit-frame-pointer, or use a C library that has them"
@@ -212,7 +190,7 @@ func (n *names) hints() (out []string) {
 		others += n.broken[file]
 	}
 	if others > 0 {
-		say(others, tool.Count(uint64(len(files)-most), "other place", "other places"))
+		say(others, words.Count(uint64(len(files)-most), "other place", "other places"))
 	}
 	if n.nameless > 0 && n.kernel.Err() != nil {
 		out = append(out, n.kernel.Err().Error())
