@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
-	"github.com/spf13/pflag"
 
 	"seine/internal/object"
 	"seine/internal/probe"
@@ -252,19 +251,17 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// TestFlags: every flag of a tool has help, which leaves the default to pflag.
+// TestFlags: every flag of a tool has help, which leaves the default to the command line.
 func TestFlags(t *testing.T) {
 	each(t, func(t *testing.T, tl *tool.Tool, _ *ebpf.CollectionSpec) {
-		fs := pflag.NewFlagSet(tl.Name, pflag.ContinueOnError)
-		tool.Flags(fs, tl.NewConfig())
-		fs.VisitAll(func(f *pflag.Flag) {
-			if f.Usage == "" {
+		for _, f := range tool.Settings(tl.NewConfig()) {
+			if f.Help == "" {
 				t.Errorf("flag --%s has no help", f.Name)
 			}
-			if f.DefValue != "" && strings.Contains(f.Usage, "("+f.DefValue+")") {
-				t.Errorf("flag --%s: %q says its default twice", f.Name, f.Usage)
+			if def := fmt.Sprint(reflect.ValueOf(f.Value).Elem()); def != "" && strings.Contains(f.Help, "("+def+")") {
+				t.Errorf("flag --%s: %q says its default twice", f.Name, f.Help)
 			}
-		})
+		}
 	})
 }
 
@@ -290,10 +287,10 @@ func TestDeclared(t *testing.T) {
 		if tl.Short == "" || tl.Banner == "" {
 			t.Error("no short description or no banner")
 		}
-		if tl.Demo.Run == nil && tl.Demo.Why == "" {
+		if Demos[tl.Name].Run == nil && Demos[tl.Name].Why == "" {
 			t.Error("no demo, and no reason why not")
 		}
-		if len(tl.Live) == 0 {
+		if len(Live[tl.Name]) == 0 {
 			t.Error("no live case")
 		}
 		for _, s := range sections {

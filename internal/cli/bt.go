@@ -47,9 +47,9 @@ func (f *btFlags) declare(cmd *cobra.Command) {
 	fs.SortFlags = false
 	cmd.SetFlagErrorFunc(flagError)
 	fs.StringVarP(&f.output, "output", "o", "table", "format: table, json")
-	fs.VarP(&durationFlag{&f.duration}, "duration", "d", "stop after this long: 10s, 2m")
+	fs.VarP(&durationFlag{&f.duration, true}, "duration", "d", "stop after this long: 10s, 2m")
 	fs.Uint64VarP(&f.count, "count", "n", 0, "stop after so many lines or outputs")
-	fs.VarP(&durationFlag{&f.interval}, "interval", "i", "print the maps this often, of aggregations what came since: 1s, 500ms")
+	fs.VarP(&durationFlag{&f.interval, true}, "interval", "i", "print the maps this often, of aggregations what came since: 1s, 500ms")
 	fs.StringVarP(&f.pids, "pid", "p", "", "only these processes: 12 or 12,34")
 	fs.Var(&sizeFlag{&f.buffer}, "buffer", "size of the ring between kernel and seine (default 1M)")
 	fs.CountVarP(&f.verbose, "verbose", "v", "explain what is attached and why; -vv adds the verifier's log")

@@ -16,6 +16,7 @@ import (
 	"seine/internal/lab"
 	"seine/internal/probe"
 	"seine/internal/tool"
+	"seine/tools"
 )
 
 // settle is how long the last events of a workload may take to become rows.
@@ -47,8 +48,9 @@ func demoCommand(stdout, stderr io.Writer) *cobra.Command {
 }
 
 func demo(self *cobra.Command, t *tool.Tool, alias *tool.Alias, args []string, stdout, stderr io.Writer) error {
-	if t.Demo.Run == nil {
-		return fmt.Errorf("%w: there is no demo of %s: %s", probe.ErrNotSupported, t.Name, t.Demo.Why)
+	work := tools.Demos[t.Name]
+	if work.Run == nil {
+		return fmt.Errorf("%w: there is no demo of %s: %s", probe.ErrNotSupported, t.Name, work.Why)
 	}
 	cfg := t.NewConfig()
 	cmd := &cobra.Command{Use: t.Name}
@@ -66,7 +68,7 @@ func demo(self *cobra.Command, t *tool.Tool, alias *tool.Alias, args []string, s
 	if err := checkPermission(); err != nil {
 		return err
 	}
-	w, err := lab.NewWorld(lab.Options{Hosts: t.Demo.Hosts})
+	w, err := lab.NewWorld(lab.Options{Hosts: work.Hosts})
 	if err != nil {
 		return err
 	}
@@ -81,7 +83,7 @@ func demo(self *cobra.Command, t *tool.Tool, alias *tool.Alias, args []string, s
 	r.onReady = func(stop context.CancelFunc) {
 		begun = true
 		go func() {
-			traffic <- t.Demo.Run(w)
+			traffic <- work.Run(w)
 			time.Sleep(settle)
 			stop()
 		}()

@@ -17,6 +17,7 @@ import (
 	"seine/internal/host"
 	"seine/internal/probe"
 	"seine/internal/tool"
+	"seine/internal/trial"
 	"seine/internal/words"
 	"seine/tools"
 )
@@ -110,8 +111,8 @@ func doctorCommand(stdout, stderr io.Writer) *cobra.Command {
 				report.begin(t)
 				one := examineTool(t)
 				if selftest {
-					one.selftest(cmd.Context(), t.Live, func(c tool.Case) error {
-						_, err := tool.RunCase(cmd.Context(), t, c, "", Parse, NamersOf)
+					one.selftest(cmd.Context(), tools.Live[t.Name], func(c trial.Case) error {
+						_, err := trial.RunCase(cmd.Context(), t, c, "")
 						return err
 					})
 				}

@@ -43,12 +43,12 @@ func declare(fs *pflag.FlagSet, t *tool.Tool, cfg any) *common {
 		short[flag] = letter
 	}
 	fs.SortFlags = false
-	tool.Flags(fs, cfg)
+	settings(fs, cfg)
 	fs.StringVarP(&c.output, "output", "o", cmp.Or(t.Format, "table"), "format: "+strings.Join(formats(t), ", "))
 	fs.StringVar(&c.columns, "columns", "", "columns to show: a,b,c or +a,-b; help lists them")
-	fs.VarP(&durationFlag{&c.duration}, "duration", "d", "stop after this long: 10s, 2m")
+	fs.VarP(&durationFlag{&c.duration, true}, "duration", "d", "stop after this long: 10s, 2m")
 	fs.Uint64VarP(&c.count, "count", "n", 0, "stop after so many rows or outputs")
-	fs.VarP(&durationFlag{&c.interval}, "interval", "i", "an output this often: 1s, 500ms")
+	fs.VarP(&durationFlag{&c.interval, true}, "interval", "i", "an output this often: 1s, 500ms")
 	fs.BoolVar(&c.noClear, "no-clear", false, "do not clear the screen between outputs")
 	fs.StringVar(&c.sort, "sort", "", "order the rows of an output: COLUMN or COLUMN,asc")
 	fs.IntVar(&c.top, "top", 0, "only the first N rows of an output")
@@ -270,8 +270,32 @@ func parseWays(words []string) (probe.Force, error) {
 	return f, nil
 }
 
-// durationFlag takes 10ms, 2s, and a bare number of seconds.
-type durationFlag struct{ d *time.Duration }
+// settings declares the fields of a tool's config as flags.
+func settings(fs *pflag.FlagSet, cfg any) {
+	for _, s := range tool.Settings(cfg) {
+		switch p := s.Value.(type) {
+		case *bool:
+			fs.BoolVarP(p, s.Name, s.Short, *p, s.Help)
+		case *time.Duration:
+			fs.VarP(&durationFlag{p, *p > 0}, s.Name, s.Short, s.Help)
+		case *uint64:
+			fs.Uint64VarP(p, s.Name, s.Short, *p, s.Help)
+		case *uint32:
+			fs.Uint32VarP(p, s.Name, s.Short, *p, s.Help)
+		case *string:
+			fs.StringVarP(p, s.Name, s.Short, *p, s.Help)
+		default:
+			panic(fmt.Sprintf("flag %s: there is no flag for %T", s.Name, p))
+		}
+	}
+}
+
+// durationFlag takes 10ms, 2s, and a bare number of seconds. Zero is refused if some
+// is set.
+type durationFlag struct {
+	d    *time.Duration
+	some bool
+}
 
 func (f *durationFlag) Type() string { return "duration" }
 func (f *durationFlag) String() string {
@@ -281,7 +305,7 @@ func (f *durationFlag) String() string {
 	return f.d.String()
 }
 func (f *durationFlag) Set(s string) (err error) {
-	if *f.d, err = tool.ParseDuration(s); err == nil && *f.d == 0 {
+	if *f.d, err = tool.ParseDuration(s); err == nil && f.some && *f.d == 0 {
 		return fmt.Errorf("%q: must be more than nothing", s)
 	}
 	return err

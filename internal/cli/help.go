@@ -139,6 +139,6 @@ func manCommand(root *cobra.Command, w io.Writer) *cobra.Command {
 func OwnFlags(t *tool.Tool) string {
 	fs := pflag.NewFlagSet(t.Name, pflag.ContinueOnError)
 	fs.SortFlags = false
-	tool.Flags(fs, t.NewConfig())
+	settings(fs, t.NewConfig())
 	return fs.FlagUsages()
 }

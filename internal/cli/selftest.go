@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"seine/internal/host"
-	"seine/internal/tool"
+	"seine/internal/trial"
 	"seine/internal/words"
 )
 
@@ -40,7 +40,7 @@ type testDiagnosis struct {
 }
 
 // selftest runs the first of a tool's cases that can run here, and judges.
-func (d *toolDiagnosis) selftest(ctx context.Context, cases []tool.Case, run func(tool.Case) error) {
+func (d *toolDiagnosis) selftest(ctx context.Context, cases []trial.Case, run func(trial.Case) error) {
 	if !d.Runs {
 		return
 	}
@@ -57,7 +57,7 @@ func (d *toolDiagnosis) selftest(ctx context.Context, cases []tool.Case, run fun
 		began := time.Now()
 		err := run(c)
 		took := time.Since(began)
-		r := testDiagnosis{Case: c.Name, OK: err == nil, Skipped: errors.Is(err, tool.ErrSkip), Seconds: took.Round(time.Millisecond).Seconds()}
+		r := testDiagnosis{Case: c.Name, OK: err == nil, Skipped: errors.Is(err, trial.ErrSkip), Seconds: took.Round(time.Millisecond).Seconds()}
 		if err != nil {
 			r.Why = oneLine(err)
 		}

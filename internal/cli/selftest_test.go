@@ -5,16 +5,15 @@ package cli
 import (
 	"context"
 	"errors"
+	"seine/internal/trial"
 	"strings"
 	"testing"
-
-	"seine/internal/tool"
 )
 
 // A self-test says that a tool works only if one of its cases ran and none failed.
 func TestSelftestJudges(t *testing.T) {
 	wrong := errors.New("3 rows, want 5")
-	skip := tool.Skip("no card")
+	skip := trial.Skip("no card")
 	for _, c := range []struct {
 		name    string
 		cases   []error
@@ -30,12 +29,12 @@ func TestSelftestJudges(t *testing.T) {
 		{"all are skipped", []error{skip, skip}, untested, 2, "not tested: skipped: no card", exitKernel},
 		{"there is none", nil, untested, 0, "not tested: it has no case", exitKernel},
 	} {
-		var cases []tool.Case
+		var cases []trial.Case
 		for i := range c.cases {
-			cases = append(cases, tool.Case{Name: string(rune('a' + i))})
+			cases = append(cases, trial.Case{Name: string(rune('a' + i))})
 		}
 		d := toolDiagnosis{Tool: "tcpx", Runs: true}
-		d.selftest(context.Background(), cases, func(one tool.Case) error { return c.cases[one.Name[0]-'a'] })
+		d.selftest(context.Background(), cases, func(one trial.Case) error { return c.cases[one.Name[0]-'a'] })
 		if d.Verdict != c.verdict || len(d.Selftest) != c.ran || d.result() != c.said {
 			t.Errorf("%s: %s after %d cases, said %q; want %s after %d, %q", c.name, d.Verdict, len(d.Selftest), d.result(), c.verdict, c.ran, c.said)
 		}

@@ -6,11 +6,12 @@ import (
 	"seine/internal/enrich"
 	"seine/internal/row"
 	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
-// TrialMain makes trials of tools possible: see [tool.TrialMain].
+// TrialMain makes trials of tools possible: see [trial.Main].
 func TrialMain() {
-	tool.TrialMain(tool.Kit{
+	trial.Main(trial.Kit{
 		Find:   func(name string) *tool.Tool { t, _ := find(name); return t },
 		Parse:  Parse,
 		Namers: NamersOf,

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/spf13/pflag"
 )
 
 // Latency is embedded in the config of tools that measure one.
@@ -18,51 +17,22 @@ type Latency struct {
 	Max time.Duration `flag:"max" bpf:"max_ns" help:"only what took at most this long"`
 }
 
-// Flags declares the fields of a config struct as flags:
+// A Setting is a field of a config struct that a user can set:
 //
 //	Syscall bool `flag:"syscall" short:"s" bpf:"only_syscall" help:"…"`
-func Flags(fs *pflag.FlagSet, cfg any) {
+type Setting struct {
+	Name, Short, Help string
+	Value             any // *bool, *time.Duration, *uint64, *uint32 or *string: the field itself
+}
+
+// Settings lists the fields of a config struct that have a flag tag.
+func Settings(cfg any) (out []Setting) {
 	eachField(reflect.ValueOf(cfg).Elem(), func(f reflect.StructField, v reflect.Value) {
-		name, short, help := f.Tag.Get("flag"), f.Tag.Get("short"), f.Tag.Get("help")
-		if name == "" {
-			return
-		}
-		switch p := v.Addr().Interface().(type) {
-		case *bool:
-			fs.BoolVarP(p, name, short, *p, help)
-		case *time.Duration:
-			fs.VarP(&duration{p, *p > 0}, name, short, help)
-		case *uint64:
-			fs.Uint64VarP(p, name, short, *p, help)
-		case *uint32:
-			fs.Uint32VarP(p, name, short, *p, help)
-		case *string:
-			fs.StringVarP(p, name, short, *p, help)
-		default:
-			panic(fmt.Sprintf("flag %s: no flag for %T", name, p))
+		if name := f.Tag.Get("flag"); name != "" {
+			out = append(out, Setting{name, f.Tag.Get("short"), f.Tag.Get("help"), v.Addr().Interface()})
 		}
 	})
-}
-
-// duration is a flag that takes 10ms, 2s, and a bare number of seconds. One that
-// is something by default cannot be nothing.
-type duration struct {
-	d    *time.Duration
-	some bool
-}
-
-func (d *duration) String() string {
-	if d.d == nil || *d.d == 0 {
-		return ""
-	}
-	return d.d.String()
-}
-func (d *duration) Type() string { return "duration" }
-func (d *duration) Set(s string) (err error) {
-	if *d.d, err = ParseDuration(s); err == nil && d.some && *d.d == 0 {
-		return fmt.Errorf("%q: must be more than nothing", s)
-	}
-	return err
+	return out
 }
 
 // ParseDuration reads 10ms, 1.5s, 2m, or a bare number of seconds.

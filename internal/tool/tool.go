@@ -45,9 +45,6 @@ type Tool struct {
 	// Narrow gives cheaper points for filters that leave little; nil: it does
 	// not matter what is filtered.
 	Narrow func([]probe.Point, *Wanted) []probe.Point
-
-	Demo Workload // known traffic, for seine demo
-	Live []Case   // known traffic and the rows that must come of it
 }
 
 // An Alias is another name for a tool with some of its flags preset.

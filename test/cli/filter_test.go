@@ -20,6 +20,7 @@ import (
 	"seine/internal/probe"
 	"seine/internal/row"
 	"seine/internal/tool"
+	"seine/internal/trial"
 	"seine/tools"
 	"seine/tools/tcplife"
 )
@@ -316,14 +317,14 @@ func cannot(t *testing.T, tl *tool.Tool) error {
 func TestEveryFilter(t *testing.T) {
 	t.Parallel()
 	for _, tl := range tools.All {
-		if tl.Demo.Run == nil || tl.Filters&tool.FilterNetns == 0 {
+		if tools.Demos[tl.Name].Run == nil || tl.Filters&tool.FilterNetns == 0 {
 			continue
 		}
 		t.Run(tl.Name, func(t *testing.T) {
 			if why := cannot(t, tl); why != nil {
 				t.Skip(why)
 			}
-			w, err := lab.NewWorld(lab.Options{Hosts: tl.Demo.Hosts})
+			w, err := lab.NewWorld(lab.Options{Hosts: tools.Demos[tl.Name].Hosts})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -339,7 +340,7 @@ func TestEveryFilter(t *testing.T) {
 				}
 			}
 			for i, rows := range watch(t, tl, only, filters, func() {
-				if err := tl.Demo.Run(w); err != nil {
+				if err := tools.Demos[tl.Name].Run(w); err != nil {
 					t.Error(err)
 				}
 			}) {
@@ -347,7 +348,7 @@ func TestEveryFilter(t *testing.T) {
 				case filters[i].want == some && n == 0:
 					t.Errorf("%s: no rows, want some", filters[i].flags)
 				case filters[i].want == 0 && n > 0:
-					t.Errorf("%s: %d rows, want none: %s", filters[i].flags, n, tool.Dump(rows[0]))
+					t.Errorf("%s: %d rows, want none: %s", filters[i].flags, n, trial.Dump(rows[0]))
 				}
 			}
 		})

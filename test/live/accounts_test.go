@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"testing"
 
-	"seine/internal/cli"
 	"seine/internal/lab"
 	"seine/internal/probe"
 	"seine/internal/row"
 	"seine/internal/tool"
+	"seine/internal/trial"
 	"seine/tools"
 )
 
@@ -34,8 +34,8 @@ func TestAccounts(t *testing.T) {
 			continue
 		}
 		t.Run(tl.Name, func(t *testing.T) {
-			if tl.Demo.Run == nil {
-				t.Skip(tl.Demo.Why)
+			if tools.Demos[tl.Name].Run == nil {
+				t.Skip(tools.Demos[tl.Name].Why)
 			}
 			all, x := demo(t, tl, false, 1, "--buffer=16M")
 			if lost := missing(x.Report); lost != 0 || len(all) == 0 {
@@ -73,21 +73,21 @@ func missing(r *tool.Report) uint64 {
 }
 
 // demo is the rows of a tool over its demo, which runs so many times.
-func demo(t *testing.T, tl *tool.Tool, stalled bool, times int, flags ...string) (rows []*row.Row, x *tool.Trial) {
+func demo(t *testing.T, tl *tool.Tool, stalled bool, times int, flags ...string) (rows []*row.Row, x *trial.Trial) {
 	t.Helper()
-	x, err := tool.RunCase(t.Context(), tl, tool.Case{Hosts: tl.Demo.Hosts, Run: func(x *tool.Trial) (err error) {
+	x, err := trial.RunCase(t.Context(), tl, trial.Case{Hosts: tools.Demos[tl.Name].Hosts, Run: func(x *trial.Trial) (err error) {
 		x.Stalled = stalled
 		rows, err = x.Rows(func() error {
 			for range times {
-				if err := tl.Demo.Run(x.World); err != nil {
+				if err := tools.Demos[tl.Name].Run(x.World); err != nil {
 					return err
 				}
 			}
 			return nil
 		}, flags...)
 		return err
-	}}, "", cli.Parse, cli.NamersOf)
-	if errors.Is(err, probe.ErrNotSupported) || errors.Is(err, tool.ErrSkip) || errors.Is(err, lab.ErrNotSupported) {
+	}}, "")
+	if errors.Is(err, probe.ErrNotSupported) || errors.Is(err, trial.ErrSkip) || errors.Is(err, lab.ErrNotSupported) {
 		t.Skip(err)
 	}
 	if err != nil {

@@ -20,12 +20,12 @@ import (
 	"time"
 
 	"seine/internal/bt"
-	"seine/internal/cli"
 	"seine/internal/kern"
 	"seine/internal/lab"
 	"seine/internal/probe"
 	"seine/internal/row"
 	"seine/internal/tool"
+	"seine/internal/trial"
 	"seine/tools"
 )
 
@@ -53,7 +53,7 @@ type agreement struct {
 func is(id string, values ...string) func(*row.Row) bool {
 	return func(r *row.Row) bool {
 		c := r.Get(id)
-		return c != nil && slices.Contains(values, tool.Value(c))
+		return c != nil && slices.Contains(values, trial.Value(c))
 	}
 }
 
@@ -115,10 +115,10 @@ var agreements = []agreement{
 func TestAgree(t *testing.T) {
 	for _, a := range agreements {
 		t.Run(a.name(), func(t *testing.T) {
-			tl, demo := named(t, a.tool), named(t, cmp.Or(a.demo, a.tool)).Demo
-			c := tool.Case{Name: "agree", Hosts: demo.Hosts, Run: a.run(t, demo)}
-			until(t, func() (*tool.Trial, error) {
-				return tool.RunCase(t.Context(), tl, c, "", cli.Parse, cli.NamersOf)
+			tl, demo := named(t, a.tool), tools.Demos[cmp.Or(a.demo, a.tool)]
+			c := trial.Case{Name: "agree", Hosts: demo.Hosts, Run: a.run(t, demo)}
+			until(t, func() (*trial.Trial, error) {
+				return trial.RunCase(t.Context(), tl, c, "")
 			})
 		})
 	}
@@ -135,10 +135,10 @@ func named(t *testing.T, name string) *tool.Tool {
 
 func (a *agreement) name() string { return strings.TrimSuffix(a.tool+"_"+a.how, "_") }
 
-func (a *agreement) run(t *testing.T, demo tool.Workload) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func (a *agreement) run(t *testing.T, demo trial.Workload) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		if _, err := exec.LookPath(a.needs); a.needs != "" && err != nil {
-			return tool.Skip("%v", err)
+			return trial.Skip("%v", err)
 		}
 		if err := a.silence(x.World); err != nil {
 			return err
@@ -156,7 +156,7 @@ func (a *agreement) run(t *testing.T, demo tool.Workload) func(*tool.Trial) erro
 		}, a.flags...)
 		out, skipped, e := stop()
 		if errors.Is(err, probe.ErrNotSupported) {
-			return tool.Skip("%s", probe.Reason(err))
+			return trial.Skip("%s", probe.Reason(err))
 		}
 		if err = errors.Join(err, e); err != nil {
 			return err
@@ -194,7 +194,7 @@ func differ(ours, script map[string]uint64, skipped uint64) error {
 	if len(script) == 0 {
 		return errors.New(text)
 	}
-	return tool.Fewer(0, missing, "%s", text)
+	return trial.Fewer(0, missing, "%s", text)
 }
 
 // silence turns IPv6 off where that is asked for.
@@ -219,7 +219,7 @@ func list(m map[string]uint64) (s string) {
 }
 
 // script starts the script, limited to the world's network namespaces.
-func (a *agreement) script(x *tool.Trial) (stop func() (out string, skipped uint64, err error), err error) {
+func (a *agreement) script(x *trial.Trial) (stop func() (out string, skipped uint64, err error), err error) {
 	text, err := scripts.ReadFile("testdata/agree/" + a.name() + ".bt")
 	if err != nil {
 		return nil, err
@@ -236,7 +236,7 @@ func (a *agreement) script(x *tool.Trial) (stop func() (out string, skipped uint
 	p, err := bt.Compile(&bt.Source{Name: a.name() + ".bt", Text: head + string(text)},
 		bt.Options{Args: args, Out: &out, Err: &errs, Ready: func() { close(ready) }})
 	if bt.KernelsFault(err) || err != nil && strings.Contains(err.Error(), "unknown tracepoint") {
-		return nil, tool.Skip("%v", err)
+		return nil, trial.Skip("%v", err)
 	}
 	if err != nil {
 		return nil, err
@@ -277,7 +277,7 @@ func (a *agreement) ofRows(rows []*row.Row) map[string]uint64 {
 		}
 		var key []string
 		for _, id := range a.key {
-			v := tool.Value(r.Get(id))
+			v := trial.Value(r.Get(id))
 			if a.alter != nil {
 				v = a.alter(id, v)
 			}

@@ -9,15 +9,14 @@ import (
 	"strings"
 	"testing"
 
-	"seine/internal/cli"
 	"seine/internal/host"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
 // TestApart: what a case looks at has given up its privileges, in all of its threads
 // and as a run does.
 func TestApart(t *testing.T) {
-	c := tool.Case{Name: "apart", Run: func(x *tool.Trial) error {
+	c := trial.Case{Name: "apart", Run: func(x *trial.Trial) error {
 		x.Apart = true
 		if err := x.Attach(); err != nil {
 			return err
@@ -43,7 +42,7 @@ func TestApart(t *testing.T) {
 		_, err = x.Detach()
 		return err
 	}}
-	if _, err := tool.RunCase(t.Context(), named(t, "tcpretrans"), c, "", cli.Parse, cli.NamersOf); err != nil {
+	if _, err := trial.RunCase(t.Context(), named(t, "tcpretrans"), c, ""); err != nil {
 		t.Error(err)
 	}
 }

@@ -11,11 +11,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"seine/internal/cli"
 	"seine/internal/kern"
 	"seine/internal/lab"
 	"seine/internal/row"
 	"seine/internal/tool"
+	"seine/internal/trial"
 	"seine/tools"
 )
 
@@ -85,12 +85,12 @@ func (a sendsArg) send(port int) error {
 }
 
 // sent runs a tool over a and returns its rows.
-func sent(t *testing.T, name string, a sendsArg, flags ...string) (rows []*row.Row, x *tool.Trial) {
+func sent(t *testing.T, name string, a sendsArg, flags ...string) (rows []*row.Row, x *trial.Trial) {
 	t.Helper()
 	i := slices.IndexFunc(tools.All, func(tl *tool.Tool) bool { return tl.Name == name })
 	tl := tools.All[i]
 	var err error
-	x, err = tool.RunCase(t.Context(), tl, tool.Case{Run: func(x *tool.Trial) error {
+	x, err = trial.RunCase(t.Context(), tl, trial.Case{Run: func(x *trial.Trial) error {
 		p, err := x.World.Start("", "sender", bodySends, a)
 		if err != nil {
 			return err
@@ -110,7 +110,7 @@ func sent(t *testing.T, name string, a sendsArg, flags ...string) (rows []*row.R
 		}
 		rows, err = x.Detach()
 		return err
-	}}, "", cli.Parse, cli.NamersOf)
+	}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestIdleKeys(t *testing.T) {
 	for _, r := range rows {
 		n := r.Get("count").N
 		if shown += n; n == 0 {
-			t.Errorf("a row with count 0: %s", tool.Dump(r))
+			t.Errorf("a row with count 0: %s", trial.Dump(r))
 		}
 		keys[r.Get("lport").N] = true
 	}

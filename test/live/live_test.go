@@ -23,6 +23,7 @@ import (
 	"seine/internal/object"
 	"seine/internal/probe"
 	"seine/internal/tool"
+	"seine/internal/trial"
 	"seine/test/flaky"
 	"seine/test/programs"
 	"seine/tools"
@@ -89,10 +90,10 @@ func TestLive(t *testing.T) {
 // cases is what runs by a way: everything by the best one (or the first with -first); what is slow does
 // not depend on the way. Where the machine is emulated, what is slow is left out,
 // and the other ways have to make do with the first cases of each tool.
-func cases(tl *tool.Tool, way string) []tool.Case {
-	all := tl.Live
+func cases(tl *tool.Tool, way string) []trial.Case {
+	all := tools.Live[tl.Name]
 	if way != "" || lab.Emulated() {
-		all = slices.DeleteFunc(slices.Clone(all), func(c tool.Case) bool { return c.Slow })
+		all = slices.DeleteFunc(slices.Clone(all), func(c trial.Case) bool { return c.Slow })
 	}
 	if way == "" {
 		return all[:min(*first, len(all))]
@@ -103,16 +104,16 @@ func cases(tl *tool.Tool, way string) []tool.Case {
 	return all
 }
 
-func one(t *testing.T, tl *tool.Tool, c tool.Case, way string) {
-	until(t, func() (*tool.Trial, error) {
+func one(t *testing.T, tl *tool.Tool, c trial.Case, way string) {
+	until(t, func() (*trial.Trial, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 		defer cancel()
-		return tool.RunCase(ctx, tl, c, way, cli.Parse, cli.NamersOf)
+		return trial.RunCase(ctx, tl, c, way)
 	})
 }
 
 // until runs a case, again if that is allowed, and says what became of it.
-func until(t *testing.T, try func() (*tool.Trial, error)) {
+func until(t *testing.T, try func() (*trial.Trial, error)) {
 	t.Helper()
 	x, err := try()
 	for range tries() - 1 {
@@ -124,7 +125,7 @@ func until(t *testing.T, try func() (*tool.Trial, error)) {
 	}
 	switch {
 	case err == nil:
-	case errors.Is(err, tool.ErrSkip):
+	case errors.Is(err, trial.ErrSkip):
 		t.Skip(err)
 	case explained(err, missed(x)):
 		t.Skipf("this kernel skipped %d runs of a program, which the tool counts as lost: %v", missed(x), err)
@@ -134,7 +135,7 @@ func until(t *testing.T, try func() (*tool.Trial, error)) {
 }
 
 // missed is how many runs of programs the kernel skipped in a trial.
-func missed(x *tool.Trial) uint64 {
+func missed(x *trial.Trial) uint64 {
 	if x == nil || x.Report == nil {
 		return 0
 	}
@@ -142,7 +143,7 @@ func missed(x *tool.Trial) uint64 {
 }
 
 // withLosses is an error with what the trial lost, which may explain it.
-func withLosses(err error, x *tool.Trial) string {
+func withLosses(err error, x *trial.Trial) string {
 	if x == nil || x.Report == nil {
 		return err.Error()
 	}
@@ -154,7 +155,7 @@ func withLosses(err error, x *tool.Trial) string {
 // of tracepoints skip a program which another task of that processor is in the
 // middle of, and count how often they do.
 func explained(err error, missed uint64) bool {
-	n, late, only := tool.Lacks(err)
+	n, late, only := trial.Lacks(err)
 	return only && !late && missed > 0 && uint64(n) <= missed
 }
 
@@ -173,7 +174,7 @@ func mayRetry(name string, err error) bool {
 	if lab.Emulated() {
 		kernel = host.KernelVersion()
 	}
-	_, _, only := tool.Lacks(err)
+	_, _, only := trial.Lacks(err)
 	_, listed := flaky.Of(kernel, name)
 	return only && listed
 }

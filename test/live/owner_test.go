@@ -18,6 +18,7 @@ import (
 	"seine/internal/lab"
 	"seine/internal/probe"
 	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
 const (
@@ -145,7 +146,7 @@ func TestOwnerWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	tl := named(t, "tcptop")
-	c := tool.Case{Name: "whole", Run: func(x *tool.Trial) error {
+	c := trial.Case{Name: "whole", Run: func(x *trial.Trial) error {
 		x.World = w
 		if err := x.Attach("--interval=1ms"); err != nil {
 			return err
@@ -160,11 +161,11 @@ func TestOwnerWhole(t *testing.T) {
 		}
 		seen := map[string]int{}
 		for _, r := range rows {
-			seen[tool.Values(r, "pid", "comm")]++
+			seen[trial.Values(r, "pid", "comm")]++
 		}
 		return onlyThey(seen, a, b)
 	}}
-	if _, err := tool.RunCase(t.Context(), tl, c, "", cli.Parse, cli.NamersOf); err != nil {
+	if _, err := trial.RunCase(t.Context(), tl, c, ""); err != nil {
 		t.Error(err)
 	}
 	seen, broken := hammer(t, tl)
@@ -288,7 +289,7 @@ func leaderless(c *lab.Child) error {
 func TestLeaderless(t *testing.T) {
 	for name, n := range map[string]int{"tcplife": 2, "tcpstates": 2, "udplife": 1, "solife": 3} {
 		t.Run(name, func(t *testing.T) {
-			c := tool.Case{Name: "leaderless", Run: func(x *tool.Trial) error {
+			c := trial.Case{Name: "leaderless", Run: func(x *trial.Trial) error {
 				p, err := x.World.Start("", "leaderless", bodyLeaderless, nil)
 				if err != nil {
 					return err
@@ -321,7 +322,7 @@ func TestLeaderless(t *testing.T) {
 				}
 				return nil
 			}}
-			if _, err := tool.RunCase(t.Context(), named(t, name), c, "", cli.Parse, cli.NamersOf); err != nil {
+			if _, err := trial.RunCase(t.Context(), named(t, name), c, ""); err != nil {
 				t.Error(err)
 			}
 		})

@@ -19,6 +19,7 @@ import (
 	"seine/internal/lab"
 	"seine/internal/row"
 	"seine/internal/tool"
+	"seine/internal/trial"
 	"seine/tools"
 )
 
@@ -94,12 +95,12 @@ func TestPeers(t *testing.T) {
 				t.Fatal(err)
 			}
 			tl := tools.All[slices.IndexFunc(tools.All, func(t *tool.Tool) bool { return t.Name == p.tool })]
-			one(t, tl, tool.Case{Name: "peer", Hosts: lab.TwoHosts, Run: p.compare}, "")
+			one(t, tl, trial.Case{Name: "peer", Hosts: lab.TwoHosts, Run: p.compare}, "")
 		})
 	}
 }
 
-func (p *peer) compare(x *tool.Trial) error {
+func (p *peer) compare(x *trial.Trial) error {
 	their, err := startPeer(p.command)
 	if err != nil {
 		return err
@@ -150,7 +151,7 @@ func (p *peer) line(r *row.Row) string {
 		if name, isKB := strings.CutSuffix(id, "_kb"); isKB {
 			b = append(b, fmt.Sprintf("%.2f", float64(r.Get(name+"_bytes").N)/1024))
 		} else {
-			v := tool.Value(r.Get(id))
+			v := trial.Value(r.Get(id))
 			if h, ok := r.Get(id).Ref.(*kern.Hist); ok {
 				v = strconv.FormatUint(h.Count, 10)
 			} else if v == "-" { // what is not there, they print as zero

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"seine/internal/lab"
-	"seine/internal/tool"
+	"seine/internal/trial"
 	"seine/tools"
 )
 
@@ -63,7 +63,7 @@ func TestTheirs(t *testing.T) {
 				continue
 			}
 			t.Run(suite+"/"+s.command, func(t *testing.T) {
-				c := tool.Case{Name: "theirs", Hosts: lab.TwoHosts, Run: func(x *tool.Trial) error {
+				c := trial.Case{Name: "theirs", Hosts: lab.TwoHosts, Run: func(x *trial.Trial) error {
 					return s.works(x, s.command+endings[i])
 				}}
 				one(t, tools.All[0], c, "")
@@ -72,10 +72,10 @@ func TestTheirs(t *testing.T) {
 	}
 }
 
-func (s *show) works(x *tool.Trial, command string) error {
+func (s *show) works(x *trial.Trial, command string) error {
 	p, err := startPeer(command)
 	if err != nil {
-		return tool.Skip("%s", strings.Join(strings.Fields(err.Error()), " "))
+		return trial.Skip("%s", strings.Join(strings.Fields(err.Error()), " "))
 	}
 	defer p.end()
 	if err := s.run(x.World); err != nil {
@@ -83,7 +83,7 @@ func (s *show) works(x *tool.Trial, command string) error {
 	}
 	all := p.end()
 	if !slices.ContainsFunc(all, regexp.MustCompile(s.line).MatchString) {
-		return tool.Skip("it attaches, and shows nothing of the workload in %d lines", len(all))
+		return trial.Skip("it attaches, and shows nothing of the workload in %d lines", len(all))
 	}
 	return nil
 }

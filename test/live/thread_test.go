@@ -15,6 +15,7 @@ import (
 	"seine/internal/probe"
 	"seine/internal/row"
 	"seine/internal/tool"
+	"seine/internal/trial"
 	"seine/tools"
 )
 
@@ -35,7 +36,7 @@ var othersTraffic = []string{"gethostlatency", "ieee80211scan", "ipecn"}
 func TestThreads(t *testing.T) {
 	for _, tl := range tools.All {
 		by := namedBy(t, tl)
-		if by == nil || tl.Demo.Run == nil {
+		if by == nil || tools.Demos[tl.Name].Run == nil {
 			continue
 		}
 		if lab.Emulated() && !slices.Contains(emulatedThreads, tl.Name) {
@@ -66,7 +67,7 @@ func TestThreads(t *testing.T) {
 						return
 					}
 					for _, r := range demoRows(t, tl, way, append([]string{"--comm=" + bodyThread}, by...)).rows {
-						t.Errorf("--comm %s shows %s", bodyThread, tool.Dump(r))
+						t.Errorf("--comm %s shows %s", bodyThread, trial.Dump(r))
 					}
 					for comm := range seen {
 						one := demoRows(t, tl, way, append([]string{"--comm=" + comm}, by...))
@@ -74,7 +75,7 @@ func TestThreads(t *testing.T) {
 						for _, r := range one.rows {
 							one.check(t, r)
 							if p := one.proc(r); p == nil || p.Comm != comm {
-								t.Errorf("--comm %s shows %s", comm, tool.Dump(r))
+								t.Errorf("--comm %s shows %s", comm, trial.Dump(r))
 							}
 							n++
 						}
@@ -131,9 +132,9 @@ type demoed struct {
 func demoRows(t *testing.T, tl *tool.Tool, way string, flags []string) demoed {
 	t.Helper()
 	out := demoed{procs: map[int]*lab.Proc{}}
-	c := tool.Case{Name: "threads", Hosts: tl.Demo.Hosts, Thread: bodyThread, Run: func(x *tool.Trial) (err error) {
+	c := trial.Case{Name: "threads", Hosts: tools.Demos[tl.Name].Hosts, Thread: bodyThread, Run: func(x *trial.Trial) (err error) {
 		out.rows, err = x.Rows(func() error {
-			if err := tl.Demo.Run(x.World); err != nil {
+			if err := tools.Demos[tl.Name].Run(x.World); err != nil {
 				return err
 			}
 			time.Sleep(200 * time.Millisecond) // sessions still close
@@ -146,8 +147,8 @@ func demoRows(t *testing.T, tl *tool.Tool, way string, flags []string) demoed {
 	}}
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	_, err := tool.RunCase(ctx, tl, c, way, cli.Parse, cli.NamersOf)
-	if errors.Is(err, probe.ErrNotSupported) || errors.Is(err, tool.ErrSkip) {
+	_, err := trial.RunCase(ctx, tl, c, way)
+	if errors.Is(err, probe.ErrNotSupported) || errors.Is(err, trial.ErrSkip) {
 		t.Skip(err)
 	}
 	if err != nil {
@@ -171,25 +172,25 @@ func (d demoed) check(t *testing.T, r *row.Row) {
 	if p == nil {
 		return
 	}
-	if got := tool.Value(r.Get("comm")); !p.Called(got) {
-		t.Errorf("comm is %s, want %s, in %s", got, p.Comm, tool.Dump(r))
+	if got := trial.Value(r.Get("comm")); !p.Called(got) {
+		t.Errorf("comm is %s, want %s, in %s", got, p.Comm, trial.Dump(r))
 	}
 	tid, thread := r.Get("tid"), r.Get("thread")
 	if (tid == nil) != (thread == nil) {
-		t.Fatalf("a row has tid or thread, not both: %s", tool.Dump(r))
+		t.Fatalf("a row has tid or thread, not both: %s", trial.Dump(r))
 	}
 	if tid == nil {
 		return
 	}
-	got := tool.Value(thread)
+	got := trial.Value(thread)
 	if tid.N == uint64(p.TID) {
 		if got != bodyThread && got != lab.FilesComm {
-			t.Errorf("thread is %s, want %s, in %s", got, bodyThread, tool.Dump(r))
+			t.Errorf("thread is %s, want %s, in %s", got, bodyThread, trial.Dump(r))
 		}
 		return
 	}
 	// Threads of Go's runtime have the process's name, workers of io_uring their own.
 	if !p.Called(got) && !strings.HasPrefix(got, "iou-wrk-") {
-		t.Errorf("thread is %s, want %s, in %s", got, p.Comm, tool.Dump(r))
+		t.Errorf("thread is %s, want %s, in %s", got, p.Comm, trial.Dump(r))
 	}
 }

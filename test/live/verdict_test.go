@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"seine/internal/lab"
-	"seine/internal/tool"
+	"seine/internal/trial"
 	"seine/test/flaky"
 	"seine/tools"
 )
@@ -23,12 +23,12 @@ func TestVerdict(t *testing.T) {
 		missed uint64
 		want   bool
 	}{
-		{tool.RowCount(6, 7), 1, true},
-		{tool.RowCount(6, 7), 0, false},
-		{tool.RowCount(4, 7), 2, false},
-		{tool.RowCount(8, 7), 9, false},
+		{trial.RowCount(6, 7), 1, true},
+		{trial.RowCount(6, 7), 0, false},
+		{trial.RowCount(4, 7), 2, false},
+		{trial.RowCount(8, 7), 9, false},
 		{wrong, 9, false},
-		{errors.Join(tool.RowCount(6, 7), wrong), 9, false},
+		{errors.Join(trial.RowCount(6, 7), wrong), 9, false},
 		{lab.ErrLate, 9, false},
 	} {
 		if got := explained(c.err, c.missed); got != c.want {
@@ -41,13 +41,13 @@ func TestVerdict(t *testing.T) {
 		err  error
 		want bool
 	}{
-		{listed, tool.RowCount(6, 7), true},
+		{listed, trial.RowCount(6, 7), true},
 		{listed, lab.ErrLate, true},
 		{listed, wrong, false},
-		{listed, errors.Join(tool.RowCount(6, 7), wrong), false},
-		{listed, tool.Skip("no"), false},
+		{listed, errors.Join(trial.RowCount(6, 7), wrong), false},
+		{listed, trial.Skip("no"), false},
 		{listed, nil, false},
-		{"TestAgree/soconnect", tool.RowCount(6, 7), false},
+		{"TestAgree/soconnect", trial.RowCount(6, 7), false},
 	} {
 		if got := mayRetry(c.name, c.err); got != c.want {
 			t.Errorf("%s, %v: another try is allowed: %v", c.name, c.err, got)
@@ -79,7 +79,7 @@ func known(pattern string) bool {
 		}
 	}
 	for _, tl := range tools.All {
-		for _, c := range tl.Live {
+		for _, c := range tools.Live[tl.Name] {
 			// Any way: some kernels have it.
 			if ok, _ := path.Match(pattern, strings.Join([]string{"TestLive", tl.Name, way, c.Name}, "/")); ok {
 				return true

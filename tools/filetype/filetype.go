@@ -45,6 +45,4 @@ var Tool = &tool.Tool{
 		By:     []string{"comm", "op", "type"},
 		Sort:   "count",
 	}),
-	Demo: demo,
-	Live: live,
 }

@@ -12,10 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"seine/internal/lab"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Run: func(w *lab.World) error {
 		f, err := lab.StartFiles(w, "")
 		if err != nil {
@@ -26,15 +27,16 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{{Name: "kinds", Run: kinds}, {Name: "pid", Run: byPID}, {Name: "interrupted", Run: interrupted}}
+// Live is the live cases.
+var Live = []trial.Case{{Name: "kinds", Run: kinds}, {Name: "pid", Run: byPID}, {Name: "interrupted", Run: interrupted}}
 
 // kinds: reads and writes of every kind of file, each counted, and no other.
-func kinds(x *tool.Trial) error {
+func kinds(x *trial.Trial) error {
 	f, err := lab.StartFiles(x.World, "")
 	if err != nil {
 		return err
 	}
-	rows, made, err := tool.RowsOf(x, 0, f.Run, "--by=thread,op,type")
+	rows, made, err := trial.RowsOf(x, 0, f.Run, "--by=thread,op,type")
 	if err != nil {
 		return err
 	}
@@ -43,11 +45,11 @@ func kinds(x *tool.Trial) error {
 		want[c.Op+" "+c.Type] = c
 	}
 	for _, r := range rows {
-		thread := tool.Value(r.Get("thread"))
+		thread := trial.Value(r.Get("thread"))
 		if thread != lab.FilesComm && !strings.HasPrefix(thread, "iou-wrk-") {
 			continue // of the threads that talk to the parent
 		}
-		c := lab.FileCount{Op: tool.Value(r.Get("op")), Type: tool.Value(r.Get("type"))}
+		c := lab.FileCount{Op: trial.Value(r.Get("op")), Type: trial.Value(r.Get("type"))}
 		sum := got[c.Op+" "+c.Type] // a worker of io_uring may have done some of it
 		c.Count = sum.Count + int(r.Get("count").N)
 		c.Errors = sum.Errors + int(r.Get("errors").N)
@@ -61,7 +63,7 @@ func kinds(x *tool.Trial) error {
 }
 
 // byPID: of two processes only the one that was asked for.
-func byPID(x *tool.Trial) error {
+func byPID(x *trial.Trial) error {
 	a, err := lab.StartFiles(x.World, "")
 	if err != nil {
 		return err
@@ -84,9 +86,9 @@ func byPID(x *tool.Trial) error {
 	}
 	seen := map[string]int{}
 	for _, r := range rows {
-		if tool.Value(r.Get("type")) == "socket:inet" && tool.Value(r.Get("thread")) == lab.FilesComm {
+		if trial.Value(r.Get("type")) == "socket:inet" && trial.Value(r.Get("thread")) == lab.FilesComm {
 			x.Want(r, "count", 44)
-			seen[tool.Value(r.Get("pid"))]++
+			seen[trial.Value(r.Get("pid"))]++
 		}
 	}
 	if len(seen) != 2 {
@@ -138,7 +140,7 @@ func asleep(pid int) error {
 }
 
 // interrupted: a read that signals interrupt, and that goes on, is one read.
-func interrupted(x *tool.Trial) error {
+func interrupted(x *trial.Trial) error {
 	p, err := x.World.Start("", "reader", bodyInterrupted, nil)
 	if err != nil {
 		return err
@@ -153,7 +155,7 @@ func interrupted(x *tool.Trial) error {
 	}
 	seen := false
 	for _, r := range rows { // others talk to the parent
-		if tool.Value(r.Get("tid")) == fmt.Sprint(p.PID) && tool.Value(r.Get("op")) == "read" && tool.Value(r.Get("type")) == "pipe" {
+		if trial.Value(r.Get("tid")) == fmt.Sprint(p.PID) && trial.Value(r.Get("op")) == "read" && trial.Value(r.Get("type")) == "pipe" {
 			x.Want(r, "count", 1)
 			x.Want(r, "errors", 0)
 			x.Want(r, "bytes", 1)

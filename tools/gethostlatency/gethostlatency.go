@@ -221,6 +221,4 @@ var Tool = &tool.Tool{
 	Config:  func() any { return &config{Timeout: 5 * time.Second} },
 	Check:   check,
 	Views:   views,
-	Demo:    demo,
-	Live:    live,
 }

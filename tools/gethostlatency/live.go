@@ -19,11 +19,13 @@ import (
 	"seine/internal/lab"
 	"seine/internal/row"
 	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
 // demo is lookups by a Go program, for --packets, and by getent(1) where there is
 // one.
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Run: func(w *lab.World) error {
 		if _, err := lab.StartDNS(w, "", "nameserver", lab.DNS{Delay: 20 * time.Millisecond}); err != nil {
 			return err
@@ -56,7 +58,8 @@ var demo = tool.Workload{
 
 const late = 50 * time.Millisecond
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "glibc", Run: calledBy(glibc)},
 	{Name: "musl", Run: calledBy(musl)},
 	{Name: "later", Run: later},
@@ -90,10 +93,10 @@ var etc = map[string]string{"resolv.conf": resolv, "nsswitch.conf": "hosts: file
 
 // start starts a program that is ready to make calls, each a function and a
 // host.
-func (l libc) start(x *tool.Trial, etc map[string]string, calls ...string) (*lab.Proc, error) {
+func (l libc) start(x *trial.Trial, etc map[string]string, calls ...string) (*lab.Proc, error) {
 	prog, err := l.program(x.World)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, lab.ErrNotSupported) {
-		return nil, tool.Skip("%v", err)
+		return nil, trial.Skip("%v", err)
 	}
 	if err != nil {
 		return nil, err
@@ -143,8 +146,8 @@ func everyCall() (args, results []string) {
 
 // calledBy: every call of a C library, with latencies as the program itself has
 // them.
-func calledBy(l libc) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func calledBy(l libc) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Delay: late}); err != nil {
 			return err
 		}
@@ -161,7 +164,7 @@ func calledBy(l libc) func(*tool.Trial) error {
 }
 
 // compare runs the program and compares rows with what it reports.
-func (l libc) compare(x *tool.Trial, p *lab.Proc, results []string) error {
+func (l libc) compare(x *trial.Trial, p *lab.Proc, results []string) error {
 	reports, err := run(p, len(results))
 	if err != nil {
 		return err
@@ -171,7 +174,7 @@ func (l libc) compare(x *tool.Trial, p *lab.Proc, results []string) error {
 	if err != nil {
 		return err
 	}
-	x.Fail(tool.RowCount(len(rows), len(results)))
+	x.Fail(trial.RowCount(len(rows), len(results)))
 	for i := range min(len(rows), len(results)) {
 		agrees(x, rows[i], p, reports[i], results[i])
 		x.Want(rows[i], "inflight", 1)
@@ -181,7 +184,7 @@ func (l libc) compare(x *tool.Trial, p *lab.Proc, results []string) error {
 }
 
 // agrees compares a row with what the program says of the call.
-func agrees(x *tool.Trial, r *row.Row, p *lab.Proc, got report, result string) {
+func agrees(x *trial.Trial, r *row.Row, p *lab.Proc, got report, result string) {
 	x.Want(r, "pid", p.PID)
 	x.Want(r, "comm", p.Comm)
 	x.Want(r, "netns", p.Netns)
@@ -202,7 +205,7 @@ func agrees(x *tool.Trial, r *row.Row, p *lab.Proc, got report, result string) {
 
 // later: programs that begin after the tool, in mount namespaces with C
 // libraries of their own that nobody had in use.
-func later(x *tool.Trial) error {
+func later(x *trial.Trial) error {
 	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Delay: late}); err != nil {
 		return err
 	}
@@ -232,7 +235,7 @@ func later(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	if err := tool.RowCount(len(rows), 2); err != nil {
+	if err := trial.RowCount(len(rows), 2); err != nil {
 		return err
 	}
 	for i, r := range rows {
@@ -242,7 +245,7 @@ func later(x *tool.Trial) error {
 }
 
 // replaced: the C library of a running program has been replaced on disk.
-func replaced(x *tool.Trial) error {
+func replaced(x *trial.Trial) error {
 	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Delay: late}); err != nil {
 		return err
 	}
@@ -269,10 +272,10 @@ func replaced(x *tool.Trial) error {
 
 // refused: somebody has a C library in use that the kernel puts no probes on,
 // since there is a breakpoint. That is no reason not to see the others.
-func refused(x *tool.Trial) error {
+func refused(x *trial.Trial) error {
 	text, err := os.ReadFile(glibc.files[len(glibc.files)-1])
 	if err != nil {
-		return tool.Skip("no library: %v", err)
+		return trial.Skip("no library: %v", err)
 	}
 	trap := map[string]string{"amd64": "\xcc\xcc\xcc\xcc", "arm64": "\x00\x00\x20\xd4"}[runtime.GOARCH]
 	copy(text[functions(bytes.NewReader(text), false)["getaddrinfo"]:], trap)
@@ -311,7 +314,7 @@ func refused(x *tool.Trial) error {
 }
 
 // own: a resolver that a program brings along.
-func own(x *tool.Trial) error {
+func own(x *trial.Trial) error {
 	p, err := glibc.start(x, etc, "own_resolver", "own.example", "own_resolver", "other.example")
 	if err != nil {
 		return err
@@ -334,7 +337,7 @@ func own(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	if err := tool.RowCount(len(rows), 2); err != nil {
+	if err := trial.RowCount(len(rows), 2); err != nil {
 		return err
 	}
 	x.Want(rows[0], "host", "own.example")
@@ -347,7 +350,7 @@ func own(x *tool.Trial) error {
 
 // jump: a function that ends in a jump to another one is one call, however long it
 // takes until then.
-func jump(x *tool.Trial) error {
+func jump(x *trial.Trial) error {
 	p, err := glibc.start(x, etc, "own_front", "own.example", "own_front", "other.example")
 	if err != nil {
 		return err
@@ -377,7 +380,7 @@ func jump(x *tool.Trial) error {
 }
 
 // inflight: seven threads look up a host at once.
-func inflight(x *tool.Trial) error {
+func inflight(x *trial.Trial) error {
 	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Delay: map[bool]time.Duration{false: 10 * late, true: 60 * late}[lab.Emulated()]}); err != nil {
 		return err
 	}
@@ -400,7 +403,7 @@ func inflight(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	if err := tool.RowCount(len(rows), 7); err != nil {
+	if err := trial.RowCount(len(rows), 7); err != nil {
 		return err
 	}
 	var most uint64
@@ -417,7 +420,7 @@ func inflight(x *tool.Trial) error {
 }
 
 // killed: a program that ends in the middle of a lookup is not one under way.
-func killed(x *tool.Trial) error {
+func killed(x *trial.Trial) error {
 	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Delay: late}); err != nil {
 		return err
 	}
@@ -441,10 +444,10 @@ func killed(x *tool.Trial) error {
 }
 
 // dnsmasq: a real server, whose answers come 50 ms late by way of a forwarder.
-func dnsmasq(x *tool.Trial) error {
+func dnsmasq(x *trial.Trial) error {
 	stop, err := lab.StartDnsmasq(x.World, "", 5353, map[string]netip.Addr{"late.example": netip.MustParseAddr("192.0.2.9")})
 	if errors.Is(err, lab.ErrNotSupported) {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	} else if err != nil {
 		return err
 	}

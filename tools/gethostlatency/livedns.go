@@ -9,12 +9,12 @@ import (
 
 	"seine/internal/lab"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
 // packets: a static Go program's lookups.
-func packets(server string) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func packets(server string) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Delay: late}); err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func packets(server string) func(*tool.Trial) error {
 }
 
 // looked runs lookups under the tool's eyes until there are n rows.
-func looked(x *tool.Trial, p *lab.Proc, n int, flags ...string) ([]lab.Lookup, []*row.Row, error) {
+func looked(x *trial.Trial, p *lab.Proc, n int, flags ...string) ([]lab.Lookup, []*row.Row, error) {
 	x.Way = "" // packets have one
 	if err := x.Attach(append(flags, "--packets")...); err != nil {
 		return nil, nil, err
@@ -87,7 +87,7 @@ func looked(x *tool.Trial, p *lab.Proc, n int, flags ...string) ([]lab.Lookup, [
 	if err != nil {
 		return nil, nil, err
 	}
-	x.Fail(tool.RowCount(len(rows), n))
+	x.Fail(trial.RowCount(len(rows), n))
 	return got, rows, nil
 }
 
@@ -97,14 +97,14 @@ func tally(rows []*row.Row, ids ...string) map[string]int {
 	for _, r := range rows {
 		var key []string
 		for _, id := range ids {
-			key = append(key, tool.Value(r.Get(id)))
+			key = append(key, trial.Value(r.Get(id)))
 		}
 		out[strings.Join(key, " ")]++
 	}
 	return out
 }
 
-func wantTally(x *tool.Trial, got map[string]int, want map[string]int) {
+func wantTally(x *trial.Trial, got map[string]int, want map[string]int) {
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		x.Errorf("rows %v, want %v", got, want)
 	}
@@ -112,7 +112,7 @@ func wantTally(x *tool.Trial, got map[string]int, want map[string]int) {
 
 // unconnected: musl asks all servers at once, from one socket, with the same
 // numbers.
-func unconnected(x *tool.Trial) error {
+func unconnected(x *trial.Trial) error {
 	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Addr: "127.0.0.1"}); err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func unconnected(x *tool.Trial) error {
 }
 
 // overTCP: answers that are too long are asked for again over TCP.
-func overTCP(x *tool.Trial) error {
+func overTCP(x *trial.Trial) error {
 	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Delay: late}); err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func overTCP(x *tool.Trial) error {
 }
 
 // secondServer: the first server does not answer, the second one does.
-func secondServer(x *tool.Trial) error {
+func secondServer(x *trial.Trial) error {
 	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Addr: "127.0.0.1"}); err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func secondServer(x *tool.Trial) error {
 	})
 	for _, r := range rows {
 		if unanswered := r.Get("result").S == "TIMEOUT"; unanswered != (r.Get("latency_us").Kind == row.Null) {
-			x.Errorf("latency of %s", tool.Dump(r))
+			x.Errorf("latency of %s", trial.Dump(r))
 		}
 	}
 	return nil
@@ -197,7 +197,7 @@ func secondServer(x *tool.Trial) error {
 
 // askedAgain: glibc asks a server that does not answer twice, with the same
 // numbers from the same port.
-func askedAgain(x *tool.Trial) error {
+func askedAgain(x *trial.Trial) error {
 	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Delay: late}); err != nil {
 		return err
 	}

@@ -7,11 +7,11 @@ import (
 
 	"seine/internal/kern"
 	"seine/internal/lab"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
 // pending: a lookup that the name server has not answered when the run ends.
-func pending(x *tool.Trial) error {
+func pending(x *trial.Trial) error {
 	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{}); err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func pending(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	if err := tool.RowCount(len(rows), 1); err != nil {
+	if err := trial.RowCount(len(rows), 1); err != nil {
 		return err
 	}
 	x.WantPending(rows[0], "latency_us", before, before+int64(began), at)
@@ -48,7 +48,7 @@ func pending(x *tool.Trial) error {
 }
 
 // pendingPackets: queries that have neither an answer nor timed out.
-func pendingPackets(x *tool.Trial) error {
+func pendingPackets(x *trial.Trial) error {
 	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{}); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ package hardirqs
 import (
 	_ "embed"
 
+	"seine/internal/family"
 	"seine/internal/host"
 	"seine/internal/row"
 	"seine/internal/tool"
@@ -15,7 +16,7 @@ import (
 //go:embed README.md
 var readme string
 
-type config struct{ tool.TimesConfig }
+type config struct{ family.TimesConfig }
 
 // name is of an interrupt's handler, as in /proc/interrupts.
 type name [40]byte
@@ -52,7 +53,7 @@ func views(cfg any) []tool.View {
 	if c.Net {
 		net = func(k *key) bool { return host.NetIRQ(k.IRQ, k.Hardirq.String()) != "" }
 	}
-	return []tool.View{tool.Times(&c.TimesConfig, "irq hardirq", []string{"irq", "hardirq"}, nil, net)}
+	return []tool.View{family.Times(&c.TimesConfig, "irq hardirq", []string{"irq", "hardirq"}, nil, net)}
 }
 
 // Tool is hardirqs.
@@ -63,6 +64,4 @@ var Tool = &tool.Tool{
 	Config: func() any { return &config{} },
 	Check:  func(cfg any) error { return cfg.(*config).Check() },
 	Views:  views,
-	Demo:   demo,
-	Live:   live,
 }

@@ -16,7 +16,7 @@ import (
 	"seine/internal/host"
 	"seine/internal/kern"
 	"seine/internal/lab"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
 const bodyInterrupt = "hardirqs-interrupt"
@@ -92,7 +92,8 @@ func load(w *lab.World, count int) error {
 	return p.Wait()
 }
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Run: func(w *lab.World) error {
 		if source() == "" {
 			return errors.New("no disk to read from, and no guest's console")
@@ -101,7 +102,8 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "counts", Run: counts("--by=irq,hardirq,cpu", "--counts")},
 	{Name: "agrees", Run: counts("--by=irq,hardirq,cpu")},
 	{Name: "net", Run: net},
@@ -112,10 +114,10 @@ func interrupts() (lab.Interrupts, error) { return lab.ReadInterrupts("/proc/int
 
 // counts: of each interrupt on each processor as many as the kernel itself counts
 // while the tool is attached for sure, and no more than while it may be.
-func counts(flags ...string) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func counts(flags ...string) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		if source() == "" {
-			return tool.Skip("no disk to read from, and no guest's console")
+			return trial.Skip("no disk to read from, and no guest's console")
 		}
 		f, err := open() // a serial line has its interrupt while it is open
 		if err != nil {
@@ -148,7 +150,7 @@ func counts(flags ...string) func(*tool.Trial) error {
 		// Of devices that share a line each handler is asked each time.
 		seen := map[string]map[int]uint64{}
 		for _, r := range rows {
-			line, cpu, n := tool.Value(r.Get("irq")), int(r.Get("cpu").N), r.Get("count").N
+			line, cpu, n := trial.Value(r.Get("irq")), int(r.Get("cpu").N), r.Get("count").N
 			if err := lab.Between(n, line, cpu, at[0], at[1], at[2], at[3]); err != nil {
 				x.Errorf("%v", err)
 			}
@@ -191,9 +193,9 @@ func named(text, name string) bool {
 }
 
 // net: interrupts of a disk or a serial line are not the network's.
-func net(x *tool.Trial) error {
+func net(x *trial.Trial) error {
 	if source() == "" {
-		return tool.Skip("no disk to read from, and no guest's console")
+		return trial.Skip("no disk to read from, and no guest's console")
 	}
 	for _, flags := range [][]string{{"--net"}, nil} {
 		rows, err := x.Rows(func() error { return load(x.World, 101) }, flags...)
@@ -214,9 +216,9 @@ func net(x *tool.Trial) error {
 }
 
 // dist: the histograms, whose sums are no longer than the whole.
-func dist(x *tool.Trial) error {
+func dist(x *trial.Trial) error {
 	if source() == "" {
-		return tool.Skip("no disk to read from, and no guest's console")
+		return trial.Skip("no disk to read from, and no guest's console")
 	}
 	rows, err := x.Rows(func() error { return load(x.World, 499) }, "--dist", "--by=cpu")
 	if err != nil {
@@ -226,7 +228,7 @@ func dist(x *tool.Trial) error {
 	for _, r := range rows {
 		h, ok := r.Get("time_ns").Ref.(*kern.Hist)
 		if !ok {
-			return fmt.Errorf("no histogram in %s", tool.Dump(r))
+			return fmt.Errorf("no histogram in %s", trial.Dump(r))
 		}
 		n += h.Count
 		if took := time.Duration(h.Sum); h.Min < 50 || h.Min > h.Max || h.Max > h.Sum || took > x.Report.Duration {

@@ -75,6 +75,4 @@ var Tool = &tool.Tool{
 		Show:   "time dev event band freq_mhz beacons duration_ms result",
 		Line:   "{time} {text}",
 	}),
-	Demo: demo,
-	Live: live,
 }

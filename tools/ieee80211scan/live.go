@@ -15,13 +15,14 @@ import (
 	"seine/internal/lab"
 	"seine/internal/probe"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
 // network is the name of the cases' network, with bytes that need quoting.
 const network = "seine \"lab\""
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Run: func(w *lab.World) error {
 		if err := needHwsim(); err != nil {
 			return err
@@ -48,7 +49,8 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "software", Run: withRadios(oneScan)},
 	{Name: "two-at-once", Run: withRadios(twoAtOnce)},
 	{Name: "aborted", Run: withRadios(aborted)},
@@ -88,8 +90,8 @@ const hwsim = "mac80211_hwsim"
 
 // withRadios skips a case where the kernel cannot: case "without" then looks at
 // how that is said. A guest of the matrix has simulated radios, or fails.
-func withRadios(run func(*tool.Trial) error) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func withRadios(run func(*trial.Trial) error) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		none := needHwsim()
 		if guest := os.Getenv("SEINE_VM"); none != nil && guest != "" {
 			return fmt.Errorf("guest %s: %w", guest, none)
@@ -98,22 +100,22 @@ func withRadios(run func(*tool.Trial) error) func(*tool.Trial) error {
 		case err != nil:
 			return err
 		case why != nil:
-			return tool.Skip("%s", probe.Reason(why))
+			return trial.Skip("%s", probe.Reason(why))
 		case none != nil:
-			return tool.Skip("%s", probe.Reason(none))
+			return trial.Skip("%s", probe.Reason(none))
 		}
 		return run(x)
 	}
 }
 
 // without: the refusal names the module and what to do.
-func without(x *tool.Trial) error {
+func without(x *trial.Trial) error {
 	why, err := cannot()
 	if err != nil {
 		return err
 	}
 	if why == nil {
-		return tool.Skip("this kernel has %s", module)
+		return trial.Skip("this kernel has %s", module)
 	}
 	err = x.Attach()
 	if !errors.Is(err, probe.ErrNotSupported) {
@@ -133,7 +135,7 @@ type scanRun struct {
 }
 
 // run makes scans at once, waits for them, and gives each its rows.
-func run(x *tool.Trial, scanners []*lab.Scanner, during func() error) ([]scanRun, error) {
+func run(x *trial.Trial, scanners []*lab.Scanner, during func() error) ([]scanRun, error) {
 	runs := make([]scanRun, len(scanners))
 	for _, do := range []func(*lab.Scanner) error{(*lab.Scanner).Begin, (*lab.Scanner).Begun} {
 		for _, s := range scanners {
@@ -162,7 +164,7 @@ func run(x *tool.Trial, scanners []*lab.Scanner, during func() error) ([]scanRun
 	for _, r := range rows {
 		i := slices.IndexFunc(runs, func(s scanRun) bool { return s.Radio.Dev == r.Get("dev").S })
 		if i < 0 {
-			x.Errorf("a row of nobody's: %s", tool.Dump(r))
+			x.Errorf("a row of nobody's: %s", trial.Dump(r))
 			continue
 		}
 		runs[i].rows = append(runs[i].rows, r)
@@ -171,7 +173,7 @@ func run(x *tool.Trial, scanners []*lab.Scanner, during func() error) ([]scanRun
 }
 
 // scene is an access point on 2437 MHz and scanners on radios of their own.
-func scene(x *tool.Trial, phy string, channels uint32, scans ...lab.WifiScan) (ap *lab.Radio, scanners []*lab.Scanner, err error) {
+func scene(x *trial.Trial, phy string, channels uint32, scans ...lab.WifiScan) (ap *lab.Radio, scanners []*lab.Scanner, err error) {
 	if ap, err = x.World.NewRadio("", phy+"-ap", 1); err != nil {
 		return nil, nil, err
 	}
@@ -183,7 +185,7 @@ func scene(x *tool.Trial, phy string, channels uint32, scans ...lab.WifiScan) (a
 }
 
 // listeners is scanners on radios of their own.
-func listeners(x *tool.Trial, phy string, channels uint32, scans ...lab.WifiScan) (scanners []*lab.Scanner, err error) {
+func listeners(x *trial.Trial, phy string, channels uint32, scans ...lab.WifiScan) (scanners []*lab.Scanner, err error) {
 	for i, s := range scans {
 		r, err := x.World.NewRadio("", fmt.Sprintf("%s-%d", phy, i), channels)
 		if err != nil {
@@ -199,7 +201,7 @@ func listeners(x *tool.Trial, phy string, channels uint32, scans ...lab.WifiScan
 }
 
 // scanned is a scene whose scans have been made while the tool looked on.
-func scanned(x *tool.Trial, phy string, channels uint32, scans ...lab.WifiScan) (ap *lab.Radio, runs []scanRun, err error) {
+func scanned(x *trial.Trial, phy string, channels uint32, scans ...lab.WifiScan) (ap *lab.Radio, runs []scanRun, err error) {
 	ap, scanners, err := scene(x, phy, channels, scans...)
 	if err != nil {
 		return nil, nil, err
@@ -215,7 +217,7 @@ func scanned(x *tool.Trial, phy string, channels uint32, scans ...lab.WifiScan) 
 var bands = map[uint32]string{2412: "2.4GHz", 2437: "2.4GHz", 2462: "2.4GHz", 5180: "5GHz", 5200: "5GHz", 5745: "5GHz"}
 
 // check compares the rows of a scan that came to its end with what was asked for.
-func (s *scanRun) check(x *tool.Trial, ap *lab.Radio, by string) {
+func (s *scanRun) check(x *trial.Trial, ap *lab.Radio, by string) {
 	want := []string{"start"}
 	for _, f := range s.Scan.MHz {
 		if f == 2437 {
@@ -246,7 +248,7 @@ func (s *scanRun) check(x *tool.Trial, ap *lab.Radio, by string) {
 		x.Want(r, "phy", s.Radio.Phy)
 		x.Want(r, "by", by)
 		x.Want(r, "channels", len(s.Scan.MHz))
-		x.Want(r, "scan", tool.Value(first.Get("scan")))
+		x.Want(r, "scan", trial.Value(first.Get("scan")))
 	}
 	x.Want(first, "plan", strings.Join(plan, ","))
 	steps, beacons, stay := s.Scan.MHz, uint64(0), uint64(0)
@@ -294,7 +296,7 @@ func (s *scanRun) check(x *tool.Trial, ap *lab.Radio, by string) {
 }
 
 // oneScan: a network found by asking for it, with flags.
-func oneScan(x *tool.Trial) error {
+func oneScan(x *trial.Trial) error {
 	ap, runs, err := scanned(x, "one", 1, lab.WifiScan{
 		SSIDs: []string{network, ""}, MHz: []uint32{2412, 2437, 2462, 5180},
 		Flags: unix.NL80211_SCAN_FLAG_FLUSH | unix.NL80211_SCAN_FLAG_LOW_PRIORITY,
@@ -314,7 +316,7 @@ func oneScan(x *tool.Trial) error {
 }
 
 // twoAtOnce: two radios, two processes, other channels; one hears the network.
-func twoAtOnce(x *tool.Trial) error {
+func twoAtOnce(x *trial.Trial) error {
 	ap, runs, err := scanned(x, "two", 1,
 		lab.WifiScan{MHz: []uint32{2462, 2437, 5180, 5200, 5745, 2412}}, lab.WifiScan{MHz: []uint32{5745, 2412, 5180, 2462, 5200}})
 	if err != nil {
@@ -338,7 +340,7 @@ func twoAtOnce(x *tool.Trial) error {
 }
 
 // ended checks the rows of a scan that did not come to its end by itself.
-func (s *scanRun) ended(x *tool.Trial, result string) {
+func (s *scanRun) ended(x *trial.Trial, result string) {
 	if len(s.rows) < 2 {
 		x.Errorf("%d rows, want a start and an end", len(s.rows))
 		return
@@ -357,7 +359,7 @@ func (s *scanRun) ended(x *tool.Trial, result string) {
 var far = []uint32{2412, 2462, 5180, 5200, 5745, 2417, 2422, 2427, 2432, 2442}
 
 // aborted: by whoever asked for it.
-func aborted(x *tool.Trial) error {
+func aborted(x *trial.Trial) error {
 	_, runs, err := scanned(x, "abort", 1, lab.WifiScan{MHz: far, Abort: true})
 	if err != nil {
 		return err
@@ -370,7 +372,7 @@ func aborted(x *tool.Trial) error {
 }
 
 // down: the interface is switched off meanwhile.
-func down(x *tool.Trial) error {
+func down(x *trial.Trial) error {
 	_, scanners, err := scene(x, "down", 1, lab.WifiScan{MHz: far})
 	if err != nil {
 		return err
@@ -387,7 +389,7 @@ func down(x *tool.Trial) error {
 }
 
 // oneChannel: the one that the radio is on already, where nothing is tuned.
-func oneChannel(x *tool.Trial) error {
+func oneChannel(x *trial.Trial) error {
 	ap, runs, err := scanned(x, "here", 1, lab.WifiScan{MHz: []uint32{2412}})
 	if err != nil {
 		return err
@@ -397,14 +399,14 @@ func oneChannel(x *tool.Trial) error {
 }
 
 // hostapd: a real access point, where there is one.
-func hostapd(x *tool.Trial) error {
+func hostapd(x *trial.Trial) error {
 	ap, err := x.World.NewRadio("", "real-ap", 1)
 	if err != nil {
 		return err
 	}
 	stop, err := x.World.Hostapd(ap, 2437, network)
 	if errors.Is(err, lab.ErrNotSupported) {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	if err != nil {
 		return err
@@ -426,7 +428,7 @@ func hostapd(x *tool.Trial) error {
 }
 
 // firmware: a device that scans by itself shows its networks and its end only.
-func firmware(x *tool.Trial) error {
+func firmware(x *trial.Trial) error {
 	ap, runs, err := scanned(x, "fw", 2, lab.WifiScan{MHz: []uint32{2412, 2437, 5180}})
 	if err != nil {
 		return err
@@ -436,7 +438,7 @@ func firmware(x *tool.Trial) error {
 }
 
 // refused: a monitor hears what is there, and does not scan.
-func refused(x *tool.Trial) error {
+func refused(x *trial.Trial) error {
 	r, err := x.World.NewRadio("", "no", 1)
 	if err != nil {
 		return err
@@ -466,7 +468,7 @@ func refused(x *tool.Trial) error {
 }
 
 // filters: by device and by process.
-func filters(x *tool.Trial) error {
+func filters(x *trial.Trial) error {
 	for _, flag := range []string{"--dev", "--comm"} {
 		_, scanners, err := scene(x, strings.Trim(flag, "-"), 1,
 			lab.WifiScan{MHz: []uint32{2412, 5180}}, lab.WifiScan{MHz: []uint32{2462, 5200}})

@@ -81,6 +81,4 @@ var Tool = &tool.Tool{
 	Config:  func() any { return &config{} },
 	Points:  []probe.Point{{Name: "receive"}, {Name: "transmit"}},
 	Views:   views,
-	Demo:    demo,
-	Live:    live,
 }

@@ -8,12 +8,13 @@ import (
 
 	"seine/internal/lab"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
 var routed = []string{"client", "router", "server"}
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Hosts: routed,
 	Run: func(w *lab.World) error {
 		if err := w.Via("client", "router", "server"); err != nil {
@@ -28,7 +29,8 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "ipv4", Hosts: lab.TwoHosts, Run: marked(lab.UDP4)},
 	{Name: "ipv6", Hosts: lab.TwoHosts, Run: marked(lab.UDP6)},
 	{Name: "qdisc4", Hosts: lab.TwoHosts, Run: congested(lab.UDP4)},
@@ -61,7 +63,7 @@ type crossing struct{ netns, dev, dir string }
 func tally(rows []*row.Row) map[crossing]int {
 	t := map[crossing]int{}
 	for _, r := range rows {
-		t[crossing{tool.Value(r.Get("netns")), tool.Value(r.Get("dev")), tool.Value(r.Get("dir"))}]++
+		t[crossing{trial.Value(r.Get("netns")), trial.Value(r.Get("dev")), trial.Value(r.Get("dir"))}]++
 	}
 	return t
 }
@@ -71,7 +73,7 @@ func at(w *lab.World, host, dev, dir string) crossing {
 }
 
 // expect attaches, sends, and compares the rows of each crossing.
-func expect(x *tool.Trial, m lab.Marks, want map[crossing]int, flags ...string) error {
+func expect(x *trial.Trial, m lab.Marks, want map[crossing]int, flags ...string) error {
 	if err := x.Attach(flags...); err != nil {
 		return err
 	}
@@ -105,13 +107,13 @@ func expect(x *tool.Trial, m lab.Marks, want map[crossing]int, flags ...string) 
 			x.Errorf("%d rows %s by %s in %s, want %d", got[c], c.dir, c.dev, c.netns, n)
 		}
 	}
-	x.Fail(tool.RowCount(len(rows), total))
+	x.Fail(trial.RowCount(len(rows), total))
 	return nil
 }
 
 // marked: only what is marked CE is shown, at both devices.
-func marked(n lab.Network) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func marked(n lab.Network) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		w := x.World
 		return expect(x, lab.Marks{Network: n, None: 5, ECT1: 7, ECT0: 11, CE: 23}, map[crossing]int{
 			at(w, "client", "eth0", "out"): 23, at(w, "server", "eth0", "in"): 23,
@@ -120,11 +122,11 @@ func marked(n lab.Network) func(*tool.Trial) error {
 }
 
 // congested: the mark is set by the queue of the device, below IP.
-func congested(n lab.Network) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func congested(n lab.Network) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		w := x.World
 		if err := w.Congest("client", "eth0"); errors.Is(err, lab.ErrNotSupported) {
-			return tool.Skip("%v", err)
+			return trial.Skip("%v", err)
 		} else if err != nil {
 			return err
 		}
@@ -136,7 +138,7 @@ func congested(n lab.Network) func(*tool.Trial) error {
 
 // segments: what the kernel keeps together is one row that says how many. On
 // older kernels veth does not, and each is a row.
-func segments(x *tool.Trial) error {
+func segments(x *trial.Trial) error {
 	if err := x.Attach(); err != nil {
 		return err
 	}
@@ -150,7 +152,7 @@ func segments(x *tool.Trial) error {
 	}
 	segs := map[string]uint64{}
 	for _, r := range rows {
-		segs[tool.Value(r.Get("dir"))] += r.Get("segs").N
+		segs[trial.Value(r.Get("dir"))] += r.Get("segs").N
 	}
 	if segs["out"] != 35 || segs["in"] != 35 {
 		x.Errorf("%d packets out and %d in, want 35, in %d rows", segs["out"], segs["in"], len(rows))
@@ -158,14 +160,14 @@ func segments(x *tool.Trial) error {
 	return nil
 }
 
-func loopback(x *tool.Trial) error {
+func loopback(x *trial.Trial) error {
 	return expect(x, lab.Marks{Network: lab.UDP4, ECT0: 11, CE: 23}, map[crossing]int{
 		at(x.World, "host", "lo", "out"): 23, at(x.World, "host", "lo", "in"): 23,
 	})
 }
 
 // forwarded: one row for each device that a packet crosses.
-func forwarded(x *tool.Trial) error {
+func forwarded(x *trial.Trial) error {
 	w := x.World
 	if err := w.Via("client", "router", "server"); err != nil {
 		return err
@@ -177,7 +179,7 @@ func forwarded(x *tool.Trial) error {
 }
 
 // oneDevice: of these four crossings two are by devices of that name.
-func oneDevice(x *tool.Trial) error {
+func oneDevice(x *trial.Trial) error {
 	w := x.World
 	if err := w.Via("client", "router", "server"); err != nil {
 		return err
@@ -188,7 +190,7 @@ func oneDevice(x *tool.Trial) error {
 }
 
 // summary: the mix of two flows.
-func summary(x *tool.Trial) error {
+func summary(x *trial.Trial) error {
 	if err := x.Attach("--summary"); err != nil {
 		return err
 	}
@@ -210,7 +212,7 @@ func summary(x *tool.Trial) error {
 	seen := 0
 	for _, r := range rows {
 		m, ok := mixes[int(r.Get("sport").N)]
-		if !ok || tool.Value(r.Get("proto")) != "udp" {
+		if !ok || trial.Value(r.Get("proto")) != "udp" {
 			continue // IPv6 tells its neighbours of itself
 		}
 		seen++

@@ -10,10 +10,11 @@ import (
 	"seine/internal/kern"
 	"seine/internal/lab"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		wire, err := w.Wire("server", "eth0")
@@ -25,7 +26,8 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "sizes", Hosts: lab.TwoHosts, Run: sizes},
 	{Name: "segments", Hosts: lab.TwoHosts, Run: segments},
 	{Name: "tcp", Hosts: lab.TwoHosts, Run: tcp},
@@ -69,10 +71,10 @@ func and(h *kern.Hist, n, size int) *kern.Hist {
 }
 
 // hists is the histograms by place.
-func hists(x *tool.Trial, rows []*row.Row) map[where]*kern.Hist {
+func hists(x *trial.Trial, rows []*row.Row) map[where]*kern.Hist {
 	got := map[where]*kern.Hist{}
 	for _, r := range rows {
-		at := where{tool.Value(r.Get("metric")), tool.Value(r.Get("dev")), tool.Value(r.Get("netns"))}
+		at := where{trial.Value(r.Get("metric")), trial.Value(r.Get("dev")), trial.Value(r.Get("netns"))}
 		if got[at] != nil {
 			x.Errorf("two rows of %v", at)
 		}
@@ -83,7 +85,7 @@ func hists(x *tool.Trial, rows []*row.Row) map[where]*kern.Hist {
 
 // compare looks at packets above 200 bytes: IPv6 tells its neighbours of itself
 // in smaller ones.
-func compare(x *tool.Trial, rows []*row.Row, want map[where]*kern.Hist) {
+func compare(x *trial.Trial, rows []*row.Row, want map[where]*kern.Hist) {
 	got := hists(x, rows)
 	least := slices.IndexFunc(times(1, 200).Slots[:], func(n uint64) bool { return n > 0 })
 	for at, h := range want {
@@ -107,7 +109,7 @@ func compare(x *tool.Trial, rows []*row.Row, want map[where]*kern.Hist) {
 func all(metric string) where { return where{metric, "-", "-"} }
 
 // sizes: over a plain link nothing is cut or put together.
-func sizes(x *tool.Trial) error {
+func sizes(x *trial.Trial) error {
 	if err := x.Attach(); err != nil {
 		return err
 	}
@@ -132,10 +134,10 @@ func sizes(x *tool.Trial) error {
 }
 
 // wire makes the link between the hosts like one of cards.
-func wire(x *tool.Trial) (func() error, error) {
+func wire(x *trial.Trial) (func() error, error) {
 	c, err := x.World.Wire("server", "eth0")
 	if errors.Is(err, lab.ErrNotSupported) {
-		return nil, tool.Skip("%v", err)
+		return nil, trial.Skip("%v", err)
 	} else if err != nil {
 		return nil, err
 	}
@@ -144,7 +146,7 @@ func wire(x *tool.Trial) (func() error, error) {
 
 // segments: what is sent as one is cut on its way to the driver, and put
 // together again on its way from the driver.
-func segments(x *tool.Trial) error {
+func segments(x *trial.Trial) error {
 	unwire, err := wire(x)
 	if err != nil {
 		return err
@@ -180,7 +182,7 @@ func segments(x *tool.Trial) error {
 
 // tcp: no packet at the device is larger than it can carry, those of the stack
 // are.
-func tcp(x *tool.Trial) error {
+func tcp(x *trial.Trial) error {
 	unwire, err := wire(x)
 	if err != nil {
 		return err
@@ -217,10 +219,10 @@ func tcp(x *tool.Trial) error {
 }
 
 // frags: a driver that hands over pages.
-func frags(x *tool.Trial) error {
+func frags(x *trial.Trial) error {
 	tap, err := x.World.OpenTap("", "tap0")
 	if errors.Is(err, lab.ErrNotSupported) {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	} else if err != nil {
 		return err
 	}
@@ -236,7 +238,7 @@ func frags(x *tool.Trial) error {
 }
 
 // loopback has no driver that would poll.
-func loopback(x *tool.Trial) error {
+func loopback(x *trial.Trial) error {
 	rows, err := x.Rows(func() error {
 		return send(x.World, lab.Marks{Network: lab.UDP6, None: 19, Size: 2000}, false)
 	}, "--by=dev")
@@ -251,7 +253,7 @@ func loopback(x *tool.Trial) error {
 }
 
 // devices: one that forwards, and a filter for one device of it.
-func devices(x *tool.Trial) error {
+func devices(x *trial.Trial) error {
 	w := x.World
 	if err := w.Via("client", "router", "server"); err != nil {
 		return err
@@ -265,7 +267,7 @@ func devices(x *tool.Trial) error {
 		if err != nil {
 			return err
 		}
-		rows = slices.DeleteFunc(rows, func(r *row.Row) bool { return tool.Value(r.Get("netns")) != router })
+		rows = slices.DeleteFunc(rows, func(r *row.Row) bool { return trial.Value(r.Get("netns")) != router })
 		size := headers[lab.UDP4] + 900
 		want := map[where]*kern.Hist{
 			{"recv", in, router}:      times(31, size),

@@ -50,6 +50,4 @@ var Tool = &tool.Tool{
 		Always: []string{"metric"},
 		Sort:   "metric",
 	}),
-	Demo: demo,
-	Live: live,
 }

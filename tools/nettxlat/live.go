@@ -10,10 +10,11 @@ import (
 	"seine/internal/kern"
 	"seine/internal/lab"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		if err := lab.RunTCP(w, lab.Sessions{Count: 41, Send: 300, Recv: 30_000}); err != nil {
@@ -40,7 +41,8 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "tap", Run: tap},
 	{Name: "veth", Hosts: lab.TwoHosts, Run: veth},
 	{Name: "napi", Hosts: lab.TwoHosts, Run: napi},
@@ -54,17 +56,17 @@ var live = []tool.Case{
 type ends struct{ dev, end string }
 
 // hists is the histograms by device and end.
-func hists(x *tool.Trial, rows []*row.Row) map[ends]*kern.Hist {
+func hists(x *trial.Trial, rows []*row.Row) map[ends]*kern.Hist {
 	got := map[ends]*kern.Hist{}
 	for _, r := range rows {
-		got[ends{tool.Value(r.Get("dev")), tool.Value(r.Get("end"))}] = r.Get("latency_us").Ref.(*kern.Hist)
+		got[ends{trial.Value(r.Get("dev")), trial.Value(r.Get("end"))}] = r.Get("latency_us").Ref.(*kern.Hist)
 	}
 	x.NoneLost()
 	return got
 }
 
 // counts compares how many packets of a device came to which end.
-func counts(x *tool.Trial, got map[ends]*kern.Hist, want map[ends]uint64) {
+func counts(x *trial.Trial, got map[ends]*kern.Hist, want map[ends]uint64) {
 	for at, n := range want {
 		if h := got[at]; h == nil || h.Count != n {
 			x.Errorf("%v: %v, want %d packets", at, got[at], n)
@@ -80,13 +82,13 @@ func counts(x *tool.Trial, got map[ends]*kern.Hist, want map[ends]uint64) {
 // unsupported turns what a kernel lacks into a skip.
 func unsupported(err error) error {
 	if errors.Is(err, lab.ErrNotSupported) {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	return err
 }
 
 // tap: the device keeps packets until we, its driver, take them.
-func tap(x *tool.Trial) error {
+func tap(x *trial.Trial) error {
 	t, err := x.World.OpenTap("", "tap0")
 	if err != nil {
 		return unsupported(err)
@@ -129,10 +131,10 @@ func send(w *lab.World, n int) error {
 }
 
 // veth hands packets to its peer's stack.
-func veth(x *tool.Trial) error { return crossing(x, "client", "eth0") }
+func veth(x *trial.Trial) error { return crossing(x, "client", "eth0") }
 
 // napi: the peer polls, and puts packets together.
-func napi(x *tool.Trial) error {
+func napi(x *trial.Trial) error {
 	if err := x.World.Join("client", "server"); err != nil {
 		return err
 	}
@@ -165,12 +167,12 @@ func napi(x *tool.Trial) error {
 	return nil
 }
 
-func loopback(x *tool.Trial) error { return crossing(x, "host", "lo") }
+func loopback(x *trial.Trial) error { return crossing(x, "host", "lo") }
 
 const packets = 197
 
 // crossing: each packet is received by the stack at the other end.
-func crossing(x *tool.Trial, host, dev string) error {
+func crossing(x *trial.Trial, host, dev string) error {
 	if err := x.AttachAll("--by=dev,end", "--dev="+dev, fmt.Sprint("--netns=", x.World.Netns(host))); err != nil {
 		return err
 	}
@@ -195,7 +197,7 @@ func crossing(x *tool.Trial, host, dev string) error {
 }
 
 // dropped: the device has no room for what it is not relieved of.
-func dropped(x *tool.Trial) error {
+func dropped(x *trial.Trial) error {
 	t, err := x.World.OpenTap("", "tap0")
 	if err != nil {
 		return unsupported(err)
@@ -218,7 +220,7 @@ func dropped(x *tool.Trial) error {
 }
 
 // passed: a device on another one.
-func passed(x *tool.Trial) error {
+func passed(x *trial.Trial) error {
 	if err := x.World.Macvlan("client", "mac0", "eth0"); err != nil {
 		return unsupported(err)
 	}
@@ -240,7 +242,7 @@ func passed(x *tool.Trial) error {
 }
 
 // virtio: a card of a guest, where there is one.
-func virtio(x *tool.Trial) error {
+func virtio(x *trial.Trial) error {
 	dev, err := x.World.Card("", "virtio_net")
 	if err != nil {
 		return unsupported(err)

@@ -52,6 +52,4 @@ var Tool = &tool.Tool{
 		Always: []string{"end"},
 		Sort:   "latency_us",
 	}),
-	Demo: demo,
-	Live: live,
 }

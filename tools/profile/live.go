@@ -14,14 +14,16 @@ import (
 	"seine/internal/kern"
 	"seine/internal/lab"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Run: func(w *lab.World) error { return transfer(w, bulk(8<<30)) },
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "hot", Run: hot},
 	{Name: "stacks", Run: stacksAlone},
 	{Name: "net", Hosts: lab.TwoHosts, Run: net},
@@ -39,7 +41,7 @@ func near(samples uint64, hz int, used time.Duration) error {
 		less, more = 0.5, 2.5 // interrupts are not the task's time, and long there
 	}
 	if float64(samples) < less*want-3 || float64(samples) > more*want+3 {
-		return tool.Fewer(int(samples), int(want), "%d samples of %v at %d Hz, want %.0f", samples, used, hz, want)
+		return trial.Fewer(int(samples), int(want), "%d samples of %v at %d Hz, want %.0f", samples, used, hz, want)
 	}
 	return nil
 }
@@ -82,7 +84,7 @@ func through(function string) func(*kern.Stack) bool {
 }
 
 // sampled runs a body under the tool and returns its rows.
-func sampled(x *tool.Trial, body string, want time.Duration, flags ...string) (rows []*row.Row, used time.Duration, err error) {
+func sampled(x *trial.Trial, body string, want time.Duration, flags ...string) (rows []*row.Row, used time.Duration, err error) {
 	p, err := x.World.Start("", "burner", body, want)
 	if err != nil {
 		return nil, 0, err
@@ -101,7 +103,7 @@ const second = time.Second
 
 // hot: the function that the time goes to is in more than 90 per cent of the
 // samples, and there are as many as the time makes.
-func hot(x *tool.Trial) error {
+func hot(x *trial.Trial) error {
 	const hz = 499
 	rows, used, err := sampled(x, bodyBurn, second, fmt.Sprint("-F", hz))
 	if err != nil {
@@ -125,7 +127,7 @@ func hot(x *tool.Trial) error {
 }
 
 // stacksAlone: stacks that are not told apart by process have their names too.
-func stacksAlone(x *tool.Trial) error {
+func stacksAlone(x *trial.Trial) error {
 	p, err := x.World.Start("", "burner", bodyBurn, second)
 	if err != nil {
 		return err
@@ -142,9 +144,9 @@ func stacksAlone(x *tool.Trial) error {
 }
 
 // kernel: a program that is in the kernel all the time, by either stack.
-func kernel(x *tool.Trial) error {
+func kernel(x *trial.Trial) error {
 	if _, err := os.Stat("/proc/kallsyms"); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	rows, _, err := sampled(x, bodyCalls, second, fmt.Sprint("-F", rate(499)), "-K")
 	if err != nil {
@@ -176,7 +178,7 @@ func kernel(x *tool.Trial) error {
 
 // fair: of two processes each gets the samples of its time, on the processor that
 // it runs on.
-func fair(x *tool.Trial) error {
+func fair(x *trial.Trial) error {
 	hz := rate(997)
 	want := []time.Duration{second, second / 3}
 	var procs []*lab.Proc
@@ -229,7 +231,7 @@ func fair(x *tool.Trial) error {
 
 // idle: processors that do nothing are left out, and shown when they are asked
 // for, as often as the kernel itself says that they were idle.
-func idle(x *tool.Trial) error {
+func idle(x *trial.Trial) error {
 	const hz = 199
 	work := func() error {
 		p, err := x.World.Start("", "burner", bodyBurn, second/2)
@@ -258,7 +260,7 @@ func idle(x *tool.Trial) error {
 }
 
 // idleAsOften compares the samples of idle processors with their idle time.
-func idleAsOften(x *tool.Trial, work func() error, hz int) error {
+func idleAsOften(x *trial.Trial, work func() error, hz int) error {
 	before, err := idleTime()
 	if err != nil {
 		return err
@@ -293,7 +295,7 @@ func interrupted(st *kern.Stack) bool {
 // net: a bulk transfer is in the network code, most of it in TCP, which copies,
 // and some in each layer below. Functions of modules have their names. What is
 // rare may need more than one transfer to be met by a sample.
-func net(x *tool.Trial) error {
+func net(x *trial.Trial) error {
 	_, err := os.Stat("/sys/module/veth/sections")
 	module := err == nil // veth, and the kernel has names for its functions
 	layers := map[string]uint64{}
@@ -306,7 +308,7 @@ func net(x *tool.Trial) error {
 		for _, r := range rows {
 			if comm := r.Get("comm").S; comm == "sender" || comm == "receiver" {
 				all += r.Get("count").N
-				layers[tool.Value(r.Get("layer"))] += r.Get("count").N
+				layers[trial.Value(r.Get("layer"))] += r.Get("count").N
 			}
 		}
 		n, _ := with(rows, "kstack", func(st *kern.Stack) bool {
@@ -338,10 +340,10 @@ func net(x *tool.Trial) error {
 }
 
 // inC: a C program with frame pointers, by its whole chain of calls.
-func inC(x *tool.Trial) error {
+func inC(x *trial.Trial) error {
 	prog, err := x.World.Program("hot")
 	if errors.Is(err, lab.ErrNotSupported) {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	if err != nil {
 		return err

@@ -103,6 +103,4 @@ var Tool = &tool.Tool{
 	Check:   check,
 	Views:   views,
 	Formats: []string{"folded"},
-	Demo:    demo,
-	Live:    live,
 }

@@ -16,7 +16,7 @@ import (
 	"seine/internal/lab"
 	"seine/internal/probe"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
 // The rate of most queues here: 1,000 bytes take a millisecond.
@@ -38,7 +38,8 @@ var shaped = []lab.Qdisc{
 	{Kind: "red", Limit: 1 << 20},
 }
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Run: func(w *lab.World) error {
 		for _, q := range shaped {
 			err := overTap(w, q, func(*lab.Tap) error {
@@ -55,7 +56,8 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "rate", Run: shapedRate},
 	{Name: "split", Hosts: lab.TwoHosts, Run: split},
 	{Name: "tcp", Hosts: lab.TwoHosts, Run: tcp(lab.Qdisc{Kind: "tbf", Rate: less(rate), Burst: 2 * frame, Limit: 20_000})},
@@ -106,7 +108,7 @@ func drained(w *lab.World, host, dev string) error {
 // unsupported turns what a kernel lacks into a skip.
 func unsupported(err error) error {
 	if errors.Is(err, lab.ErrNotSupported) {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	return err
 }
@@ -115,7 +117,7 @@ func unsupported(err error) error {
 type count struct{ timed, split, requeued, unknown, bypassed, dropped uint64 }
 
 // of reads a row and checks that its sum is right.
-func of(x *tool.Trial, r *row.Row) (count, *kern.Hist) {
+func of(x *trial.Trial, r *row.Row) (count, *kern.Hist) {
 	h := r.Get("latency_us").Ref.(*kern.Hist)
 	n := func(id string) uint64 { return r.Get(id).N }
 	c := count{h.Count, n("split"), n("requeued"), n("unknown"), n("bypassed"), n("dropped")}
@@ -144,7 +146,7 @@ func same(c, want count) bool {
 }
 
 // unlike says how c differs from want. If only pieces lack that have a time, it is
-// a tool.Missing.
+// a trial.Missing.
 func unlike(c, want count) error {
 	if same(c, want) {
 		return nil
@@ -152,13 +154,13 @@ func unlike(c, want count) error {
 	rest := want
 	rest.timed, rest.split = c.timed, c.split
 	if c.split <= want.split && same(c, rest) {
-		return tool.Fewer(int(c.timed), int(want.timed), "%+v, want %+v", c, want)
+		return trial.Fewer(int(c.timed), int(want.timed), "%+v, want %+v", c, want)
 	}
 	return fmt.Errorf("%+v, want %+v", c, want)
 }
 
 // counted ends the tool, whose one row must have these numbers.
-func counted(x *tool.Trial, want count) error {
+func counted(x *trial.Trial, want count) error {
 	rows, err := x.Detach()
 	if err != nil {
 		return err
@@ -171,12 +173,12 @@ func counted(x *tool.Trial, want count) error {
 }
 
 // single is the one row that there must be.
-func single(x *tool.Trial, rows []*row.Row) (count, *kern.Hist, error) {
+func single(x *trial.Trial, rows []*row.Row) (count, *kern.Hist, error) {
 	x.NoneLost()
 	if len(rows) != 1 {
 		var all []string
 		for _, r := range rows {
-			all = append(all, tool.Dump(r))
+			all = append(all, trial.Dump(r))
 		}
 		return count{}, nil, fmt.Errorf("%d rows, want one: %s", len(rows), strings.Join(all, "; "))
 	}
@@ -185,7 +187,7 @@ func single(x *tool.Trial, rows []*row.Row) (count, *kern.Hist, error) {
 }
 
 // shapedRate: with a known rate it is known how long packets wait.
-func shapedRate(x *tool.Trial) error {
+func shapedRate(x *trial.Trial) error {
 	return unsupported(overTap(x.World, shaped[0], func(*lab.Tap) error {
 		const n = 101
 		return rated(x, n, func() error {
@@ -197,7 +199,7 @@ func shapedRate(x *tool.Trial) error {
 
 // rated sends n frames at once, of which burst bytes leave at once and the rest
 // at the rate, and compares.
-func rated(x *tool.Trial, n int, send func() error, flags ...string) error {
+func rated(x *trial.Trial, n int, send func() error, flags ...string) error {
 	if err := x.Attach(flags...); err != nil {
 		return err
 	}
@@ -243,7 +245,7 @@ func rated(x *tool.Trial, n int, send func() error, flags ...string) error {
 }
 
 // split: tbf cuts what is larger than may go at once. Each piece has its time.
-func split(x *tool.Trial) error {
+func split(x *trial.Trial) error {
 	w := x.World
 	if err := w.NoIPv6("client", "eth0"); err != nil {
 		return err
@@ -299,8 +301,8 @@ func less(n int) int {
 
 // tcp: the queue cuts TCP's large packets, or does not, and drops pieces of them.
 // How long the others wait is known by the timestamps that TCP put into them.
-func tcp(q lab.Qdisc) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func tcp(q lab.Qdisc) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		w := x.World
 		if err := w.NoIPv6("client", "eth0"); err != nil {
 			return err
@@ -369,7 +371,7 @@ func tcp(q lab.Qdisc) func(*tool.Trial) error {
 
 // everyKind: one after the other, as root. What is bypassed while it is empty
 // is counted as such.
-func everyKind(x *tool.Trial) error {
+func everyKind(x *trial.Trial) error {
 	tested := 0
 	for _, q := range shaped {
 		err := overTap(x.World, q, func(*lab.Tap) error {
@@ -410,13 +412,13 @@ func everyKind(x *tool.Trial) error {
 		}
 	}
 	if tested == 0 {
-		return tool.Skip("none of the queueing disciplines is here")
+		return trial.Skip("none of the queueing disciplines is here")
 	}
 	return nil
 }
 
 // drops: what the queue has no room for, as it counts itself.
-func drops(x *tool.Trial) error {
+func drops(x *trial.Trial) error {
 	return unsupported(overTap(x.World, lab.Qdisc{Kind: "tbf", Rate: rate, Burst: burst, Limit: 20 * frame}, func(*lab.Tap) error {
 		const n = 61
 		if err := x.Attach(); err != nil {
@@ -448,7 +450,7 @@ func drops(x *tool.Trial) error {
 }
 
 // held queues n frames, which leave together when it is told to let go.
-func held(x *tool.Trial, do func(letGo func() error) error, more ...uint16) error {
+func held(x *trial.Trial, do func(letGo func() error) error, more ...uint16) error {
 	slow := lab.Qdisc{Kind: "tbf", Handle: netlink.MakeHandle(1, 0), Rate: 100, Burst: 2 * frame, Limit: 1 << 20}
 	return unsupported(overTap(x.World, slow, func(*lab.Tap) error {
 		// What may go at once goes.
@@ -470,7 +472,7 @@ func held(x *tool.Trial, do func(letGo func() error) error, more ...uint16) erro
 }
 
 // bulk: a device of several queues is given several packets at a time.
-func bulk(x *tool.Trial) error {
+func bulk(x *trial.Trial) error {
 	return held(x, func(letGo func() error) error {
 		const n = 97
 		if err := x.Attach(); err != nil {
@@ -487,7 +489,7 @@ func bulk(x *tool.Trial) error {
 }
 
 // before: what was in the queue when we came has no time.
-func before(x *tool.Trial) error {
+func before(x *trial.Trial) error {
 	return held(x, func(letGo func() error) error {
 		const n, later = 17, 5
 		if _, err := x.World.SendFrames("", "tap0", n, frame); err != nil {
@@ -507,7 +509,7 @@ func before(x *tool.Trial) error {
 }
 
 // bypass: an empty pfifo lets everything past, what it is to cut behind it too.
-func bypass(x *tool.Trial) error {
+func bypass(x *trial.Trial) error {
 	return unsupported(overTap(x.World, lab.Qdisc{Kind: "pfifo", Limit: 1000}, func(*lab.Tap) error {
 		rows, err := x.Rows(func() error {
 			_, err := x.World.SendFrames("", "tap0", 37, frame)
@@ -528,7 +530,7 @@ func bypass(x *tool.Trial) error {
 }
 
 // requeues: a driver that has no room gives packets back.
-func requeues(x *tool.Trial) error {
+func requeues(x *trial.Trial) error {
 	w := x.World
 	if err := w.SetQdisc("client", "eth0", lab.Qdisc{Kind: "pfifo", Limit: 1000}); err != nil {
 		return unsupported(err)
@@ -559,7 +561,7 @@ func requeues(x *tool.Trial) error {
 		return err
 	}
 	if k.Requeued == 0 {
-		return tool.Skip("veth gave nothing back: before 6.16 it drops what it has no room for")
+		return trial.Skip("veth gave nothing back: before 6.16 it drops what it has no room for")
 	}
 	c, _, err := single(x, rows)
 	if err != nil {
@@ -576,7 +578,7 @@ func requeues(x *tool.Trial) error {
 }
 
 // card: a guest's own, which is slow enough for queues to form.
-func card(x *tool.Trial) error {
+func card(x *trial.Trial) error {
 	dev, err := x.World.Card("", "virtio_net")
 	if err != nil {
 		return unsupported(err)
@@ -611,13 +613,13 @@ func card(x *tool.Trial) error {
 }
 
 // children: a queue below another one, by its functions.
-func children(x *tool.Trial) error {
+func children(x *trial.Trial) error {
 	k, err := probe.Running()
 	if err != nil {
 		return err
 	}
 	if err := k.Offers()["kprobe"]; err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	for _, kind := range []string{"codel", "fq_codel", "fq", "red"} {
 		handle := netlink.MakeHandle(1, 0)
@@ -639,7 +641,7 @@ func children(x *tool.Trial) error {
 }
 
 // messages: each reason for seeing nothing has its own.
-func messages(x *tool.Trial) error {
+func messages(x *trial.Trial) error {
 	w := x.World
 	note := func(want string, flags ...string) {
 		if err := x.Attach(flags...); err != nil {

@@ -131,6 +131,4 @@ var Tool = &tool.Tool{
 		{Name: "queue"},
 	},
 	Views: views,
-	Demo:  demo,
-	Live:  live,
 }

@@ -15,7 +15,7 @@ import (
 	"seine/internal/lab"
 	"seine/internal/probe"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
 // closed is a port that nobody has: those that are given out begin at 10000.
@@ -42,7 +42,8 @@ func letters(w *lab.World, network lab.Network, port, n, size int) error {
 	return nil
 }
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		return errors.Join(
@@ -65,7 +66,8 @@ func overflowing(w *lab.World, n int) error {
 	return err
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "no-socket", Hosts: lab.TwoHosts, Run: noSocket(lab.UDP4)},
 	{Name: "checksum", Hosts: lab.TwoHosts, Run: checksum},
 	{Name: "no-socket-ipv6", Hosts: lab.TwoHosts, Run: noSocket(lab.UDP6)},
@@ -107,7 +109,7 @@ type want struct {
 }
 
 // counted runs the traffic of a case and compares.
-func counted(x *tool.Trial, traffic func() error, list ...want) error {
+func counted(x *trial.Trial, traffic func() error, list ...want) error {
 	rows, err := x.Rows(traffic, "--by=reason,location,kstack,proto,dev,lport,family,dir")
 	if err != nil {
 		return err
@@ -116,7 +118,7 @@ func counted(x *tool.Trial, traffic func() error, list ...want) error {
 	return nil
 }
 
-func compare(x *tool.Trial, rows []*row.Row, list []want) {
+func compare(x *trial.Trial, rows []*row.Row, list []want) {
 	moved := map[string]int{}
 	for _, r := range rows {
 		if r.Schema.View == "counters" {
@@ -153,8 +155,8 @@ func compare(x *tool.Trial, rows []*row.Row, list []want) {
 	for _, r := range rows {
 		// Nobody wants the reports that IPv6 makes of itself. On a busy machine
 		// TCP sends again what has come.
-		if reasoned() && tool.Value(r.Get("proto")) != "icmpv6" && r.Get("reason").S != "TCP_OLD_DATA" {
-			x.Errorf("a row without a drop: %s %v", tool.Dump(r), frames(r))
+		if reasoned() && trial.Value(r.Get("proto")) != "icmpv6" && r.Get("reason").S != "TCP_OLD_DATA" {
+			x.Errorf("a row without a drop: %s %v", trial.Dump(r), frames(r))
 		}
 	}
 }
@@ -162,9 +164,9 @@ func compare(x *tool.Trial, rows []*row.Row, list []want) {
 func (w *want) is(r *row.Row) bool {
 	reason, wild := strings.CutSuffix(w.reason, "*")
 	got := r.Get("reason").S
-	return (got == reason || wild && strings.HasPrefix(got, reason)) && tool.Value(r.Get("proto")) == w.proto &&
-		(w.lport == "" || tool.Value(r.Get("lport")) == w.lport) &&
-		tool.Value(r.Get("dir")) == cmp.Or(w.dir, "in") && (w.dev == "" || tool.Value(r.Get("dev")) == w.dev) && slices.ContainsFunc(frames(r), func(f string) bool { return slices.Contains(strings.Fields(w.through), f) })
+	return (got == reason || wild && strings.HasPrefix(got, reason)) && trial.Value(r.Get("proto")) == w.proto &&
+		(w.lport == "" || trial.Value(r.Get("lport")) == w.lport) &&
+		trial.Value(r.Get("dir")) == cmp.Or(w.dir, "in") && (w.dev == "" || trial.Value(r.Get("dev")) == w.dev) && slices.ContainsFunc(frames(r), func(f string) bool { return slices.Contains(strings.Fields(w.through), f) })
 }
 
 // frames are the functions of a row's stack.
@@ -178,8 +180,8 @@ func frames(r *row.Row) (names []string) {
 }
 
 // noSocket: datagrams for a port that nobody has.
-func noSocket(network lab.Network) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func noSocket(network lab.Network) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		w := want{reason: "NO_SOCKET", through: received4, proto: "udp", dev: "eth0", lport: fmt.Sprint(closed), count: 23,
 			counters: map[string]int{"UdpNoPorts": 23}}
 		if network == lab.UDP6 {
@@ -191,7 +193,7 @@ func noSocket(network lab.Network) func(*tool.Trial) error {
 
 // segments: a buffer that stands for seven datagrams counts as seven. Old veth
 // devices do not keep them together.
-func segments(x *tool.Trial) error {
+func segments(x *trial.Trial) error {
 	addr := lab.UDP4.At(x.World.Addr4("server"), closed)
 	m, err := lab.StartMarks(x.World, "client", "sender", lab.Marks{Network: lab.UDP4, Addr: addr, None: 1, Segments: 7})
 	if err != nil {
@@ -203,7 +205,7 @@ func segments(x *tool.Trial) error {
 }
 
 // checksum: packets whose checksums are wrong, at three layers.
-func checksum(x *tool.Trial) error {
+func checksum(x *trial.Trial) error {
 	src, dst := x.World.Addr4("client"), x.World.Addr4("server")
 	var all []lab.Packet
 	add := func(n int, p lab.Packet) {
@@ -225,7 +227,7 @@ func checksum(x *tool.Trial) error {
 }
 
 // receiveBuffer: a server that does not read. The socket counts its drops.
-func receiveBuffer(x *tool.Trial) error {
+func receiveBuffer(x *trial.Trial) error {
 	f, err := lab.StartFlood(x.World, lab.Flood{Count: 101, Size: 1000, RcvBuf: 8192, Idle: true, ClientHost: "client", ServerHost: "server"})
 	if err != nil {
 		return err
@@ -249,9 +251,9 @@ func receiveBuffer(x *tool.Trial) error {
 }
 
 // netfilter: a chain whose policy is to drop.
-func netfilter(x *tool.Trial) error {
+func netfilter(x *trial.Trial) error {
 	if err := x.World.Refuse("server"); errors.Is(err, lab.ErrNotSupported) {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	} else if err != nil {
 		return err
 	}
@@ -260,7 +262,7 @@ func netfilter(x *tool.Trial) error {
 }
 
 // protocol: packets of a protocol that nobody speaks (RFC 3692).
-func protocol(x *tool.Trial) error {
+func protocol(x *trial.Trial) error {
 	p := lab.Packet{Src: x.World.Addr4("client"), Dst: x.World.Addr4("server"), Proto: 253, Payload: make([]byte, 20)}
 	return counted(x, func() error {
 		defer x.World.Settle()
@@ -270,9 +272,9 @@ func protocol(x *tool.Trial) error {
 
 // reset: RSTs that are within the window and not where the next byte is, as a
 // stranger would guess (RFC 5961): they are not obeyed.
-func reset(x *tool.Trial) error {
+func reset(x *trial.Trial) error {
 	if !reasoned() {
-		return tool.Skip("without reasons a TCP socket drops without a word: tcpdrop knows how to see it")
+		return trial.Skip("without reasons a TCP socket drops without a word: tcpdrop knows how to see it")
 	}
 	c, err := x.World.Dial("client", "server")
 	if err != nil {
@@ -291,7 +293,7 @@ func reset(x *tool.Trial) error {
 }
 
 // qdisc: more than a queue holds. The queueing discipline counts its drops.
-func qdisc(x *tool.Trial) error {
+func qdisc(x *trial.Trial) error {
 	if err := x.World.Throttle("client"); err != nil {
 		return err
 	}
@@ -338,9 +340,9 @@ func qdisc(x *tool.Trial) error {
 
 // none: packets that reach those they are for. Where the kernel gives reasons,
 // nothing of it counts.
-func none(x *tool.Trial) error {
+func none(x *trial.Trial) error {
 	if !reasoned() {
-		return tool.Skip("this kernel gives no reasons: packets that were used may be among what it frees")
+		return trial.Skip("this kernel gives no reasons: packets that were used may be among what it frees")
 	}
 	s, err := lab.StartTCP(x.World, lab.Sessions{Count: 23, Send: 100000, Recv: 1000})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"fmt"
 
+	"seine/internal/family"
 	"seine/internal/kern"
 	"seine/internal/probe"
 	"seine/internal/row"
@@ -50,20 +51,20 @@ func (n *name) Cell(c *row.Cell) { c.SetText(string(*n)) }
 
 // key is struct drop_key of skbdrop.bpf.c.
 type key struct {
-	Location uint64          `col:"location,as=ksym,width=32,key" help:"function that dropped them"`
-	Reason   tool.DropReason `col:"reason,width=20,key" help:"why, by the running kernel's own name; unclassified before 5.17"`
-	Kstack   kern.StackID    `col:"kstack,as=kstack,key" help:"kernel stack, innermost function first"`
-	Laddr    kern.Addr       `col:"laddr,width=15,key" help:"local address: of the destination, unless a socket here has sent them"`
-	Raddr    kern.Addr       `col:"raddr,width=15,key" help:"remote address"`
-	Dev      kern.Comm       `col:"dev,width=8,key" help:"device; absent where the packet is past it, in a TCP socket"`
-	Lport    kern.ID16       `col:"lport,width=5,key" help:"local port"`
-	Rport    kern.ID16       `col:"rport,width=5,key" help:"remote port"`
-	Family   kern.Family     `col:"family,width=6,key" help:"address family"`
-	Pad      uint16          `col:"-"`
-	Proto    proto           `col:"proto,width=7,key" help:"protocol of IP; of other packets the EtherType"`
-	Netns    kern.ID32       `col:"netns,width=10,key" help:"network namespace, by inode"`
-	Dir      kern.Packet     `col:"dir,width=3,key" help:"out: a socket here has sent them; in: others"`
-	Pad2     uint32          `col:"-"`
+	Location uint64            `col:"location,as=ksym,width=32,key" help:"function that dropped them"`
+	Reason   family.DropReason `col:"reason,width=20,key" help:"why, by the running kernel's own name; unclassified before 5.17"`
+	Kstack   kern.StackID      `col:"kstack,as=kstack,key" help:"kernel stack, innermost function first"`
+	Laddr    kern.Addr         `col:"laddr,width=15,key" help:"local address: of the destination, unless a socket here has sent them"`
+	Raddr    kern.Addr         `col:"raddr,width=15,key" help:"remote address"`
+	Dev      kern.Comm         `col:"dev,width=8,key" help:"device; absent where the packet is past it, in a TCP socket"`
+	Lport    kern.ID16         `col:"lport,width=5,key" help:"local port"`
+	Rport    kern.ID16         `col:"rport,width=5,key" help:"remote port"`
+	Family   kern.Family       `col:"family,width=6,key" help:"address family"`
+	Pad      uint16            `col:"-"`
+	Proto    proto             `col:"proto,width=7,key" help:"protocol of IP; of other packets the EtherType"`
+	Netns    kern.ID32         `col:"netns,width=10,key" help:"network namespace, by inode"`
+	Dir      kern.Packet       `col:"dir,width=3,key" help:"out: a socket here has sent them; in: others"`
+	Pad2     uint32            `col:"-"`
 }
 
 // value is struct drop_count of skbdrop.bpf.c.
@@ -76,7 +77,7 @@ type value struct {
 // unclassified is the reason on kernels that give none: some of what they free
 // so was used.
 func unclassified(k *key, _ *value, r *row.Row) {
-	if c := r.Get("reason"); k.Reason == tool.DropUntold && c != nil {
+	if c := r.Get("reason"); k.Reason == family.DropUntold && c != nil {
 		c.SetText("unclassified")
 	}
 	if k.Family == 0 {
@@ -111,6 +112,4 @@ var Tool = &tool.Tool{
 		}
 	},
 	Formats: []string{"folded"},
-	Demo:    demo,
-	Live:    live,
 }

@@ -12,9 +12,11 @@ import (
 	"seine/internal/probe"
 	"seine/internal/row"
 	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		if err := lab.RunTCP(w, lab.Sessions{Count: 5, Send: 100000, Recv: 100}); err != nil {
@@ -29,7 +31,8 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "unread", Hosts: lab.TwoHosts, Run: unread},
 	{Name: "ticks", Hosts: lab.TwoHosts, Run: ticks},
 	{Name: "tcp", Hosts: lab.TwoHosts, Run: tcp},
@@ -44,7 +47,7 @@ var live = []tool.Case{
 type account struct{ births, freed, merged, unseen, alive, lives int }
 
 // accounts reads the rows of both views, and checks that they agree.
-func accounts(x *tool.Trial, rows []*row.Row) map[string]account {
+func accounts(x *trial.Trial, rows []*row.Row) map[string]account {
 	got := map[string]account{}
 	var ended, lives int
 	for _, r := range rows {
@@ -81,10 +84,10 @@ func accounts(x *tool.Trial, rows []*row.Row) map[string]account {
 }
 
 // functional says whether functions are traced.
-func functional(x *tool.Trial) bool { return x.Choices[0].Way == "fexit" }
+func functional(x *trial.Trial) bool { return x.Choices[0].Way == "fexit" }
 
 // traced runs the traffic and reads the accounts.
-func traced(x *tool.Trial, traffic func() error, flags ...string) (map[string]account, error) {
+func traced(x *trial.Trial, traffic func() error, flags ...string) (map[string]account, error) {
 	rows, err := x.Rows(traffic, append(flags, "--stats")...)
 	if err != nil {
 		return nil, err
@@ -93,7 +96,7 @@ func traced(x *tool.Trial, traffic func() error, flags ...string) (map[string]ac
 }
 
 // unread: datagrams that nobody reads before their socket is closed.
-func unread(x *tool.Trial) error {
+func unread(x *trial.Trial) error {
 	const n = 997
 	sender, send, err := unreadLetters(x.World, n)
 	if err != nil {
@@ -111,7 +114,7 @@ func unread(x *tool.Trial) error {
 
 // ticks: buffers that begin in one interval and end in another are in the balance
 // of both.
-func ticks(x *tool.Trial) error {
+func ticks(x *trial.Trial) error {
 	const n, tick = 53, 100 * time.Millisecond
 	t, err := lab.StartTargets(x.World, "server", "holder", lab.Target{Network: lab.UDP4})
 	if err != nil {
@@ -172,7 +175,7 @@ func unreadLetters(w *lab.World, n int) (sender int, send func() error, err erro
 
 // crowding: more buffers at once than the map has room for. When they have ended
 // there is room again, though the next ones are elsewhere.
-func crowding(x *tool.Trial) error {
+func crowding(x *trial.Trial) error {
 	const many, few = 499, 101 // a socket holds more than 200
 	got, err := traced(x, func() error {
 		for _, n := range []int{many, few} {
@@ -200,7 +203,7 @@ func crowding(x *tool.Trial) error {
 }
 
 // read: datagrams that are read. By tracepoints their ends may pass unseen.
-func read(x *tool.Trial) error {
+func read(x *trial.Trial) error {
 	const n = 499
 	f, err := lab.StartFlood(x.World, lab.Flood{Count: n, ClientHost: "client", ServerHost: "server"})
 	if err != nil {
@@ -219,7 +222,7 @@ func read(x *tool.Trial) error {
 
 // tcp: sessions; what TCP keeps until it is acknowledged is sent as clones,
 // which are as old as what they are clones of.
-func tcp(x *tool.Trial) error {
+func tcp(x *trial.Trial) error {
 	const n, size = 23, 30000
 	s, err := lab.StartTCP(x.World, lab.Sessions{Count: n, Send: size, Recv: 1})
 	if err != nil {
@@ -240,11 +243,11 @@ func tcp(x *tool.Trial) error {
 }
 
 // napi: buffers that come from NAPI's cache.
-func napi(x *tool.Trial) error {
+func napi(x *trial.Trial) error {
 	const n = 211
 	got, err := traced(x, func() error { return x.World.Receive("", n) })
 	if errors.Is(err, lab.ErrNotSupported) {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	if err != nil {
 		return err
@@ -259,7 +262,7 @@ func napi(x *tool.Trial) error {
 
 // merged: a sender cuts segments, which are as old as what they are cut from,
 // and the receiver joins them again.
-func merged(x *tool.Trial) error {
+func merged(x *trial.Trial) error {
 	err := errors.Join(x.World.Offload("client", false, false), x.World.Offload("server", true, true))
 	if err != nil {
 		return err
@@ -295,7 +298,7 @@ func merged(x *tool.Trial) error {
 
 // all: everything that goes on, without a filter: the account holds, and
 // sockets that were there before may give buffers of unknown birth.
-func all(x *tool.Trial) error {
+func all(x *trial.Trial) error {
 	t, err := lab.StartTargets(x.World, "server", "holder", lab.Target{Network: lab.UDP4})
 	if err != nil {
 		return err

@@ -182,6 +182,4 @@ var Tool = &tool.Tool{
 			},
 		}
 	},
-	Demo: demo,
-	Live: live,
 }

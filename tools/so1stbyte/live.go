@@ -9,12 +9,13 @@ import (
 	"seine/internal/kern"
 	"seine/internal/lab"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
 const think = 50 * time.Millisecond
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		return lab.RunTCP(w,
@@ -23,7 +24,8 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "think", Run: histogram},
 	{Name: "events", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 7, Send: 100, Recv: 1000, Think: think})},
 	{Name: "ipv6", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 100, Recv: 1000, Network: lab.TCP6})},
@@ -39,12 +41,12 @@ var live = []tool.Case{
 }
 
 // histogram: a server that waits puts all connections into the right buckets.
-func histogram(x *tool.Trial) error {
+func histogram(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 7, Send: 100, Recv: 1000, Think: think})
 	if err != nil {
 		return err
 	}
-	rows, res, err := tool.RowsOf(x, 0, t.Run, "--by=comm,rport")
+	rows, res, err := trial.RowsOf(x, 0, t.Run, "--by=comm,rport")
 	if err != nil {
 		return err
 	}
@@ -79,7 +81,7 @@ func histogram(x *tool.Trial) error {
 
 // apart: a connect that takes a second, since its first SYN is lost, and a server
 // that takes 50 ms, are told apart.
-func apart(x *tool.Trial) error {
+func apart(x *trial.Trial) error {
 	const port, second = 4817, uint64(time.Second)
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 2, Send: 100, Recv: 1000, Think: think, Port: port})
 	if err != nil {
@@ -90,11 +92,11 @@ func apart(x *tool.Trial) error {
 		return err
 	}
 	defer loss.Close()
-	rows, res, err := tool.RowsOf(x, 2, t.Run, "--events")
+	rows, res, err := trial.RowsOf(x, 2, t.Run, "--events")
 	if err != nil {
 		return err
 	}
-	if err := tool.RowCount(len(rows), 2); err != nil {
+	if err := trial.RowCount(len(rows), 2); err != nil {
 		return err
 	}
 	for i, r := range rows {
@@ -114,13 +116,13 @@ func apart(x *tool.Trial) error {
 
 // sessions makes a case of sessions by --events, compared with the client's own
 // stopwatch.
-func sessions(s lab.Sessions) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func sessions(s lab.Sessions) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		t, err := lab.StartTCP(x.World, s)
 		if err != nil {
 			return err
 		}
-		rows, res, err := tool.RowsOf(x, s.Count, t.Run, "--events")
+		rows, res, err := trial.RowsOf(x, s.Count, t.Run, "--events")
 		if err != nil {
 			return err
 		}
@@ -143,7 +145,7 @@ func sessions(s lab.Sessions) func(*tool.Trial) error {
 			}
 			delete(byPort, int(r.Get("lport").N))
 		}
-		x.Fail(tool.RowCount(len(rows), s.Count))
+		x.Fail(trial.RowCount(len(rows), s.Count))
 		if len(rows) >= s.Count && len(byPort) > 0 {
 			x.Errorf("%d connections have no row", len(byPort))
 		}
@@ -152,7 +154,7 @@ func sessions(s lab.Sessions) func(*tool.Trial) error {
 }
 
 // reads: every way to read, after the end too, and connections without a read.
-func reads(x *tool.Trial) error {
+func reads(x *trial.Trial) error {
 	calls := []lab.Call{lab.Read, lab.Readv, lab.Recv, lab.Recvfrom, lab.Recvmsg, lab.Recvmmsg, lab.Splice}
 	if lab.UringSupported() == nil {
 		calls = append(calls, lab.UringRecv, lab.UringRead)
@@ -217,23 +219,23 @@ func reads(x *tool.Trial) error {
 	return nil
 }
 
-func uring(x *tool.Trial) error {
+func uring(x *trial.Trial) error {
 	if err := lab.UringSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	return sessions(lab.Sessions{Count: 13, Send: 100, Recv: 1000, Uring: true})(x)
 }
 
-func mptcp(x *tool.Trial) error {
+func mptcp(x *trial.Trial) error {
 	if err := lab.MPTCPSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	return sessions(lab.Sessions{Count: 13, Send: 100, Recv: 1000, Network: lab.MPTCP4})(x)
 }
 
 // reused: sockets that never connected read no first byte, though their address in
 // the kernel is that of one that did.
-func reused(x *tool.Trial) error {
+func reused(x *trial.Trial) error {
 	p, err := x.World.Start("", "reuser", bodyReuse, nil)
 	if err != nil {
 		return err
@@ -250,7 +252,7 @@ func reused(x *tool.Trial) error {
 }
 
 // unreachable: errors that are read, with what had been sent, are no first byte.
-func unreachable(x *tool.Trial) error {
+func unreachable(x *trial.Trial) error {
 	f, err := lab.StartRefused(x.World, "sender", 3, 101)
 	if err != nil {
 		return err

@@ -8,12 +8,12 @@ import (
 	"seine/internal/kern"
 	"seine/internal/lab"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
 // mute is connections to a server that never answers, and one that is never made.
 // The first two of UDP wait for a datagram; the socket of the last one is closed.
-func mute(x *tool.Trial) ([]lab.Hang, error) {
+func mute(x *trial.Trial) ([]lab.Hang, error) {
 	targets, err := lab.StartTargets(x.World, "server", "mute",
 		lab.Target{Network: lab.TCP4}, lab.Target{Network: lab.TCP4, Kind: lab.Silent}, lab.Target{Network: lab.UDP4})
 	if err != nil {
@@ -30,7 +30,7 @@ func mute(x *tool.Trial) ([]lab.Hang, error) {
 }
 
 // pending: what has not had a byte when the run ends is shown, as old as it is.
-func pending(x *tool.Trial) error {
+func pending(x *trial.Trial) error {
 	list, err := mute(x)
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func pending(x *tool.Trial) error {
 		return err
 	}
 	begun = begun[:len(begun)-1]
-	if err := tool.RowCount(len(rows), len(begun)); err != nil {
+	if err := trial.RowCount(len(rows), len(begun)); err != nil {
 		return err
 	}
 	found := map[uint64]*row.Row{}
@@ -70,7 +70,7 @@ func pending(x *tool.Trial) error {
 		x.Want(r, "pid", h.PID)
 		x.Want(r, "outcome", "pending")
 		if connected := r.Get("wait_us").Kind != row.Null; connected != (i != 2) {
-			x.Errorf("connected: %v, in %s", connected, tool.Dump(r))
+			x.Errorf("connected: %v, in %s", connected, trial.Dump(r))
 		}
 	}
 	return nil
@@ -78,7 +78,7 @@ func pending(x *tool.Trial) error {
 
 // pendingHistogram: by default they are a histogram of their own, at each tick as
 // many as there are then.
-func pendingHistogram(x *tool.Trial) error {
+func pendingHistogram(x *trial.Trial) error {
 	list, err := mute(x)
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func pendingHistogram(x *tool.Trial) error {
 }
 
 // unanswered: what ends without ever having had a byte is shown as such.
-func unanswered(x *tool.Trial) error {
+func unanswered(x *trial.Trial) error {
 	targets, err := lab.StartTargets(x.World, "server", "mute", lab.Target{Network: lab.TCP4}, lab.Target{Network: lab.TCP4, Kind: lab.BoundOnly})
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func unanswered(x *tool.Trial) error {
 				n = h.Count
 			}
 			x.Want(r, "pending", "-")
-			got[tool.Value(r.Get("outcome"))] += n
+			got[trial.Value(r.Get("outcome"))] += n
 		}
 		if len(got) != 2 || got["no byte"] != 2 || got["no connection"] != 2 {
 			x.Errorf("%s: %v, want 2 without a byte and 2 without a connection", flag, got)

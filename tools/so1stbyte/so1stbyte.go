@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"seine/internal/family"
 	"seine/internal/kern"
 	"seine/internal/probe"
 	"seine/internal/row"
@@ -92,8 +93,6 @@ var Tool = &tool.Tool{
 	Filters:  tool.ByWho | tool.BySock | tool.ByTuple,
 	Families: []uint16{unix.AF_INET, unix.AF_INET6},
 	Config:   func() any { return &config{} },
-	Points:   slices.Concat([]probe.Point{{Name: "gone"}}, tool.SockRecv, []probe.Point{{Name: "connect"}, {Name: "state"}, tool.Pending}),
+	Points:   slices.Concat([]probe.Point{{Name: "gone"}}, family.SockRecv, []probe.Point{{Name: "connect"}, {Name: "state"}, tool.Pending}),
 	Views:    views,
-	Demo:     demo,
-	Live:     live,
 }

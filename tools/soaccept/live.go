@@ -12,10 +12,11 @@ import (
 	"seine/internal/lab"
 	"seine/internal/probe"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		if err := lab.RunTCP(w,
@@ -32,7 +33,8 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "ipv4", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10})},
 	{Name: "ipv6", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10, Network: lab.TCP6})},
 	{Name: "reset", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 13, Send: 10, Recv: 10, Close: lab.ByReset})},
@@ -46,8 +48,8 @@ var live = []tool.Case{
 }
 
 // sessions makes a case of sessions whose every accept is a row with the peer.
-func sessions(s lab.Sessions) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func sessions(s lab.Sessions) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		t, err := lab.StartTCP(x.World, s)
 		if err != nil {
 			return err
@@ -68,7 +70,7 @@ func sessions(s lab.Sessions) func(*tool.Trial) error {
 		if err != nil {
 			return err
 		}
-		x.Fail(tool.RowCount(len(rows), want))
+		x.Fail(trial.RowCount(len(rows), want))
 		ports := map[uint64]bool{}
 		for _, c := range res.Client.Sessions {
 			ports[uint64(c.ClientPort)] = true
@@ -92,27 +94,27 @@ func sessions(s lab.Sessions) func(*tool.Trial) error {
 	}
 }
 
-func uring(x *tool.Trial) error {
+func uring(x *trial.Trial) error {
 	if err := lab.UringSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	return sessions(lab.Sessions{Count: 13, Send: 10, Recv: 10, Uring: true})(x)
 }
 
 // mptcp: what a Go program listens on; the connection and its subflow are one row,
 // and so is that of a client that speaks plain TCP, which is a TCP socket.
-func mptcp(plain bool) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func mptcp(plain bool) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		if err := lab.MPTCPSupported(); err != nil {
-			return tool.Skip("%v", err)
+			return trial.Skip("%v", err)
 		}
 		return sessions(lab.Sessions{Count: 13, Send: 10, Recv: 10, Network: lab.MPTCP4, Plain: plain})(x)
 	}
 }
 
 // outcomes makes a case of accepts of every outcome, of which some are shown.
-func outcomes(flag string, shown func(lab.Accepted) bool) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func outcomes(flag string, shown func(lab.Accepted) bool) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		a, err := lab.StartAccepts(x.World, "", "clumsy")
 		if err != nil {
 			return err
@@ -146,7 +148,7 @@ func outcomes(flag string, shown func(lab.Accepted) bool) func(*tool.Trial) erro
 	}
 }
 
-func outcome(x *tool.Trial, r *row.Row, o lab.Accepted) {
+func outcome(x *trial.Trial, r *row.Row, o lab.Accepted) {
 	family, result, errno := "-", "Success", "-"
 	if o.Network != "" {
 		family = map[int]string{unix.AF_INET: "inet", unix.AF_INET6: "inet6", unix.AF_UNIX: "unix"}[o.Network.Family()]
@@ -178,7 +180,7 @@ func outcome(x *tool.Trial, r *row.Row, o lab.Accepted) {
 
 // blocked: a server that waits in accept is shown with --blocked alone, as long as
 // it has waited.
-func blocked(x *tool.Trial) error {
+func blocked(x *trial.Trial) error {
 	for _, flags := range [][]string{nil, {"--blocked"}} {
 		h, err := lab.StartHangs(x.World, "", "idle", lab.Hang{Network: lab.TCP4}, lab.Hang{Network: lab.TCP4})
 		if err != nil {
@@ -203,7 +205,7 @@ func blocked(x *tool.Trial) error {
 		for _, r := range rows {
 			i := slices.IndexFunc(begun, func(b lab.Hang) bool { return uint64(b.Port) == r.Get("lport").N })
 			if i < 0 {
-				x.Errorf("nobody listens there: %s", tool.Dump(r))
+				x.Errorf("nobody listens there: %s", trial.Dump(r))
 				continue
 			}
 			x.WantPending(r, "latency_us", begun[i].Before, begun[i].After, at)

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"seine/internal/family"
 	"seine/internal/kern"
 	"seine/internal/probe"
 	"seine/internal/row"
@@ -109,8 +110,6 @@ var Tool = &tool.Tool{
 	Filters:  tool.ByWho | tool.BySock | tool.ByTuple,
 	Families: []uint16{unix.AF_UNSPEC, unix.AF_INET, unix.AF_INET6},
 	Config:   func() any { return &config{} },
-	Points:   tool.SockCalls,
+	Points:   family.SockCalls,
 	Views:    views,
-	Demo:     demo,
-	Live:     live,
 }

@@ -12,9 +12,11 @@ import (
 	"seine/internal/probe"
 	"seine/internal/row"
 	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		if err := lab.RunTCP(w,
@@ -33,7 +35,8 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "calls", Run: calls(lab.TCP4, lab.TCP6, lab.UDP4, lab.UDP6, lab.Unix, lab.UnixDgram, lab.UnixPacket)},
 	{Name: "failures", Run: failures},
 	{Name: "refused", Run: refused},
@@ -64,12 +67,12 @@ func (w want) add(key string, c lab.Calls) {
 }
 
 // check compares w with rows, each under the text of the columns ids.
-func (w want) check(x *tool.Trial, rows []*row.Row, ids ...string) {
+func (w want) check(x *trial.Trial, rows []*row.Row, ids ...string) {
 	got := want{}
 	for _, r := range rows {
 		key := ""
 		for _, id := range ids {
-			key += tool.Value(r.Get(id)) + " "
+			key += trial.Value(r.Get(id)) + " "
 		}
 		n := got[key]
 		n.count += r.Get("count").N
@@ -82,7 +85,7 @@ func (w want) check(x *tool.Trial, rows []*row.Row, ids ...string) {
 		switch g := got[key]; {
 		case g == n:
 		case g.bytes <= n.bytes && g.errors <= n.errors && g.count < n.count:
-			x.Fail(&tool.Missing{N: int(n.count - g.count), Text: text})
+			x.Fail(&trial.Missing{N: int(n.count - g.count), Text: text})
 		default:
 			x.Errorf("%s", text)
 		}
@@ -130,7 +133,7 @@ func shown(port int) string {
 
 // run does the loads under the tool and says what should have been counted by
 // direction, protocol and port.
-func run(x *tool.Trial, loads []lab.Load, flags ...string) ([]*row.Row, want, error) {
+func run(x *trial.Trial, loads []lab.Load, flags ...string) ([]*row.Row, want, error) {
 	o, err := lab.StartIO(x.World, "", "io", loads...)
 	if err != nil {
 		return nil, nil, err
@@ -166,8 +169,8 @@ var pairs = []struct{ write, read lab.Call }{
 }
 
 // calls: what each system call moves over each network, exactly.
-func calls(networks ...lab.Network) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func calls(networks ...lab.Network) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		var loads []lab.Load
 		for _, n := range networks {
 			for i, p := range pairs {
@@ -192,9 +195,9 @@ func calls(networks ...lab.Network) func(*tool.Trial) error {
 }
 
 // uring: requests of a ring make no system call each.
-func uring(x *tool.Trial) error {
+func uring(x *trial.Trial) error {
 	if err := lab.UringSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	var loads []lab.Load
 	for _, n := range []lab.Network{lab.TCP4, lab.TCP6, lab.UDP4, lab.Unix} {
@@ -210,9 +213,9 @@ func uring(x *tool.Trial) error {
 	return nil
 }
 
-func mptcp(x *tool.Trial) error {
+func mptcp(x *trial.Trial) error {
 	if err := lab.MPTCPSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	rows, w, err := run(x, []lab.Load{{Network: lab.MPTCP4, Count: 23, Size: 777}})
 	if err != nil {
@@ -223,7 +226,7 @@ func mptcp(x *tool.Trial) error {
 }
 
 // failures: errors are counted as such, EAGAIN not at all, peeks without bytes.
-func failures(x *tool.Trial) error {
+func failures(x *trial.Trial) error {
 	var loads []lab.Load
 	for _, n := range []lab.Network{lab.TCP4, lab.TCP6, lab.Unix, lab.UnixDgram} {
 		loads = append(loads, lab.Load{Network: n, Count: 5, Size: 100, Peek: 2, Again: 3, Broken: 7})
@@ -240,7 +243,7 @@ func failures(x *tool.Trial) error {
 }
 
 // refused: a read of the error queue is a call without bytes.
-func refused(x *tool.Trial) error {
+func refused(x *trial.Trial) error {
 	f, err := lab.StartRefused(x.World, "io", 3, 101)
 	if err != nil {
 		return err
@@ -258,7 +261,7 @@ var mixed = []lab.Load{
 }
 
 // by: fewer key fields are sums.
-func by(x *tool.Trial) error {
+func by(x *trial.Trial) error {
 	rows, _, err := run(x, mixed, "--by=dir")
 	if err != nil {
 		return err
@@ -272,7 +275,7 @@ func by(x *tool.Trial) error {
 }
 
 // lport: a key column that is shown is counted by.
-func lport(x *tool.Trial) error {
+func lport(x *trial.Trial) error {
 	o, err := lab.StartIO(x.World, "", "io", mixed[0], mixed[1])
 	if err != nil {
 		return err
@@ -293,8 +296,8 @@ func lport(x *tool.Trial) error {
 
 // service: however many connections a server has accepted, its rows are of one port,
 // and so are its clients'.
-func service(networks ...lab.Network) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func service(networks ...lab.Network) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		for _, n := range networks {
 			t, err := lab.StartTCP(x.World, lab.Sessions{Count: 101, Send: 100, Recv: 50, Network: n})
 			if err != nil {
@@ -307,7 +310,7 @@ func service(networks ...lab.Network) func(*tool.Trial) error {
 			sides := map[string]int{}
 			for _, r := range rows {
 				x.Want(r, "port", t.Sessions.Port)
-				sides[tool.Value(r.Get("pid"))+" "+r.Get("dir").S]++
+				sides[trial.Value(r.Get("pid"))+" "+r.Get("dir").S]++
 			}
 			if len(rows) != 4 || len(sides) != 4 {
 				x.Errorf("%d rows of %v, want one for each process and direction", len(rows), sides)
@@ -318,7 +321,7 @@ func service(networks ...lab.Network) func(*tool.Trial) error {
 }
 
 // proto: --proto udp counts nothing else, and by UDP's own functions if it can.
-func proto(x *tool.Trial) error {
+func proto(x *trial.Trial) error {
 	loads := append(slices.Clone(mixed),
 		lab.Load{Network: lab.UDP6, Count: 21, Size: 70, Write: lab.Sendmmsg, Read: lab.Recvmmsg, Batch: 7},
 		lab.Load{Network: lab.UDP4, Count: 5, Size: 11, Write: lab.Sendto, Read: lab.Recvfrom, Peek: 2, Again: 3})
@@ -332,14 +335,14 @@ func proto(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	if x.Way == "" && k.Offers()["fentry"] == nil && !slices.Contains(x.Choices, tool.Choice{Point: "io", Way: "fexit"}) {
+	if x.Way == "" && k.Offers()["fentry"] == nil && !slices.Contains(x.Choices, trial.Choice{Point: "io", Way: "fexit"}) {
 		x.Errorf("UDP alone was seen by %v, want fexit", x.Choices)
 	}
 	return nil
 }
 
 // parallel: threads of two processes at once, and nothing is lost.
-func parallel(x *tool.Trial) error {
+func parallel(x *trial.Trial) error {
 	n := 4 * 5003
 	if lab.Emulated() {
 		n = 4 * 251
@@ -371,7 +374,7 @@ func parallel(x *tool.Trial) error {
 }
 
 // intervals: outputs cover their own time, and add up.
-func intervals(x *tool.Trial) error {
+func intervals(x *trial.Trial) error {
 	rows, w, err := run(x, []lab.Load{{Network: lab.TCP4, Count: 2003, Size: 100}}, "--interval=50ms")
 	if err != nil {
 		return err
@@ -381,7 +384,7 @@ func intervals(x *tool.Trial) error {
 }
 
 // smallMap: what does not fit is counted as lost, and the rest is right.
-func smallMap(x *tool.Trial) error {
+func smallMap(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 211, Send: 100, Recv: 50, Brief: true})
 	if err != nil {
 		return err

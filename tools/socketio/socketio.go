@@ -6,6 +6,7 @@ package socketio
 import (
 	_ "embed"
 
+	"seine/internal/family"
 	"seine/internal/kern"
 	"seine/internal/tool"
 )
@@ -25,14 +26,12 @@ var Tool = &tool.Tool{
 	Banner:  "Counting socket reads and writes.",
 	Doc:     readme,
 	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
-	Points:  tool.SockIO,
-	Narrow:  tool.NarrowIO,
+	Points:  family.SockIO,
+	Narrow:  family.NarrowIO,
 	Views: tool.One(tool.View{
 		Output: tool.Snapshot[kern.IOKey, value]{Map: "counts"},
 		Show:   "comm:PROCESS pid dir proto port count bytes",
 		By:     []string{"comm", "pid", "dir", "proto", "port"},
 		Sort:   "count",
 	}),
-	Demo: demo,
-	Live: live,
 }

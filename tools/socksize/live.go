@@ -12,10 +12,11 @@ import (
 	"seine/internal/kern"
 	"seine/internal/lab"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		return lab.RunTCP(w,
@@ -24,7 +25,8 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "sizes", Run: sizes},
 	{Name: "totals", Run: totals_},
 	{Name: "zero", Run: zero},
@@ -51,7 +53,7 @@ var known = []lab.Load{
 }
 
 // run does the loads under the tool; every row is the process's.
-func run(x *tool.Trial, loads []lab.Load, flags ...string) (*lab.IO, []*row.Row, error) {
+func run(x *trial.Trial, loads []lab.Load, flags ...string) (*lab.IO, []*row.Row, error) {
 	o, err := lab.StartIO(x.World, "", "io", loads...)
 	if err != nil {
 		return nil, nil, err
@@ -82,23 +84,23 @@ func histogram(loads []lab.Load) *kern.Hist {
 
 // same compares a row's histogram with the one that must come: every bucket,
 // and the exact count, sum, least and greatest.
-func same(x *tool.Trial, r *row.Row, want *kern.Hist) {
+func same(x *trial.Trial, r *row.Row, want *kern.Hist) {
 	got, ok := r.Get("bytes").Ref.(*kern.Hist)
 	if !ok {
-		x.Errorf("no histogram in %s", tool.Dump(r))
+		x.Errorf("no histogram in %s", trial.Dump(r))
 		return
 	}
 	if got.Count != want.Count || got.Sum != want.Sum || got.Min != want.Min || got.Max != want.Max {
 		x.Errorf("count %d sum %d min %d max %d, want %d %d %d %d, in %s", got.Count, got.Sum, got.Min, got.Max,
-			want.Count, want.Sum, want.Min, want.Max, tool.Dump(r))
+			want.Count, want.Sum, want.Min, want.Max, trial.Dump(r))
 	}
 	if got.Slots != want.Slots || !slices.Equal(got.Buckets(), want.Buckets()) {
-		x.Errorf("buckets %v, want %v, in %s", got.Buckets(), want.Buckets(), tool.Dump(r))
+		x.Errorf("buckets %v, want %v, in %s", got.Buckets(), want.Buckets(), trial.Dump(r))
 	}
 }
 
 // directions checks that rows are one of each direction, and hands them over.
-func directions(x *tool.Trial, rows []*row.Row, check func(*row.Row)) {
+func directions(x *trial.Trial, rows []*row.Row, check func(*row.Row)) {
 	var dirs []string
 	for _, r := range rows {
 		dirs = append(dirs, r.Get("dir").S)
@@ -109,7 +111,7 @@ func directions(x *tool.Trial, rows []*row.Row, check func(*row.Row)) {
 	}
 }
 
-func sizes(x *tool.Trial) error {
+func sizes(x *trial.Trial) error {
 	_, rows, err := run(x, known)
 	if err != nil {
 		return err
@@ -122,7 +124,7 @@ func sizes(x *tool.Trial) error {
 	return nil
 }
 
-func totals_(x *tool.Trial) error {
+func totals_(x *trial.Trial) error {
 	_, rows, err := run(x, known, "--totals")
 	if err != nil {
 		return err
@@ -137,7 +139,7 @@ func totals_(x *tool.Trial) error {
 }
 
 // zero: empty datagrams are the bucket [0].
-func zero(x *tool.Trial) error {
+func zero(x *trial.Trial) error {
 	loads := []lab.Load{
 		{Network: lab.UDP4, Count: 7, Write: lab.Sendmsg, Read: lab.Recvmsg},
 		{Network: lab.UDP6, Count: 3, Size: 1, Write: lab.Sendmsg, Read: lab.Recvmsg},
@@ -156,7 +158,7 @@ func zero(x *tool.Trial) error {
 }
 
 // failures: EPIPE is counted apart, EAGAIN and peeks not at all.
-func failures(x *tool.Trial) error {
+func failures(x *trial.Trial) error {
 	var loads []lab.Load
 	for _, n := range []lab.Network{lab.TCP4, lab.TCP6, lab.Unix} {
 		loads = append(loads, lab.Load{Network: n, Count: 5, Size: 100, Peek: 2, Again: 3, Broken: 7})
@@ -176,9 +178,9 @@ func failures(x *tool.Trial) error {
 	return nil
 }
 
-func uring(x *tool.Trial) error {
+func uring(x *trial.Trial) error {
 	if err := lab.UringSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	loads := []lab.Load{
 		{Network: lab.TCP4, Count: 13, Size: 777, Write: lab.UringSend, Read: lab.UringRecv},
@@ -193,7 +195,7 @@ func uring(x *tool.Trial) error {
 }
 
 // by: a histogram for each port, the rest as before.
-func by(x *tool.Trial) error {
+func by(x *trial.Trial) error {
 	loads := []lab.Load{{Network: lab.TCP4, Count: 13, Size: 100}, {Network: lab.TCP6, Count: 17, Size: 50}}
 	o, rows, err := run(x, loads, "--by=pid,port")
 	if err != nil {
@@ -261,7 +263,7 @@ func heldRead(fd int, b []byte) error {
 }
 
 // stacks: reads and writes are told apart by the functions that made them.
-func stacks(x *tool.Trial) error {
+func stacks(x *trial.Trial) error {
 	p, err := x.World.Start("", "io", bodyHeld, nil)
 	if err != nil {
 		return err
@@ -290,7 +292,7 @@ func stacks(x *tool.Trial) error {
 }
 
 // intervals: outputs cover their own time, and add up.
-func intervals(x *tool.Trial) error {
+func intervals(x *trial.Trial) error {
 	loads := []lab.Load{{Network: lab.TCP4, Count: 2003, Size: 100}}
 	_, rows, err := run(x, loads, "--interval=50ms")
 	if err != nil {
@@ -309,7 +311,7 @@ func intervals(x *tool.Trial) error {
 }
 
 // refused: reads of the error queue have no size.
-func refused(x *tool.Trial) error {
+func refused(x *trial.Trial) error {
 	f, err := lab.StartRefused(x.World, "io", 3, 101)
 	if err != nil {
 		return err

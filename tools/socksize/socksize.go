@@ -6,6 +6,7 @@ package socksize
 import (
 	_ "embed"
 
+	"seine/internal/family"
 	"seine/internal/kern"
 	"seine/internal/row"
 	"seine/internal/tool"
@@ -79,10 +80,8 @@ var Tool = &tool.Tool{
 	Doc:     readme,
 	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
 	Config:  func() any { return &config{} },
-	Points:  tool.SockIO,
-	Narrow:  tool.NarrowIO,
+	Points:  family.SockIO,
+	Narrow:  family.NarrowIO,
 	Views:   views,
 	Formats: []string{"folded"},
-	Demo:    demo,
-	Live:    live,
 }

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"seine/internal/lab"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
 const bodyCompat = "sockstat-compat"
@@ -78,9 +78,9 @@ func doCompat(c *lab.Child) error {
 }
 
 // compat: 32-bit calls are not taken for the 64-bit ones of their numbers.
-func compat(x *tool.Trial) error {
+func compat(x *trial.Trial) error {
 	if runtime.GOARCH != "amd64" {
-		return tool.Skip("the program is in amd64's code")
+		return trial.Skip("the program is in amd64's code")
 	}
 	p, err := x.World.Start("", "caller", bodyCompat, nil)
 	if err != nil {
@@ -92,14 +92,14 @@ func compat(x *tool.Trial) error {
 		return err
 	}
 	if last == -1 {
-		return tool.Skip("this kernel refuses 32-bit calls")
+		return trial.Skip("this kernel refuses 32-bit calls")
 	}
 	if last < 8 || last > 99 {
 		return fmt.Errorf("the program ended with %d, want its eighth descriptor or later", last)
 	}
 	n := uint64(0)
 	for _, r := range rows {
-		if tool.Value(r.Get("op")) == "socket" {
+		if trial.Value(r.Get("op")) == "socket" {
 			n += r.Get("count").N
 		}
 	}

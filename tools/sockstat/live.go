@@ -7,10 +7,11 @@ import (
 
 	"seine/internal/lab"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "mix", Run: mix},
 	{Name: "by-comm", Run: byComm},
 	{Name: "refused", Run: refused},
@@ -19,30 +20,30 @@ var live = []tool.Case{
 }
 
 // mix: calls of many kinds; every one is counted, and no other.
-func mix(x *tool.Trial) error {
+func mix(x *trial.Trial) error {
 	return x.Mix(func(c lab.MixCount) string { return c.Op },
-		func(r *row.Row) string { return tool.Values(r, "op") }, "--by=op", "--interval=1h")
+		func(r *row.Row) string { return trial.Values(r, "op") }, "--by=op", "--interval=1h")
 }
 
 // byComm: the same by process and family.
-func byComm(x *tool.Trial) error {
-	return x.Mix(func(c lab.MixCount) string { return fmt.Sprint(tool.MixComm, " ", c.Op, " ", c.Family) },
-		func(r *row.Row) string { return tool.Values(r, "comm", "op", "family") }, "--by=comm,op,family", "--interval=1h")
+func byComm(x *trial.Trial) error {
+	return x.Mix(func(c lab.MixCount) string { return fmt.Sprint(trial.MixComm, " ", c.Op, " ", c.Family) },
+		func(r *row.Row) string { return trial.Values(r, "comm", "op", "family") }, "--by=comm,op,family", "--interval=1h")
 }
 
 // sessions: 23 connects, 23 accepts, 46 sends of known size.
-func sessions(x *tool.Trial) error {
+func sessions(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 23, Send: 1000, Recv: 777})
 	if err != nil {
 		return err
 	}
-	rows, _, err := tool.RowsOf(x, 0, t.Run, "--interval=1h")
+	rows, _, err := trial.RowsOf(x, 0, t.Run, "--interval=1h")
 	if err != nil {
 		return err
 	}
 	want := map[string][2]int{"connect": {23, 0}, "accept": {23, 0}, "socket": {23, 0}, "send": {46, 23 * 1777}, "receive": {69, 23 * 1777}}
 	for _, r := range rows {
-		op := tool.Value(r.Get("op"))
+		op := trial.Value(r.Get("op"))
 		x.Want(r, "count", want[op][0])
 		x.Want(r, "bytes", want[op][1])
 		x.Want(r, "errors", 0)
@@ -55,7 +56,7 @@ func sessions(x *tool.Trial) error {
 }
 
 // refused: a read of the error queue is a call without bytes.
-func refused(x *tool.Trial) error {
+func refused(x *trial.Trial) error {
 	f, err := lab.StartRefused(x.World, "sender", 3, 101)
 	if err != nil {
 		return err
@@ -63,7 +64,7 @@ func refused(x *tool.Trial) error {
 	rows, err := x.Rows(f.Run, "--interval=1h")
 	want := map[string]int{"send": 303, "receive": 0}
 	for _, r := range rows {
-		op := tool.Value(r.Get("op"))
+		op := trial.Value(r.Get("op"))
 		if bytes, ok := want[op]; ok {
 			x.Want(r, "count", 3)
 			x.Want(r, "bytes", bytes)
@@ -75,3 +76,6 @@ func refused(x *tool.Trial) error {
 	}
 	return err
 }
+
+// Demo is the traffic of seine demo.
+var Demo = trial.MixDemo

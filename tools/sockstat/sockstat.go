@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"slices"
 
+	"seine/internal/family"
 	"seine/internal/kern"
 	"seine/internal/tool"
 )
@@ -33,7 +34,7 @@ var Tool = &tool.Tool{
 	Banner:  "Counting socket calls.",
 	Doc:     readme,
 	Filters: tool.ByWho | tool.BySock,
-	Points:  slices.Concat(tool.SockCalls, tool.SockIO),
+	Points:  slices.Concat(family.SockCalls, family.SockIO),
 	Views: tool.One(tool.View{
 		Output: tool.Snapshot[kern.CallKey, value]{Map: "counts", Interval: true, Fold: true},
 		Show:   "time op count bytes errors",
@@ -41,6 +42,4 @@ var Tool = &tool.Tool{
 		Always: []string{"op"},
 		Sort:   "count",
 	}),
-	Demo: tool.MixDemo,
-	Live: live,
 }

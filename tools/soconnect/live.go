@@ -13,15 +13,17 @@ import (
 	"seine/internal/kern"
 	"seine/internal/lab"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Hosts: lab.TwoHosts,
 	Run:   func(w *lab.World) error { return lab.RunOutcomes(w, "browser", "servers") },
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "outcomes", Hosts: lab.TwoHosts, Run: outcomes},
 	{Name: "uring", Hosts: lab.TwoHosts, Run: uring},
 	{Name: "loopback", Run: outcomes},
@@ -39,7 +41,7 @@ var live = []tool.Case{
 }
 
 // outcomes: each connect ends as it does, after as long as it took.
-func outcomes(x *tool.Trial) error {
+func outcomes(x *trial.Trial) error {
 	_, all, err := lab.Outcomes(x.World, "targets")
 	if err != nil {
 		return err
@@ -58,7 +60,7 @@ func outcomes(x *tool.Trial) error {
 }
 
 // timeouts: no answer, which a call that does not wait for it must show too.
-func timeouts(x *tool.Trial) error {
+func timeouts(x *trial.Trial) error {
 	_, all, err := lab.Outcomes(x.World, "targets")
 	if err != nil {
 		return err
@@ -68,7 +70,7 @@ func timeouts(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	rows, out, err := tool.RowsOf(x, len(slow), c.Run, "--min=200ms")
+	rows, out, err := trial.RowsOf(x, len(slow), c.Run, "--min=200ms")
 	if err != nil {
 		return err
 	}
@@ -85,7 +87,7 @@ func timeouts(x *tool.Trial) error {
 }
 
 // bare: what the system call returned, and how long it took alone.
-func bare(x *tool.Trial) error {
+func bare(x *trial.Trial) error {
 	_, all, err := lab.Outcomes(x.World, "targets")
 	if err != nil {
 		return err
@@ -111,7 +113,7 @@ func bare(x *tool.Trial) error {
 }
 
 // unixes: the path is the address.
-func unixes(x *tool.Trial) error {
+func unixes(x *trial.Trial) error {
 	targets, all, err := lab.Outcomes(x.World, "targets")
 	if err != nil {
 		return err
@@ -137,9 +139,9 @@ func unixes(x *tool.Trial) error {
 
 // uring: no system call of its own, and the same rows. What fails before a
 // packet is sent has no latency, and in IPv4 no address.
-func uring(x *tool.Trial) error {
+func uring(x *trial.Trial) error {
 	if err := lab.UringSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	_, all, err := lab.Outcomes(x.World, "targets")
 	if err != nil {
@@ -173,9 +175,9 @@ func uring(x *tool.Trial) error {
 }
 
 // mptcp: a connection and its subflow are one connect.
-func mptcp(x *tool.Trial) error {
+func mptcp(x *trial.Trial) error {
 	if err := lab.MPTCPSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	targets, err := lab.StartTargets(x.World, "server", "targets",
 		lab.Target{Network: lab.MPTCP4}, lab.Target{Network: lab.MPTCP4, Kind: lab.BoundOnly})
@@ -199,7 +201,7 @@ func mptcp(x *tool.Trial) error {
 }
 
 // givenUp: sockets that are closed while nobody answers.
-func givenUp(x *tool.Trial) error {
+func givenUp(x *trial.Trial) error {
 	silent, err := lab.StartTargets(x.World, "", "targets", lab.Target{Network: lab.TCP4, Kind: lab.Silent})
 	if err != nil {
 		return err
@@ -231,7 +233,7 @@ func keep(all []lab.Attempt, pass func(lab.Attempt) bool) (out []lab.Attempt) {
 
 // attempts makes them one after the other and returns their rows, which come in
 // that order.
-func attempts(x *tool.Trial, list []lab.Attempt, flags ...string) ([]lab.Outcome, []*row.Row, error) {
+func attempts(x *trial.Trial, list []lab.Attempt, flags ...string) ([]lab.Outcome, []*row.Row, error) {
 	c, err := lab.StartConnects(x.World, "", "connects", list...)
 	if err != nil {
 		return nil, nil, err
@@ -250,7 +252,7 @@ func attempts(x *tool.Trial, list []lab.Attempt, flags ...string) ([]lab.Outcome
 	}
 	if len(rows) != len(list) {
 		for _, r := range rows {
-			x.Errorf("row: %s", tool.Dump(r))
+			x.Errorf("row: %s", trial.Dump(r))
 		}
 		return nil, nil, fmt.Errorf("%d rows of %d connects", len(rows), len(list))
 	}
@@ -265,7 +267,7 @@ func attempts(x *tool.Trial, list []lab.Attempt, flags ...string) ([]lab.Outcome
 
 // ended checks a row against the outcome: where to, how it ended, and a latency
 // within what the process's own stopwatch says.
-func ended(x *tool.Trial, r *row.Row, o lab.Outcome, errno syscall.Errno, ns int64) {
+func ended(x *trial.Trial, r *row.Row, o lab.Outcome, errno syscall.Errno, ns int64) {
 	a := o.Attempt
 	if a.Network.Family() == unix.AF_UNIX {
 		x.Want(r, "raddr", a.Addr)
@@ -282,11 +284,11 @@ func ended(x *tool.Trial, r *row.Row, o lab.Outcome, errno syscall.Errno, ns int
 		x.Want(r, "lport", o.Port)
 	}
 	if c := r.Get("latency_us"); c.Kind == row.Null || c.N == 0 || int64(c.N) > ns {
-		x.Errorf("latency %s, the stopwatch says %v, in %s", tool.Value(c), time.Duration(ns), tool.Dump(r))
+		x.Errorf("latency %s, the stopwatch says %v, in %s", trial.Value(c), time.Duration(ns), trial.Dump(r))
 	}
 }
 
-func wantErrno(x *tool.Trial, r *row.Row, errno syscall.Errno) {
+func wantErrno(x *trial.Trial, r *row.Row, errno syscall.Errno) {
 	if errno == 0 {
 		x.Want(r, "errno", "-")
 		x.Want(r, "result", "Success")
@@ -304,7 +306,7 @@ func init() {
 
 // again: asking once more how a connect went is no other connect; connecting a
 // socket that is connected is, and fails.
-func again(x *tool.Trial) error {
+func again(x *trial.Trial) error {
 	targets, err := lab.StartTargets(x.World, "", "targets",
 		lab.Target{Network: lab.TCP4}, lab.Target{Network: lab.TCP4, Kind: lab.BoundOnly})
 	if err != nil {
@@ -360,7 +362,7 @@ func callAgain(c *lab.Child) error {
 }
 
 // fastopen: the send is the connect.
-func fastopen(x *tool.Trial) error {
+func fastopen(x *trial.Trial) error {
 	targets, err := lab.StartTargets(x.World, "", "targets", lab.Target{Network: lab.TCP4})
 	if err != nil {
 		return err
@@ -403,7 +405,7 @@ func sendFast(c *lab.Child) error {
 }
 
 // body runs one of the bodies above and returns the rows of its process.
-func body(x *tool.Trial, name string, addrs []string, n int) ([]*row.Row, error) {
+func body(x *trial.Trial, name string, addrs []string, n int) ([]*row.Row, error) {
 	p, err := x.World.Start("", "connects", name, addrs)
 	if err != nil {
 		return nil, err
@@ -426,9 +428,9 @@ func body(x *tool.Trial, name string, addrs []string, n int) ([]*row.Row, error)
 	if len(rows) != n {
 		all := ""
 		for _, r := range rows {
-			all += "\n" + tool.Dump(r)
+			all += "\n" + trial.Dump(r)
 		}
-		return nil, fmt.Errorf("%w:%s", tool.RowCount(len(rows), n), all)
+		return nil, fmt.Errorf("%w:%s", trial.RowCount(len(rows), n), all)
 	}
 	return rows, p.Wait()
 }

@@ -10,12 +10,12 @@ import (
 
 	"seine/internal/lab"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
 // hanging is connects that get no answer, to two ports, by both address families,
 // by calls that wait and calls that do not.
-func hanging(x *tool.Trial) (*lab.Targets, []lab.Hang, error) {
+func hanging(x *trial.Trial) (*lab.Targets, []lab.Hang, error) {
 	targets, err := lab.StartTargets(x.World, "server", "targets",
 		lab.Target{Network: lab.TCP4, Kind: lab.Silent}, lab.Target{Network: lab.TCP6, Kind: lab.Silent})
 	if err != nil {
@@ -40,7 +40,7 @@ func byPort(rows []*row.Row) map[int]*row.Row {
 }
 
 // pending: what nobody has answered when the run ends is shown, as old as it is.
-func pending(x *tool.Trial) error {
+func pending(x *trial.Trial) error {
 	targets, list, err := hanging(x)
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func pending(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	if err := tool.RowCount(len(rows), len(begun)); err != nil {
+	if err := trial.RowCount(len(rows), len(begun)); err != nil {
 		return err
 	}
 	found := byPort(rows)
@@ -87,7 +87,7 @@ func pending(x *tool.Trial) error {
 }
 
 // pendingFilters: filters hold for what is pending as for everything else.
-func pendingFilters(x *tool.Trial) error {
+func pendingFilters(x *trial.Trial) error {
 	targets, list, err := hanging(x)
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func pendingFilters(x *tool.Trial) error {
 
 // pendingTicks: with an interval each tick tells what is pending then, older each
 // time, and a connect that has ended is pending no more.
-func pendingTicks(x *tool.Trial) error {
+func pendingTicks(x *trial.Trial) error {
 	_, list, err := hanging(x)
 	if err != nil {
 		return err
@@ -170,12 +170,12 @@ func pendingTicks(x *tool.Trial) error {
 			x.Want(r, "errno", "ECANCELED")
 			ended[port] = true
 		} else if ended[port] {
-			x.Errorf("pending after its end: %s", tool.Dump(r))
+			x.Errorf("pending after its end: %s", trial.Dump(r))
 		} else {
 			ticks[port]++
 		}
 		if ns <= age[port] {
-			x.Errorf("%d ns old, and %d before that, in %s", ns, age[port], tool.Dump(r))
+			x.Errorf("%d ns old, and %d before that, in %s", ns, age[port], trial.Dump(r))
 		}
 		age[port] = ns
 	}
@@ -191,7 +191,7 @@ func pendingTicks(x *tool.Trial) error {
 // where the kernel takes it from one in the middle of the tool's program and gives it
 // to the next (Linux 7.0 on, by tracepoints of all system calls). Each row has its own
 // process and its own address; what the kernel skipped is counted.
-func preempted(x *tool.Trial) error {
+func preempted(x *trial.Trial) error {
 	const procs, each = 7, 1009
 	x.Way = "sys"
 	var all []*lab.Proc

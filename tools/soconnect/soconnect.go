@@ -81,6 +81,4 @@ var Tool = &tool.Tool{
 		Output: tool.Stream[event]{Type: "connect_event", Each: ends},
 		Show:   "pid comm:PROCESS family:FAM:5 proto raddr:ADDRESS rport:PORT latency_us result",
 	}),
-	Demo: demo,
-	Live: live,
 }

@@ -14,15 +14,17 @@ import (
 	"seine/internal/kern"
 	"seine/internal/lab"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Hosts: lab.TwoHosts,
 	Run:   func(w *lab.World) error { return lab.RunOutcomes(w, "browser", "servers") },
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "outcomes", Hosts: lab.TwoHosts, Run: outcomes},
 	{Name: "stack", Run: stack},
 	{Name: "wait", Run: wait},
@@ -37,12 +39,12 @@ var live = []tool.Case{
 type sum struct{ count, us uint64 }
 
 // metrics adds up rows by metric.
-func metrics(x *tool.Trial, rows []*row.Row) map[string]sum {
+func metrics(x *trial.Trial, rows []*row.Row) map[string]sum {
 	out := map[string]sum{}
 	for _, r := range rows {
 		h, ok := r.Get("latency_us").Ref.(*kern.Hist)
 		if !ok {
-			x.Errorf("no histogram in %s", tool.Dump(r))
+			x.Errorf("no histogram in %s", trial.Dump(r))
 			continue
 		}
 		m := r.Get("metric").S
@@ -54,7 +56,7 @@ func metrics(x *tool.Trial, rows []*row.Row) map[string]sum {
 
 // check compares with what must come. Sums stay below the workload's own
 // stopwatch, which runs around the call and until the end is known.
-func check(x *tool.Trial, got, want map[string]sum) {
+func check(x *trial.Trial, got, want map[string]sum) {
 	for m, w := range want {
 		if g := got[m]; g.count != w.count || g.us > w.us {
 			x.Errorf("%s: %d in %d us, want %d within %d us", m, g.count, g.us, w.count, w.us)
@@ -89,7 +91,7 @@ func expect(out []lab.Outcome) map[string]sum {
 }
 
 // attempts makes them under the tool.
-func attempts(x *tool.Trial, list []lab.Attempt, flags ...string) ([]lab.Outcome, []*row.Row, error) {
+func attempts(x *trial.Trial, list []lab.Attempt, flags ...string) ([]lab.Outcome, []*row.Row, error) {
 	c, err := lab.StartConnects(x.World, "", "connects", list...)
 	if err != nil {
 		return nil, nil, err
@@ -108,7 +110,7 @@ func inet(all []lab.Attempt, pass func(lab.Attempt) bool) []lab.Attempt {
 func quick(a lab.Attempt) bool { return a.Want != unix.ETIMEDOUT }
 
 // outcomes: connects that succeed and fail, blocking and not, TCP and UDP.
-func outcomes(x *tool.Trial) error {
+func outcomes(x *trial.Trial) error {
 	_, all, err := lab.Outcomes(x.World, "targets")
 	if err != nil {
 		return err
@@ -130,7 +132,7 @@ func outcomes(x *tool.Trial) error {
 }
 
 // by: a histogram for each destination.
-func by(x *tool.Trial) error {
+func by(x *trial.Trial) error {
 	_, all, err := lab.Outcomes(x.World, "targets")
 	if err != nil {
 		return err
@@ -164,8 +166,8 @@ func by(x *tool.Trial) error {
 }
 
 // slow: two connects time out; --min keeps them alone, --max all others.
-func slow(flag string) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func slow(flag string) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		_, all, err := lab.Outcomes(x.World, "targets")
 		if err != nil {
 			return err
@@ -187,9 +189,9 @@ func slow(flag string) func(*tool.Trial) error {
 }
 
 // uring: no system call of its own; the time is TCP's.
-func uring(x *tool.Trial) error {
+func uring(x *trial.Trial) error {
 	if err := lab.UringSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	_, all, err := lab.Outcomes(x.World, "targets")
 	if err != nil {
@@ -210,9 +212,9 @@ func uring(x *tool.Trial) error {
 }
 
 // mptcp: a connection and its subflow are one connect.
-func mptcp(x *tool.Trial) error {
+func mptcp(x *trial.Trial) error {
 	if err := lab.MPTCPSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	targets, err := lab.StartTargets(x.World, "server", "targets",
 		lab.Target{Network: lab.MPTCP4}, lab.Target{Network: lab.MPTCP4, Kind: lab.BoundOnly})
@@ -282,7 +284,7 @@ func dialHere(addr string, n int) error {
 
 // stack: connects are named by the function that made them, also when its
 // process is gone before the output is made.
-func stack(x *tool.Trial) error {
+func stack(x *trial.Trial) error {
 	targets, err := lab.StartTargets(x.World, "", "targets", lab.Target{Network: lab.TCP4})
 	if err != nil {
 		return err
@@ -311,7 +313,7 @@ func stack(x *tool.Trial) error {
 		x.Want(r, "comm", "dialer")
 		st, ok := r.Get("ustack").Ref.(*kern.Stack)
 		if !ok {
-			x.Errorf("no stack in %s", tool.Dump(r))
+			x.Errorf("no stack in %s", trial.Dump(r))
 			continue
 		}
 		if !slices.ContainsFunc(st.Frames, func(f kern.Frame) bool { return strings.HasSuffix(f.Sym, "soconnlat.dialHere") }) {
@@ -367,7 +369,7 @@ func idle(c *lab.Child) error {
 }
 
 // wait: what the program leaves lying is not the network's time.
-func wait(x *tool.Trial) error {
+func wait(x *trial.Trial) error {
 	p, err := x.World.Start("", "idler", bodyIdle, lab.TCP4.At(x.World.Addr4(x.World.Hosts()[0]), 0))
 	if err != nil {
 		return err

@@ -68,8 +68,6 @@ var Tool = &tool.Tool{
 		Sort:   "latency_us",
 	}),
 	Formats: []string{"folded"},
-	Demo:    demo,
-	Live:    live,
 }
 
 // noticed is when the program does something with its connection.

@@ -10,10 +10,11 @@ import (
 
 	"seine/internal/lab"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Run: func(w *lab.World) error {
 		for _, name := range []string{"three", "kinds"} {
 			t, err := start(w, name, roomFor(253))
@@ -28,7 +29,8 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "three-in-one", Run: pass("three", 3)},
 	{Name: "two-control-messages", Run: pass("parts", 3)},
 	{Name: "sendmmsg", Run: pass("mmsg", 3)},
@@ -83,8 +85,8 @@ func (t *passing) run() error {
 }
 
 // pass makes a case of n descriptors, each of which is seen at both ends.
-func pass(name string, n int) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func pass(name string, n int) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		t, rows, err := seen(x, name, roomFor(253), 2*n)
 		if err != nil {
 			return err
@@ -97,7 +99,7 @@ func pass(name string, n int) func(*tool.Trial) error {
 	}
 }
 
-func seen(x *tool.Trial, name string, room, rows int, flags ...string) (*passing, []*row.Row, error) {
+func seen(x *trial.Trial, name string, room, rows int, flags ...string) (*passing, []*row.Row, error) {
 	t, err := start(x.World, name, room)
 	if err != nil {
 		return nil, nil, err
@@ -113,17 +115,17 @@ func seen(x *tool.Trial, name string, room, rows int, flags ...string) (*passing
 	}
 	x.Await(rows)
 	got, err := x.Detach()
-	x.Fail(tool.RowCount(len(got), rows))
+	x.Fail(trial.RowCount(len(got), rows))
 	x.NoneLost()
 	return t, got, err
 }
 
 // compare checks the rows of what was sent, then of what was received.
-func (t *passing) compare(x *tool.Trial, rows []*row.Row) {
+func (t *passing) compare(x *trial.Trial, rows []*row.Row) {
 	var out, in int
 	for _, r := range rows {
 		p, socket, fd, i := t.to, t.received.Socket, -1, in
-		if tool.Value(r.Get("action")) == "SEND" {
+		if trial.Value(r.Get("action")) == "SEND" {
 			p, socket, i = t.from, t.sent.Socket, out
 			if out++; i < len(t.sent.Items) {
 				fd = t.sent.Items[i].FD
@@ -147,7 +149,7 @@ func (t *passing) compare(x *tool.Trial, rows []*row.Row) {
 }
 
 // cut: three were sent, but there is room for one.
-func cut(x *tool.Trial) error {
+func cut(x *trial.Trial) error {
 	t, rows, err := seen(x, "three", unix.CmsgSpace(4)-4, 4)
 	if err != nil {
 		return err
@@ -160,7 +162,7 @@ func cut(x *tool.Trial) error {
 }
 
 // filtered: the sender alone.
-func filtered(x *tool.Trial) error {
+func filtered(x *trial.Trial) error {
 	t, rows, err := seen(x, "three", roomFor(3), 3, "--pid=%d")
 	if err != nil {
 		return err

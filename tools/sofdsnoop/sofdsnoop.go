@@ -112,6 +112,4 @@ var Tool = &tool.Tool{
 		Output: tool.Stream[event]{Type: "pass_event", Each: tidy},
 		Show:   "time action tid comm socket fd name",
 	}),
-	Demo: demo,
-	Live: live,
 }

@@ -10,10 +10,11 @@ import (
 	"seine/internal/kern"
 	"seine/internal/lab"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Run: func(w *lab.World) error {
 		p, err := lab.StartPinned(w, "sender", 10007)
 		if err != nil {
@@ -24,7 +25,8 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "counts", Run: counts("--by=softirq,cpu", "--counts")},
 	{Name: "agrees", Run: counts("--by=softirq,cpu")},
 	{Name: "times", Run: times},
@@ -39,8 +41,8 @@ func softirqs() (lab.Interrupts, error) { return lab.ReadInterrupts("/proc/softi
 
 // counts: of each softirq on each processor as many as the kernel itself counts
 // while the tool is attached for sure, and no more than while it may be.
-func counts(flags ...string) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func counts(flags ...string) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		const n = 1009
 		p, err := lab.StartPinned(x.World, "sender", n)
 		if err != nil {
@@ -94,7 +96,7 @@ func counts(flags ...string) func(*tool.Trial) error {
 // busy sends n datagrams which the receiver's softirq is busy with, and says for
 // how long: on which processor, as the program that kept it busy measured, and as
 // the sender did.
-func busy(x *tool.Trial, n int, flags ...string) (cpu int, b lab.BusyTime, wall time.Duration, rows []*row.Row, err error) {
+func busy(x *trial.Trial, n int, flags ...string) (cpu int, b lab.BusyTime, wall time.Duration, rows []*row.Row, err error) {
 	p, err := lab.StartPinned(x.World, "sender", n)
 	if err != nil {
 		return 0, b, 0, nil, err
@@ -115,7 +117,7 @@ func busy(x *tool.Trial, n int, flags ...string) (cpu int, b lab.BusyTime, wall 
 }
 
 // find is the row of a softirq on a processor.
-func find(x *tool.Trial, rows []*row.Row, softirq, metric string, cpu int) *row.Row {
+func find(x *trial.Trial, rows []*row.Row, softirq, metric string, cpu int) *row.Row {
 	for _, r := range rows {
 		if r.Get("softirq").S == softirq && int(r.Get("cpu").N) == cpu && (metric == "" || r.Get("metric").S == metric) {
 			return r
@@ -127,7 +129,7 @@ func find(x *tool.Trial, rows []*row.Row, softirq, metric string, cpu int) *row.
 
 // times: a softirq takes as long as what it is busy with, and no longer than the
 // whole did; what is not the network's is left out.
-func times(x *tool.Trial) error {
+func times(x *trial.Trial) error {
 	const n = 101
 	cpu, b, _, rows, err := busy(x, n, "--by=softirq,cpu", "--net")
 	if err != nil {
@@ -157,7 +159,7 @@ func times(x *tool.Trial) error {
 
 // waits: the clock's softirqs, raised while the processor was busy with another
 // one, had to wait for it; those of the datagrams did not.
-func waits(x *tool.Trial) error {
+func waits(x *trial.Trial) error {
 	cpu, b, _, rows, err := busy(x, 211, "--by=softirq,cpu", "--raise")
 	if err != nil {
 		return err
@@ -187,7 +189,7 @@ func waits(x *tool.Trial) error {
 
 // network: with --net there is nothing of what is not the network's, whatever is
 // asked of it.
-func network(x *tool.Trial) error {
+func network(x *trial.Trial) error {
 	for _, flag := range []string{"--counts", "--raise", "--dist"} {
 		cpu, _, _, rows, err := busy(x, 101, "--by=softirq,cpu", "--net", flag)
 		if err != nil {
@@ -204,7 +206,7 @@ func network(x *tool.Trial) error {
 }
 
 // dist: the histogram of what is busy for known times.
-func dist(x *tool.Trial) error {
+func dist(x *trial.Trial) error {
 	const n = 101
 	cpu, b, _, rows, err := busy(x, n, "--by=softirq,cpu", "--dist", "--net")
 	if err != nil {
@@ -216,7 +218,7 @@ func dist(x *tool.Trial) error {
 	}
 	h, ok := r.Get("time_ns").Ref.(*kern.Hist)
 	if !ok {
-		return fmt.Errorf("no histogram in %s", tool.Dump(r))
+		return fmt.Errorf("no histogram in %s", trial.Dump(r))
 	}
 	if h.Count < n || h.Sum < uint64(b.Total) || h.Max < uint64(b.Max) {
 		x.Errorf("%d took %v, %v at the most; want %d, %v, %v or more", h.Count, time.Duration(h.Sum), time.Duration(h.Max), n, b.Total, b.Max)
@@ -235,7 +237,7 @@ func dist(x *tool.Trial) error {
 
 // intervals: outputs cover their own time and add up, a row for each softirq; a
 // maximum is that of its interval.
-func intervals(x *tool.Trial) error {
+func intervals(x *trial.Trial) error {
 	before, err := softirqs()
 	if err != nil {
 		return err

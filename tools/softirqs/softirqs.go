@@ -8,6 +8,7 @@ import (
 	_ "embed"
 	"strconv"
 
+	"seine/internal/family"
 	"seine/internal/probe"
 	"seine/internal/row"
 	"seine/internal/tool"
@@ -17,7 +18,7 @@ import (
 var readme string
 
 type config struct {
-	tool.TimesConfig
+	family.TimesConfig
 	Raise   bool   `flag:"raise" bpf:"waits" help:"also the wait from being raised to being run"`
 	Vectors uint32 `bpf:"vectors"`
 }
@@ -60,7 +61,7 @@ func views(cfg any) []tool.View {
 	if c.Net {
 		c.Vectors = 1<<netTX | 1<<netRX
 	}
-	v := tool.Times[key](&c.TimesConfig, "softirq", []string{"softirq"}, nil, nil)
+	v := family.Times[key](&c.TimesConfig, "softirq", []string{"softirq"}, nil, nil)
 	if c.Raise {
 		v.Always = []string{"metric"}
 		v.Points = append([]probe.Point{{Name: "raise"}}, v.Points...)
@@ -76,6 +77,4 @@ var Tool = &tool.Tool{
 	Config: func() any { return &config{} },
 	Check:  func(cfg any) error { return cfg.(*config).Check() },
 	Views:  views,
-	Demo:   demo,
-	Live:   live,
 }

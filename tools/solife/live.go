@@ -13,9 +13,11 @@ import (
 	"seine/internal/lab"
 	"seine/internal/row"
 	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		if err := lab.RunTCP(w,
@@ -33,7 +35,8 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "tcp", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777})},
 	{Name: "unix", Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777, Network: lab.Unix, Path: "@solife"})},
 	{Name: "udp", Run: moved(lab.Load{Network: lab.UDP4, Count: 23, Size: 101})},
@@ -86,7 +89,7 @@ func init() {
 
 // rawSocket: a raw socket has no port, though the kernel keeps its protocol in
 // that place; so --lport does not find it.
-func rawSocket(x *tool.Trial) error {
+func rawSocket(x *trial.Trial) error {
 	for n, flags := range [][]string{{"--lport=1"}, nil} {
 		p, err := x.World.Start("", "pinger", bodyPing, nil)
 		if err != nil {
@@ -114,8 +117,8 @@ func rawSocket(x *tool.Trial) error {
 }
 
 // sessions makes a case of sessions that are all seen, at both ends.
-func sessions(s lab.Sessions) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func sessions(s lab.Sessions) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		t, err := lab.StartTCP(x.World, s)
 		if err != nil {
 			return err
@@ -137,7 +140,7 @@ func sessions(s lab.Sessions) func(*tool.Trial) error {
 }
 
 // seen waits for both rows of all sessions of t and checks them.
-func seen(x *tool.Trial, t *lab.TCP) ([]*row.Row, error) {
+func seen(x *trial.Trial, t *lab.TCP) ([]*row.Row, error) {
 	x.Await(2 * t.Sessions.Count)
 	rows, err := x.Detach()
 	if err != nil {
@@ -178,14 +181,14 @@ func seen(x *tool.Trial, t *lab.TCP) ([]*row.Row, error) {
 		x.Want(r, ends[1].(string), t.Port)
 	}
 	n := t.Sessions.Count
-	x.Fail(tool.Fewer(clients, n, "%d rows of the client, want %d", clients, n))
-	x.Fail(tool.Fewer(servers, n, "%d rows of the server, want %d", servers, n))
+	x.Fail(trial.Fewer(clients, n, "%d rows of the client, want %d", clients, n))
+	x.Fail(trial.Fewer(servers, n, "%d rows of the server, want %d", servers, n))
 	x.NoneLost()
 	return rows, nil
 }
 
 // times compares the sessions' durations with what the processes measured.
-func times(x *tool.Trial, t *lab.TCP, res lab.TCPResult, rows []*row.Row) {
+func times(x *trial.Trial, t *lab.TCP, res lab.TCPResult, rows []*row.Row) {
 	longest := map[uint64]int64{} // by the client's port, which UNIX sockets do not have
 	for _, s := range res.Client.Sessions {
 		longest[uint64(s.ClientPort)] = max(longest[uint64(s.ClientPort)], s.NS)
@@ -196,28 +199,28 @@ func times(x *tool.Trial, t *lab.TCP, res lab.TCPResult, rows []*row.Row) {
 		}
 		d := r.Get("duration_ms")
 		if most := longest[r.Get("lport").N]; d.Kind == row.Null || int64(d.N) > most || d.N < uint64(t.Sessions.Think) {
-			x.Errorf("a duration of less than %v, or of more than %d ns: %s", t.Sessions.Think, most, tool.Dump(r))
+			x.Errorf("a duration of less than %v, or of more than %d ns: %s", t.Sessions.Think, most, trial.Dump(r))
 		}
 	}
 }
 
-func mptcp(x *tool.Trial) error {
+func mptcp(x *trial.Trial) error {
 	if err := lab.MPTCPSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	return sessions(lab.Sessions{Count: 13, Send: 1000, Recv: 777, Network: lab.MPTCP4})(x)
 }
 
-func uring(x *tool.Trial) error {
+func uring(x *trial.Trial) error {
 	if err := lab.UringSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	return sessions(lab.Sessions{Count: 13, Send: 1000, Recv: 777, Uring: true})(x)
 }
 
 // moved makes a case of one connection with both ends in one process.
-func moved(l lab.Load) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func moved(l lab.Load) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		if err := x.Attach(); err != nil {
 			return err
 		}
@@ -239,10 +242,10 @@ func moved(l lab.Load) func(*tool.Trial) error {
 			sent += int(r.Get("tx_bytes").N)
 			read += int(r.Get("rx_bytes").N)
 			if r.Get("tx_bytes").N != 0 && r.Get("rx_bytes").N != 0 {
-				x.Errorf("one end wrote and read: %s", tool.Dump(r))
+				x.Errorf("one end wrote and read: %s", trial.Dump(r))
 			}
 			if d := r.Get("duration_ms"); d.Kind == row.Null || d.N == 0 {
-				x.Errorf("no duration: %s", tool.Dump(r))
+				x.Errorf("no duration: %s", trial.Dump(r))
 			}
 			if l.Network.Family() != unix.AF_UNIX {
 				end := map[bool]int{true: o.Ends[0].WriterPort, false: o.Ends[0].ReaderPort}[r.Get("tx_bytes").N > 0]
@@ -258,10 +261,10 @@ func moved(l lab.Load) func(*tool.Trial) error {
 
 // sent makes a case of UNIX datagram sockets that are known by their sends alone,
 // and of those that receive.
-func sent(s sending) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func sent(s sending) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		if host.TracepointsPreempt() {
-			return tool.Skip("known defect: where this kernel skips the run that sees a socket's end, the next socket at its address is added to it (see the README)")
+			return trial.Skip("known defect: where this kernel skips the run that sees a socket's end, the next socket at its address is added to it (see the README)")
 		}
 		if err := x.Attach("--buffer=16M"); err != nil { // they come faster than a busy machine reads
 			return err
@@ -289,9 +292,9 @@ func sent(s sending) func(*tool.Trial) error {
 			x.Want(r, "type", "dgram")
 			x.Want(r, "raddr", "-")
 			if d := r.Get("duration_ms"); d.Kind == row.Null || d.N == 0 {
-				x.Errorf("no duration: %s", tool.Dump(r))
+				x.Errorf("no duration: %s", trial.Dump(r))
 			}
-			if name := tool.Value(r.Get("laddr")); name != "-" {
+			if name := trial.Value(r.Get("laddr")); name != "-" {
 				received[name]++
 				x.Want(r, "tx_bytes", 0)
 				x.WantSum(r, "rx_bytes", s.Sockets*message, message)
@@ -301,7 +304,7 @@ func sent(s sending) func(*tool.Trial) error {
 			x.Want(r, "rx_bytes", 0)
 			sockets--
 		}
-		x.Fail(tool.Fewer(-sockets, 0, "%d rows too few of sockets that sent", sockets))
+		x.Fail(trial.Fewer(-sockets, 0, "%d rows too few of sockets that sent", sockets))
 		for i := range s.Threads {
 			if name := fmt.Sprint(receiver, i); received[name] != 1 {
 				x.Errorf("%d rows of %s, want 1", received[name], name)
@@ -313,7 +316,7 @@ func sent(s sending) func(*tool.Trial) error {
 }
 
 // tooManyNames: names that do not fit are counted, and their sessions seen.
-func tooManyNames(x *tool.Trial) error {
+func tooManyNames(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 47, Send: 100, Recv: 77, Hold: true, Network: lab.Unix})
 	if err != nil {
 		return err
@@ -354,8 +357,8 @@ func tooManyNames(x *tool.Trial) error {
 
 // outlived makes a case of sessions that end with their last descriptor, of
 // every kind of socket.
-func outlived(h how) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func outlived(h how) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		if err := x.Attach(); err != nil {
 			return err
 		}
@@ -395,7 +398,7 @@ func outlived(h how) func(*tool.Trial) error {
 		for _, r := range rows {
 			k := holders[int(r.Get("pid").N)]
 			if k == nil {
-				x.Errorf("a process that is none of ours: %s", tool.Dump(r))
+				x.Errorf("a process that is none of ours: %s", trial.Dump(r))
 				continue
 			}
 			k.rows++
@@ -428,8 +431,8 @@ func outlived(h how) func(*tool.Trial) error {
 
 // older makes a case of sessions that were open before the tool. Those over which
 // nothing goes are known from the walk alone.
-func older(n lab.Network, send, recv int) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func older(n lab.Network, send, recv int) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		t, err := lab.StartTCP(x.World, lab.Sessions{Count: 17, Send: send, Recv: recv, Hold: true, Network: n, Path: "@solife-older"})
 		if err != nil {
 			return err
@@ -447,7 +450,7 @@ func older(n lab.Network, send, recv int) func(*tool.Trial) error {
 		for _, r := range rows {
 			x.Want(r, "duration_ms", "-")
 			if c := r.Get("seen_ms"); c.Kind == row.Null || c.N == 0 {
-				x.Errorf("no seen_ms in %s", tool.Dump(r))
+				x.Errorf("no seen_ms in %s", trial.Dump(r))
 			}
 		}
 		return err
@@ -455,7 +458,7 @@ func older(n lab.Network, send, recv int) func(*tool.Trial) error {
 }
 
 // failed: a connect that fails, and a listener, are no sessions.
-func failed(x *tool.Trial) error {
+func failed(x *trial.Trial) error {
 	t, attempts, err := lab.Outcomes(x.World, "targets")
 	if err != nil {
 		return err
@@ -488,8 +491,8 @@ func failed(x *tool.Trial) error {
 	}
 	for _, r := range rows {
 		x.Want(r, "pid", c.PID)
-		name := tool.Value(r.Get("proto"))
-		if ip := tool.Value(r.Get("ip")); ip != "-" {
+		name := trial.Value(r.Get("proto"))
+		if ip := trial.Value(r.Get("ip")); ip != "-" {
 			name += ip
 		}
 		want[name]--
@@ -503,7 +506,7 @@ func failed(x *tool.Trial) error {
 }
 
 // onlyUnix: a filter by family takes the other families' hooks away.
-func onlyUnix(x *tool.Trial) error {
+func onlyUnix(x *trial.Trial) error {
 	if err := x.Attach("--family=unix"); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"seine/internal/family"
 	"seine/internal/kern"
 	"seine/internal/probe"
 	"seine/internal/row"
@@ -101,12 +102,10 @@ var Tool = &tool.Tool{
 				Misses: "nothing, but every free of the kernel's memory pays for it"},
 		}},
 		{Name: "state"},
-	}, tool.SockCalls, tool.SockIO),
+	}, family.SockCalls, family.SockIO),
 	Narrow: narrow,
 	Views: tool.One(tool.View{
 		Output: tool.Stream[event]{Type: "life_event", Each: tidy},
 		Show:   "time pid comm proto laddr lport raddr rport tx_bytes rx_bytes duration_ms",
 	}),
-	Demo: demo,
-	Live: live,
 }

@@ -9,12 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"seine/internal/lab"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
 const somaxconn = 211 // in the worlds below
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Run: func(w *lab.World) error {
 		t, err := lab.StartTargets(w, "", "web", lab.Target{Network: lab.TCP4, Backlog: 511},
 			lab.Target{Network: lab.TCP6, Backlog: 100000}, lab.Target{Network: lab.Unix, Addr: "@control", Backlog: 5})
@@ -25,7 +26,8 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "listens", Run: listens},
 	{Name: "netns", Hosts: lab.TwoHosts, Run: netns},
 	{Name: "failures", Run: failures},
@@ -33,7 +35,7 @@ var live = []tool.Case{
 }
 
 // listens: every kind of listener once, MPTCP too.
-func listens(x *tool.Trial) error {
+func listens(x *trial.Trial) error {
 	if err := x.World.Sysctl("", "net.core.somaxconn", fmt.Sprint(somaxconn)); err != nil {
 		return err
 	}
@@ -83,7 +85,7 @@ func listens(x *tool.Trial) error {
 }
 
 // netns: of two namespaces only the one that was asked for.
-func netns(x *tool.Trial) error {
+func netns(x *trial.Trial) error {
 	if err := x.AttachAll(fmt.Sprintf("--netns=%d", x.World.Netns("server"))); err != nil {
 		return err
 	}
@@ -103,7 +105,7 @@ func netns(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	x.Fail(tool.RowCount(len(rows), 3))
+	x.Fail(trial.RowCount(len(rows), 3))
 	for _, r := range rows {
 		x.Want(r, "pid", server.PID)
 		x.Want(r, "netns", x.World.Netns("server"))
@@ -143,7 +145,7 @@ func init() {
 	})
 }
 
-func failures(x *tool.Trial) error {
+func failures(x *trial.Trial) error {
 	if err := x.Attach(); err != nil {
 		return err
 	}
@@ -170,9 +172,9 @@ func failures(x *tool.Trial) error {
 }
 
 // uring: kernels from 6.11 listen through a ring.
-func uring(x *tool.Trial) error {
+func uring(x *trial.Trial) error {
 	if err := lab.UringSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	if err := x.Attach(); err != nil {
 		return err
@@ -183,7 +185,7 @@ func uring(x *tool.Trial) error {
 	}
 	var port int
 	if err := p.Expect(&port); errors.Is(err, lab.ErrNotSupported) {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	} else if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"seine/internal/family"
 	"seine/internal/kern"
 	"seine/internal/row"
 	"seine/internal/tool"
@@ -50,11 +51,9 @@ var Tool = &tool.Tool{
 	Banner:  "Tracing listens.",
 	Doc:     readme,
 	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
-	Points:  tool.SockCalls,
+	Points:  family.SockCalls,
 	Views: tool.One(tool.View{
 		Output: tool.Stream[event]{Type: "listen_event", Each: tidy},
 		Show:   "time pid comm ret backlog limit proto lport:PORT laddr:ADDR",
 	}),
-	Demo: demo,
-	Live: live,
 }

@@ -8,10 +8,11 @@ import (
 
 	"seine/internal/lab"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
-var live = []tool.Case{{Name: "mix", Run: mix}}
+// Live is the live cases.
+var Live = []trial.Case{{Name: "mix", Run: mix}}
 
 // names are the protocols of the mix, by family and number.
 var names = map[[2]int][2]string{
@@ -21,15 +22,18 @@ var names = map[[2]int][2]string{
 }
 
 // mix: every connect and accept is counted with its protocol.
-func mix(x *tool.Trial) error {
+func mix(x *trial.Trial) error {
 	return x.Mix(func(c lab.MixCount) string {
 		if c.Op != "connect" && c.Op != "accept" {
 			return ""
 		}
 		n := names[[2]int{c.Family, c.Proto}]
-		return fmt.Sprint(c.Op, " ", tool.MixComm, " ", c.Proto, " ", n[0], " ", n[1])
+		return fmt.Sprint(c.Op, " ", trial.MixComm, " ", c.Proto, " ", n[0], " ", n[1])
 	}, func(r *row.Row) string {
-		prot, _ := strings.CutSuffix(tool.Value(r.Get("prot")), "-STREAM") // UNIX-STREAM since 5.15
-		return tool.Values(r, "op", "comm", "proto", "proto_name") + " " + prot
+		prot, _ := strings.CutSuffix(trial.Value(r.Get("prot")), "-STREAM") // UNIX-STREAM since 5.15
+		return trial.Values(r, "op", "comm", "proto", "proto_name") + " " + prot
 	})
 }
+
+// Demo is the traffic of seine demo.
+var Demo = trial.MixDemo

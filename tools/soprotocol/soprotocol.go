@@ -6,6 +6,7 @@ package soprotocol
 import (
 	_ "embed"
 
+	"seine/internal/family"
 	"seine/internal/kern"
 	"seine/internal/tool"
 )
@@ -19,7 +20,7 @@ var Tool = &tool.Tool{
 	Banner:  "Counting connects and accepts by protocol.",
 	Doc:     readme,
 	Filters: tool.ByWho | tool.BySock,
-	Points:  tool.SockCalls,
+	Points:  family.SockCalls,
 	Views: tool.One(tool.View{
 		Output: tool.Snapshot[kern.CallKey, kern.CallCount]{Map: "counts"},
 		Show:   "op comm:PROCESS proto proto_name prot count errors",
@@ -27,6 +28,4 @@ var Tool = &tool.Tool{
 		Always: []string{"op"},
 		Sort:   "count",
 	}),
-	Demo: tool.MixDemo,
-	Live: live,
 }

@@ -13,10 +13,11 @@ import (
 	"seine/internal/lab"
 	"seine/internal/probe"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Run: func(w *lab.World) error {
 		f, err := lab.StartFlood(w, lab.Flood{Count: 23, Size: 500, RcvBuf: 4096, Idle: true, ServerComm: "sleepy"})
 		if err != nil {
@@ -29,7 +30,8 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "udp", Run: udp(lab.UDP4)},
 	{Name: "udp6", Run: udp(lab.UDP6)},
 	{Name: "fill", Run: fills},
@@ -58,7 +60,7 @@ func split(rows []*row.Row) (fills, overflows []*row.Row) {
 func hist(rows []*row.Row, metric string) *kern.Hist {
 	for _, r := range rows {
 		for _, id := range []string{"bytes", "percent"} {
-			if c := r.Get(id); c != nil && tool.Value(r.Get("metric")) == metric {
+			if c := r.Get(id); c != nil && trial.Value(r.Get("metric")) == metric {
 				return c.Ref.(*kern.Hist)
 			}
 		}
@@ -68,16 +70,16 @@ func hist(rows []*row.Row, metric string) *kern.Hist {
 
 // udp makes a case of a receiver with a small buffer that does not read: one
 // row for each datagram that the socket counts as dropped.
-func udp(n lab.Network) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func udp(n lab.Network) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		if k, err := probe.Running(); n == lab.UDP6 && err == nil && len(k.Args("udp_fail_queue_rcv_skb")) < 3 {
-			return tool.Skip("this kernel's udp_fail_queue_rcv_skb is of the days when IPv6 did not call it")
+			return trial.Skip("this kernel's udp_fail_queue_rcv_skb is of the days when IPv6 did not call it")
 		}
 		f, err := lab.StartFlood(x.World, lab.Flood{Network: n, Count: 101, Size: 100, RcvBuf: 4096, Idle: true})
 		if err != nil {
 			return err
 		}
-		rows, res, err := tool.RowsOf(x, 0, f.Run, "--by=comm")
+		rows, res, err := trial.RowsOf(x, 0, f.Run, "--by=comm")
 		if err != nil {
 			return err
 		}
@@ -102,12 +104,12 @@ func udp(n lab.Network) func(*tool.Trial) error {
 }
 
 // fills: the buffer is seen as it fills, not as it is after the copy.
-func fills(x *tool.Trial) error {
+func fills(x *trial.Trial) error {
 	o, err := lab.StartIO(x.World, "", "filler", lab.Load{Network: lab.TCP4, Count: 23, Size: 1000}, lab.Load{Network: lab.UDP6, Count: 23, Size: 1000})
 	if err != nil {
 		return err
 	}
-	rows, _, err := tool.RowsOf(x, 0, o.Run, "--by=comm,proto")
+	rows, _, err := trial.RowsOf(x, 0, o.Run, "--by=comm,proto")
 	if err != nil {
 		return err
 	}
@@ -118,7 +120,7 @@ func fills(x *tool.Trial) error {
 	for _, proto := range []string{"tcp", "udp"} {
 		var own []*row.Row
 		for _, r := range all {
-			if tool.Value(r.Get("proto")) == proto {
+			if trial.Value(r.Get("proto")) == proto {
 				x.Want(r, "comm", "filler")
 				own = append(own, r)
 			}
@@ -198,7 +200,7 @@ func stalled(c *lab.Child) error {
 }
 
 // zeroWindow: a TCP receiver that does not read overflows nothing, and is told once.
-func zeroWindow(x *tool.Trial) error {
+func zeroWindow(x *trial.Trial) error {
 	p, err := x.World.Start("", "stalled", bodyStalled, nil)
 	if err != nil {
 		return err
@@ -227,7 +229,7 @@ func zeroWindow(x *tool.Trial) error {
 	_, overflows := split(rows)
 	n := 0
 	for _, r := range overflows {
-		if tool.Value(r.Get("reason")) == "zero window" {
+		if trial.Value(r.Get("reason")) == "zero window" {
 			n++
 			x.Want(r, "pid", p.PID)
 			x.Want(r, "proto", "tcp")
@@ -273,7 +275,7 @@ func deafPing(c *lab.Child) error {
 }
 
 // ping: one row for each packet that the socket counts as dropped.
-func ping(x *tool.Trial) error {
+func ping(x *trial.Trial) error {
 	if err := x.World.Sysctl("", "net.ipv4.ping_group_range", "0 2147483647"); err != nil {
 		return err
 	}
@@ -332,7 +334,7 @@ func deafRaw(c *lab.Child) error {
 }
 
 // raw: the rows add up to what the socket counts as dropped.
-func raw(x *tool.Trial) error {
+func raw(x *trial.Trial) error {
 	p, drops, rows, err := child(x, bodyRaw)
 	if err != nil {
 		return err
@@ -351,7 +353,7 @@ func raw(x *tool.Trial) error {
 }
 
 // child runs a body that counts, and gives its count and the overflows.
-func child(x *tool.Trial, body string) (*lab.Proc, int, []*row.Row, error) {
+func child(x *trial.Trial, body string) (*lab.Proc, int, []*row.Row, error) {
 	p, err := x.World.Start("", "deaf", body, nil)
 	if err != nil {
 		return nil, 0, nil, err
@@ -405,7 +407,7 @@ func pruned(c *lab.Child) error {
 
 // prune: a row for each time that TCP prunes, and for each segment that it drops
 // for want of room, as the kernel counts them.
-func prune(x *tool.Trial) error {
+func prune(x *trial.Trial) error {
 	before, err := x.World.Counters("")
 	if err != nil {
 		return err
@@ -423,7 +425,7 @@ func prune(x *tool.Trial) error {
 		x.Want(r, "pid", p.PID)
 		x.Want(r, "lport", port)
 		x.Want(r, "limit_bytes", 2304)
-		got[tool.Value(r.Get("reason"))]++
+		got[trial.Value(r.Get("reason"))]++
 	}
 	n := after.Since(before)
 	if n["TcpExtPruneCalled"] == 0 || n["TcpExtTCPRcvQDrop"] == 0 {
@@ -445,7 +447,7 @@ func prune(x *tool.Trial) error {
 		}
 	}
 	if seen == 0 {
-		return tool.Skip("neither functions nor dropped packets' sockets can be seen here")
+		return trial.Skip("neither functions nor dropped packets' sockets can be seen here")
 	}
 	return nil
 }
@@ -457,9 +459,9 @@ const (
 
 // sends: with --send, a sender that TCP has no memory for. That limit is the whole
 // machine's, so it is lowered only where the machine is there for the tests.
-func sends(x *tool.Trial) error {
+func sends(x *trial.Trial) error {
 	if !lab.Emulated() {
-		return tool.Skip("tcp_mem is the whole machine's")
+		return trial.Skip("tcp_mem is the whole machine's")
 	}
 	old, err := os.ReadFile(tcpMem)
 	if err != nil {
@@ -496,7 +498,7 @@ func sends(x *tool.Trial) error {
 		n := 0
 		_, overflows := split(rows)
 		for _, r := range overflows {
-			if tool.Value(r.Get("kind")) == "send" {
+			if trial.Value(r.Get("kind")) == "send" {
 				n++
 				x.Want(r, "pid", p.PID)
 				x.Want(r, "reason", "protocol memory")
@@ -577,7 +579,7 @@ func fillUp(fd int) (total int, err error) {
 
 // tcpRmem is the book's experiment: the largest size of a buffer that the
 // system allows moves the histogram of limits.
-func tcpRmem(x *tool.Trial) error {
+func tcpRmem(x *trial.Trial) error {
 	for _, largest := range []uint64{10485760, 100000} {
 		if err := x.World.Sysctl("", "net.ipv4.tcp_rmem", fmt.Sprint("4096 32768 ", largest)); err != nil {
 			return err
@@ -596,7 +598,7 @@ func tcpRmem(x *tool.Trial) error {
 		all, _ := split(rows)
 		var own []*row.Row
 		for _, r := range all {
-			if tool.Value(r.Get("comm")) == "grower" {
+			if trial.Value(r.Get("comm")) == "grower" {
 				own = append(own, r)
 			}
 		}
@@ -653,7 +655,7 @@ func reader(*lab.Child) error {
 
 // reused: sockets at the addresses in the kernel of those of a process that has
 // ended are not its.
-func reused(x *tool.Trial) error {
+func reused(x *trial.Trial) error {
 	rows, err := x.Rows(func() error {
 		for _, body := range []string{bodyLeaver, bodyReader} {
 			p, err := x.World.Start("", body[len("sormem-"):], body, nil)

@@ -143,6 +143,4 @@ var Tool = &tool.Tool{
 	Families: []uint16{unix.AF_INET, unix.AF_INET6},
 	Config:   func() any { return &config{} },
 	Views:    views,
-	Demo:     demo,
-	Live:     live,
 }

@@ -16,9 +16,11 @@ import (
 	"seine/internal/lab"
 	"seine/internal/row"
 	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		for _, n := range []lab.Network{lab.Raw4, lab.Ping6} {
@@ -34,7 +36,8 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "ping4", Hosts: lab.TwoHosts, Run: echoes("server", lab.Ping4)},
 	{Name: "ping6", Hosts: lab.TwoHosts, Run: echoes("server", lab.Ping6)},
 	{Name: "raw4", Hosts: lab.TwoHosts, Run: echoes("server", lab.Raw4)},
@@ -51,22 +54,22 @@ var live = []tool.Case{
 
 // echoes makes a case in which every echo is seen, and is shorter than its
 // sender says.
-func echoes(to string, n lab.Network) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func echoes(to string, n lab.Network) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		return seen(x, lab.Echo{Network: n, Addr: x.World.Addr(to, n), Count: 23, Ident: 4711})
 	}
 }
 
-func seen(x *tool.Trial, e lab.Echo) error {
+func seen(x *trial.Trial, e lab.Echo) error {
 	p, err := lab.StartEcho(x.World, x.World.Hosts()[0], "pinger", e)
 	if err != nil {
 		return err
 	}
-	rows, r, err := tool.RowsOf(x, e.Count, p.Run)
+	rows, r, err := trial.RowsOf(x, e.Count, p.Run)
 	if err != nil {
 		return err
 	}
-	x.Fail(tool.RowCount(len(rows), e.Count))
+	x.Fail(trial.RowCount(len(rows), e.Count))
 	for i, got := range rows {
 		if i >= e.Count {
 			break
@@ -88,7 +91,7 @@ func seen(x *tool.Trial, e lab.Echo) error {
 }
 
 // routed: what a router passes on is not its own, and is one row, not three.
-func routed(x *tool.Trial) error {
+func routed(x *trial.Trial) error {
 	if err := x.World.Via("client", "router", "server"); err != nil {
 		return err
 	}
@@ -96,7 +99,7 @@ func routed(x *tool.Trial) error {
 }
 
 // unresolved: the first request has to wait for ARP, and leaves in softirq.
-func unresolved(x *tool.Trial) error {
+func unresolved(x *trial.Trial) error {
 	if err := x.World.Forget("client", "server"); err != nil {
 		return err
 	}
@@ -104,7 +107,7 @@ func unresolved(x *tool.Trial) error {
 }
 
 // ofOne: another process's echoes are left out.
-func ofOne(x *tool.Trial) error {
+func ofOne(x *trial.Trial) error {
 	const n = 23
 	if err := x.Attach("--comm=pinger"); err != nil {
 		return err
@@ -129,7 +132,7 @@ func ofOne(x *tool.Trial) error {
 }
 
 // twoAtOnce: the same identifier and the same numbers, to different hosts.
-func twoAtOnce(x *tool.Trial) error {
+func twoAtOnce(x *trial.Trial) error {
 	var procs [2]*lab.Echoes
 	for i, to := range []string{"near", "far"} {
 		p, err := lab.StartEcho(x.World, "client", to, lab.Echo{Network: lab.Raw4, Addr: x.World.Addr4(to), Count: 97, Ident: 7})
@@ -175,7 +178,7 @@ func twoAtOnce(x *tool.Trial) error {
 }
 
 // losses: a host that does not answer, by both protocols.
-func losses(x *tool.Trial) error {
+func losses(x *trial.Trial) error {
 	for _, s := range []string{"net.ipv4.icmp_echo_ignore_all", "net.ipv6.icmp.echo_ignore_all"} {
 		if err := x.World.Sysctl("server", s, "1"); err != nil {
 			return err
@@ -214,7 +217,7 @@ func losses(x *tool.Trial) error {
 }
 
 // pending: echoes that have no reply yet when the run ends.
-func pending(x *tool.Trial) error {
+func pending(x *trial.Trial) error {
 	if err := x.World.Sysctl("server", "net.ipv4.icmp_echo_ignore_all", "1"); err != nil {
 		return err
 	}
@@ -255,10 +258,10 @@ func pending(x *tool.Trial) error {
 var pingTime = regexp.MustCompile(`icmp_seq=(\d+) .*time=([\d.]+) ms`)
 
 // besidePing: ping and ping -U, which measure from further out.
-func besidePing(x *tool.Trial) error {
+func besidePing(x *trial.Trial) error {
 	path, err := exec.LookPath("ping")
 	if err != nil {
-		return tool.Skip("no ping here")
+		return trial.Skip("no ping here")
 	}
 	if err := x.Attach(); err != nil {
 		return err

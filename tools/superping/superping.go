@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"seine/internal/family"
 	"seine/internal/kern"
 	"seine/internal/probe"
 	"seine/internal/row"
@@ -105,7 +106,7 @@ var Tool = &tool.Tool{
 	Filters: tool.ByWho | tool.FilterNetns | tool.FilterAddr | tool.FilterLaddr | tool.FilterRaddr | tool.FilterIP4 | tool.FilterIP6,
 	Config:  func() any { return &config{Lost: 3 * time.Second} },
 	Points: []probe.Point{
-		tool.Opener,
+		family.Opener,
 		{Name: "reply", Ways: []probe.Way{
 			{Name: "btf", Programs: []string{"reply__btf__*"}},
 			{Name: "raw", Programs: []string{"reply__raw__*"}},
@@ -116,6 +117,4 @@ var Tool = &tool.Tool{
 		tool.Pending,
 	},
 	Views: views,
-	Demo:  demo,
-	Live:  live,
 }

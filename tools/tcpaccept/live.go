@@ -8,10 +8,11 @@ import (
 
 	"seine/internal/lab"
 	"seine/internal/probe"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		if err := lab.RunTCP(w, lab.Sessions{Count: 3, Send: 10, Recv: 10, ClientComm: "browser", ServerComm: "web"}); err != nil {
@@ -22,7 +23,8 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "ipv4", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10})},
 	{Name: "ipv6", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10, Network: lab.TCP6})},
 	{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
@@ -33,8 +35,8 @@ var live = []tool.Case{
 	{Name: "older", Hosts: lab.TwoHosts, Run: older},
 }
 
-func sessions(s lab.Sessions) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func sessions(s lab.Sessions) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		s.Backlog = 101
 		t, err := lab.StartTCP(x.World, s)
 		if err != nil {
@@ -56,7 +58,7 @@ func sessions(s lab.Sessions) func(*tool.Trial) error {
 		}
 		if s.Uring && oldRing() && len(rows) == s.Count-1 {
 			res.Client.Sessions = res.Client.Sessions[1:] // the first request was there before the tool
-		} else if err := tool.RowCount(len(rows), s.Count); err != nil {
+		} else if err := trial.RowCount(len(rows), s.Count); err != nil {
 			return err
 		}
 		for i, r := range rows {
@@ -84,16 +86,16 @@ func oldRing() bool {
 	return err == nil && probe.UringLayout("old")(k) == nil
 }
 
-func mptcp(x *tool.Trial) error {
+func mptcp(x *trial.Trial) error {
 	if err := lab.MPTCPSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	return sessions(lab.Sessions{Count: 13, Send: 10, Recv: 10, Network: lab.MPTCP4})(x)
 }
 
-func uring(x *tool.Trial) error {
+func uring(x *trial.Trial) error {
 	if err := lab.UringSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	return sessions(lab.Sessions{Count: 13, Send: 10, Recv: 10, Uring: true})(x)
 }
@@ -132,8 +134,8 @@ func keepIn(w *lab.World, s *lab.Waiting, network lab.Network, n int) (time.Dura
 }
 
 // late: each of seven waits 100 ms, and the queue gets shorter by one each time.
-func late(l lab.Late) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func late(l lab.Late) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		s, err := lab.StartLate(x.World, l)
 		if err != nil {
 			return err
@@ -160,22 +162,22 @@ func late(l lab.Late) func(*tool.Trial) error {
 	}
 }
 
-func lateUring(x *tool.Trial) error {
+func lateUring(x *trial.Trial) error {
 	if err := lab.UringSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	return late(lab.Late{Network: lab.TCP4, Backlog: 11, Uring: true})(x)
 }
 
-func lateMPTCP(x *tool.Trial) error {
+func lateMPTCP(x *trial.Trial) error {
 	if err := lab.MPTCPSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	return late(lab.Late{Network: lab.MPTCP4, Backlog: 11})(x)
 }
 
 // older: what waits since before the tool has a row without the time.
-func older(x *tool.Trial) error {
+func older(x *trial.Trial) error {
 	s, err := lab.StartLate(x.World, lab.Late{Network: lab.TCP4})
 	if err != nil {
 		return err
@@ -191,7 +193,7 @@ func older(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	if err := tool.RowCount(len(rows), 1); err != nil {
+	if err := trial.RowCount(len(rows), 1); err != nil {
 		return err
 	}
 	x.Want(rows[0], "queued_us", "-")

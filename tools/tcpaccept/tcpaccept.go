@@ -55,6 +55,4 @@ var Tool = &tool.Tool{
 		Output: tool.Stream[event]{Type: "accept_event"},
 		Show:   "time pid comm::10 raddr rport laddr lport queued_us",
 	}),
-	Demo: demo,
-	Live: live,
 }

@@ -11,7 +11,7 @@ import (
 
 	"seine/internal/kern"
 	"seine/internal/lab"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
 // a bind of TCP and the options and the interface that its row must name.
@@ -46,7 +46,8 @@ func list(binds []bind) (out []lab.Binding) {
 	return out
 }
 
-var demo = tool.Workload{Run: func(w *lab.World) error {
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{Run: func(w *lab.World) error {
 	b, err := lab.StartBinds(w, "", "server", list(tcp())...)
 	if err != nil {
 		return err
@@ -55,8 +56,9 @@ var demo = tool.Workload{Run: func(w *lab.World) error {
 	return err
 }}
 
-var live = []tool.Case{
-	{Name: "tcp", Run: func(x *tool.Trial) error { return binds(x, tcp()) }},
+// Live is the live cases.
+var Live = []trial.Case{
+	{Name: "tcp", Run: func(x *trial.Trial) error { return binds(x, tcp()) }},
 	{Name: "mptcp", Run: mptcp},
 	{Name: "uring", Run: uring},
 	{Name: "udp", Run: udp},
@@ -64,7 +66,7 @@ var live = []tool.Case{
 }
 
 // binds makes them and compares a row with each.
-func binds(x *tool.Trial, want []bind, flags ...string) error {
+func binds(x *trial.Trial, want []bind, flags ...string) error {
 	p, err := lab.StartBinds(x.World, "", "binder", list(want)...)
 	if err != nil {
 		return err
@@ -79,7 +81,7 @@ func binds(x *tool.Trial, want []bind, flags ...string) error {
 	if err != nil {
 		return err
 	}
-	if err := tool.RowCount(len(rows), len(want)); err != nil {
+	if err := trial.RowCount(len(rows), len(want)); err != nil {
 		return err
 	}
 	for i, r := range rows {
@@ -109,29 +111,29 @@ func binds(x *tool.Trial, want []bind, flags ...string) error {
 }
 
 // mptcp: the bind of the subflow is not shown again.
-func mptcp(x *tool.Trial) error {
+func mptcp(x *trial.Trial) error {
 	if err := lab.MPTCPSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	return binds(x, []bind{{lab.Binding{Name: "mptcp", Network: lab.MPTCP4, Addr: "127.0.0.1:0", ReuseAddr: true}, "reuseaddr", "-"}})
 }
 
-func uring(x *tool.Trial) error {
+func uring(x *trial.Trial) error {
 	if err := lab.UringSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	err := binds(x, []bind{
 		{lab.Binding{Name: "uring", Network: lab.TCP4, Addr: "127.0.0.1:0", Uring: true}, "-", "-"},
 		{lab.Binding{Name: "uring6", Network: lab.TCP6, Addr: "[::1]:7006", Uring: true}, "v6only", "-"},
 	})
 	if errors.Is(err, lab.ErrNotSupported) {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	return err
 }
 
 // udp: only with --proto udp.
-func udp(x *tool.Trial) error {
+func udp(x *trial.Trial) error {
 	return binds(x, []bind{
 		{lab.Binding{Name: "udp", Network: lab.UDP4, Addr: "127.0.0.1:7007"}, "-", "-"},
 		{lab.Binding{Name: "udp6", Network: lab.UDP6, Addr: "[::1]:0"}, "-", "-"},
@@ -139,7 +141,7 @@ func udp(x *tool.Trial) error {
 }
 
 // filter: UDP is left out by default, and so are other ports.
-func filter(x *tool.Trial) error {
+func filter(x *trial.Trial) error {
 	p, err := lab.StartBinds(x.World, "", "binder",
 		lab.Binding{Name: "udp", Network: lab.UDP4, Addr: "127.0.0.1:7008"},
 		lab.Binding{Name: "other", Network: lab.TCP4, Addr: "127.0.0.1:7009"},
@@ -151,7 +153,7 @@ func filter(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	if err := tool.RowCount(len(rows), 1); err != nil {
+	if err := trial.RowCount(len(rows), 1); err != nil {
 		return err
 	}
 	x.Want(rows[0], "proto", "tcp")

@@ -68,6 +68,4 @@ var Tool = &tool.Tool{
 		Output: tool.Stream[event]{Type: "bind_event", Each: local},
 		Show:   "time pid comm errno:ERROR proto:PROT laddr:ADDR lport:PORT options ifindex",
 	}),
-	Demo: demo,
-	Live: live,
 }

@@ -13,10 +13,11 @@ import (
 	"seine/internal/kern"
 	"seine/internal/lab"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		if err := lab.RunTCP(w, lab.Sessions{Count: 3, Send: 10, Recv: 10, ClientComm: "browser", ServerComm: "web"}); err != nil {
@@ -35,7 +36,8 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "ipv4", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10})},
 	{Name: "ipv6", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10, Network: lab.TCP6})},
 	{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
@@ -56,17 +58,17 @@ func tcpOnly(list []lab.Attempt, quick bool) []lab.Attempt {
 	})
 }
 
-func sessions(s lab.Sessions) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func sessions(s lab.Sessions) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		t, err := lab.StartTCP(x.World, s)
 		if err != nil {
 			return err
 		}
-		rows, res, err := tool.RowsOf(x, s.Count, t.Run)
+		rows, res, err := trial.RowsOf(x, s.Count, t.Run)
 		if err != nil {
 			return err
 		}
-		if err := tool.RowCount(len(rows), s.Count); err != nil {
+		if err := trial.RowCount(len(rows), s.Count); err != nil {
 			return err
 		}
 		for i, r := range rows {
@@ -87,23 +89,23 @@ func sessions(s lab.Sessions) func(*tool.Trial) error {
 	}
 }
 
-func mptcp(x *tool.Trial) error {
+func mptcp(x *trial.Trial) error {
 	if err := lab.MPTCPSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	return sessions(lab.Sessions{Count: 13, Send: 10, Recv: 10, Network: lab.MPTCP4})(x)
 }
 
-func uring(x *tool.Trial) error {
+func uring(x *trial.Trial) error {
 	if err := lab.UringSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	return sessions(lab.Sessions{Count: 13, Send: 10, Recv: 10, Uring: true})(x)
 }
 
 // outcomes: every way a connect can end, blocking and not, with its reason.
-func outcomes(quick bool) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func outcomes(quick bool) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		_, list, err := lab.Outcomes(x.World, "targets")
 		if err != nil {
 			return err
@@ -115,7 +117,7 @@ func outcomes(quick bool) func(*tool.Trial) error {
 
 // asked: the second call on a socket tells how the first one ended, which is no
 // other connection.
-func asked(x *tool.Trial) error {
+func asked(x *trial.Trial) error {
 	to, err := lab.StartTargets(x.World, "server", "targets", lab.Target{Network: lab.TCP4}, lab.Target{Network: lab.TCP4, Kind: lab.Silent})
 	if err != nil {
 		return err
@@ -129,7 +131,7 @@ func asked(x *tool.Trial) error {
 }
 
 // attempts makes them and compares a row with each.
-func attempts(x *tool.Trial, list []lab.Attempt, address bool) error {
+func attempts(x *trial.Trial, list []lab.Attempt, address bool) error {
 	p, err := lab.StartConnects(x.World, "", "prober", list...)
 	if err != nil {
 		return err
@@ -146,7 +148,7 @@ func attempts(x *tool.Trial, list []lab.Attempt, address bool) error {
 	if err != nil {
 		return err
 	}
-	x.Fail(tool.RowCount(len(rows), len(out)))
+	x.Fail(trial.RowCount(len(rows), len(out)))
 	for i := range min(len(rows), len(out)) {
 		r, o := rows[i], out[i]
 		to := netip.MustParseAddrPort(o.Attempt.Addr)
@@ -175,9 +177,9 @@ func errnoOf(o lab.Outcome) string {
 
 // uringOutcomes: the same by io_uring; of those that fail before a SYN is sent
 // the address is not known.
-func uringOutcomes(x *tool.Trial) error {
+func uringOutcomes(x *trial.Trial) error {
 	if err := lab.UringSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	_, list, err := lab.Outcomes(x.World, "targets")
 	if err != nil {
@@ -191,7 +193,7 @@ func uringOutcomes(x *tool.Trial) error {
 }
 
 // counts: by destination, failures told apart, and by process.
-func counts(x *tool.Trial) error {
+func counts(x *trial.Trial) error {
 	targets, err := lab.StartTargets(x.World, "server", "targets", lab.Target{Network: lab.TCP4}, lab.Target{Network: lab.TCP4, Kind: lab.BoundOnly})
 	if err != nil {
 		return err
@@ -233,7 +235,7 @@ func counts(x *tool.Trial) error {
 
 // named: two names of two addresses of one port, and one that only has an
 // address, by a real name server.
-func named(x *tool.Trial) error {
+func named(x *trial.Trial) error {
 	stop, err := lab.StartNames(x.World, "", map[string]netip.Addr{
 		"www.example": netip.MustParseAddr("127.0.0.2"), "db.example": netip.MustParseAddr("127.0.0.3"), "six.example": netip.IPv6Loopback(),
 	})
@@ -268,7 +270,7 @@ func named(x *tool.Trial) error {
 		return err
 	}
 	want := [][2]string{{"127.0.0.2", "www.example"}, {"127.0.0.3", "db.example"}, {"127.0.0.4", "-"}, {"::1", "six.example"}, {"127.0.0.2", "www.example"}}
-	if err := tool.RowCount(len(rows), len(want)); err != nil {
+	if err := trial.RowCount(len(rows), len(want)); err != nil {
 		return err
 	}
 	for i, r := range rows {

@@ -7,12 +7,12 @@ import (
 
 	"seine/internal/lab"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
 // pending: connections that nobody has answered when the run ends are shown, as old as
 // they are; -c counts them apart.
-func pending(x *tool.Trial) error {
+func pending(x *trial.Trial) error {
 	targets, err := lab.StartTargets(x.World, "server", "targets",
 		lab.Target{Network: lab.TCP4, Kind: lab.Silent}, lab.Target{Network: lab.TCP6, Kind: lab.Silent})
 	if err != nil {
@@ -51,8 +51,8 @@ func pending(x *tool.Trial) error {
 	return nil
 }
 
-func aged(x *tool.Trial, h *lab.Hangs, rows []*row.Row, begun []lab.Hang, at tool.Ended) {
-	x.Fail(tool.RowCount(len(rows), len(begun)))
+func aged(x *trial.Trial, h *lab.Hangs, rows []*row.Row, begun []lab.Hang, at trial.Ended) {
+	x.Fail(trial.RowCount(len(rows), len(begun)))
 	found := map[uint64]*row.Row{}
 	for _, r := range rows {
 		found[r.Get("lport").N] = r
@@ -72,7 +72,7 @@ func aged(x *tool.Trial, h *lab.Hangs, rows []*row.Row, begun []lab.Hang, at too
 	}
 }
 
-func counted(x *tool.Trial, rows []*row.Row, targets *lab.Targets) {
+func counted(x *trial.Trial, rows []*row.Row, targets *lab.Targets) {
 	if len(rows) != 2 {
 		x.Errorf("-c: %d rows, want 2", len(rows))
 	}

@@ -134,6 +134,4 @@ var Tool = &tool.Tool{
 	},
 	Shorts: map[string]string{"P": "rport"},
 	Views:  views,
-	Demo:   demo,
-	Live:   live,
 }

@@ -17,10 +17,11 @@ import (
 	"seine/internal/lab"
 	"seine/internal/probe"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		t, list, err := refused(w, lab.TCP4, 2)
@@ -43,7 +44,8 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "no-socket", Hosts: lab.TwoHosts, Run: noSocket(lab.TCP4)},
 	{Name: "no-socket-ipv6", Hosts: lab.TwoHosts, Run: noSocket(lab.TCP6)},
 	{Name: "old-data", Hosts: lab.TwoHosts, Run: oldData(lab.TCP4)},
@@ -88,8 +90,8 @@ func named(reason string) string {
 
 // noSocket: a SYN to a port that nobody listens on. Those who are refused drop
 // nothing themselves.
-func noSocket(network lab.Network) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func noSocket(network lab.Network) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		t, list, err := refused(x.World, network, 23)
 		if err != nil {
 			return err
@@ -98,11 +100,11 @@ func noSocket(network lab.Network) func(*tool.Trial) error {
 		if err != nil {
 			return err
 		}
-		rows, _, err := tool.RowsOf(x, 23, c.Run, "--lport", fmt.Sprint(t.Port(0)))
+		rows, _, err := trial.RowsOf(x, 23, c.Run, "--lport", fmt.Sprint(t.Port(0)))
 		if err != nil {
 			return err
 		}
-		if err := tool.RowCount(len(rows), 23); err != nil {
+		if err := trial.RowCount(len(rows), 23); err != nil {
 			return err
 		}
 		for _, r := range rows {
@@ -122,7 +124,7 @@ func noSocket(network lab.Network) func(*tool.Trial) error {
 
 // twoTracers: the kernel calls two programs through a function of its own, which is
 // no part of how a packet came to be dropped.
-func twoTracers(x *tool.Trial) error {
+func twoTracers(x *trial.Trial) error {
 	other, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.RawTracepoint, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
 	})
@@ -140,10 +142,10 @@ func twoTracers(x *tool.Trial) error {
 
 // reached checks that the stack of a row goes through a function, and begins where
 // the packet was dropped, not where that is told.
-func reached(x *tool.Trial, r *row.Row, function string) {
+func reached(x *trial.Trial, r *row.Row, function string) {
 	st, ok := r.Get("kstack").Ref.(*kern.Stack)
 	if !ok {
-		x.Errorf("no stack in %s", tool.Dump(r))
+		x.Errorf("no stack in %s", trial.Dump(r))
 		return
 	}
 	if !slices.ContainsFunc(st.Frames, func(f kern.Frame) bool { return f.Sym == function }) {
@@ -157,9 +159,9 @@ func reached(x *tool.Trial, r *row.Row, function string) {
 // oldData: a segment that was received before is dropped by its socket. On a busy
 // machine the answer may overtake the loss; the server's count says whether the
 // client sent again.
-func oldData(network lab.Network) func(*tool.Trial) error {
+func oldData(network lab.Network) func(*trial.Trial) error {
 	const again = "TcpExtTCPDSACKOldSent"
-	return func(x *tool.Trial) error {
+	return func(x *trial.Trial) error {
 		var s *lab.TCP
 		var rows []*row.Row
 		for tries, happened := 0, false; !happened; tries++ {
@@ -225,7 +227,7 @@ func socketTold() bool {
 }
 
 // none: sessions that lose nothing, and --no-stack.
-func none(x *tool.Trial) error {
+func none(x *trial.Trial) error {
 	k, err := probe.Running()
 	if err != nil {
 		return err
@@ -247,7 +249,7 @@ func none(x *tool.Trial) error {
 		return errors.Join(err, c.CloseApart())
 	}, "--no-stack")
 	for _, r := range rows {
-		x.Errorf("a row without a drop: %s", tool.Dump(r))
+		x.Errorf("a row without a drop: %s", trial.Dump(r))
 	}
 	return err
 }

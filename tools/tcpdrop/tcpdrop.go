@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"strings"
 
+	"seine/internal/family"
 	"seine/internal/kern"
 	"seine/internal/probe"
 	"seine/internal/row"
@@ -40,12 +41,12 @@ type segment struct {
 type event struct {
 	kern.Head
 	kern.Tuple
-	Segment  segment         `col:",inline"`
-	Location uint64          `col:"location,as=ksym,width=20" help:"where in the kernel it was dropped"`
-	Reason   tool.DropReason `col:"reason,width=16,key" help:"why, by the running kernel's own name; absent before 5.17"`
-	Stack    kern.StackID    `col:"kstack,as=kstack" help:"kernel stack, innermost function first"`
-	State    kern.State      `col:"state,width=11,key" help:"state of the socket, if there was one"`
-	Pad      [7]uint8        `col:"-"`
+	Segment  segment           `col:",inline"`
+	Location uint64            `col:"location,as=ksym,width=20" help:"where in the kernel it was dropped"`
+	Reason   family.DropReason `col:"reason,width=16,key" help:"why, by the running kernel's own name; absent before 5.17"`
+	Stack    kern.StackID      `col:"kstack,as=kstack" help:"kernel stack, innermost function first"`
+	State    kern.State        `col:"state,width=11,key" help:"state of the socket, if there was one"`
+	Pad      [7]uint8          `col:"-"`
 }
 
 // noLocation leaves out what only a tracepoint tells.
@@ -88,6 +89,4 @@ var Tool = &tool.Tool{
 		{Name: "rcv", Optional: true, Misses: inSocket, Needed: needsSocket},
 	},
 	Views: views,
-	Demo:  demo,
-	Live:  live,
 }

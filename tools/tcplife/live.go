@@ -5,6 +5,7 @@ package tcplife
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,9 +14,11 @@ import (
 	"seine/internal/probe"
 	"seine/internal/row"
 	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		return lab.RunTCP(w,
@@ -25,7 +28,7 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{
+var live = []trial.Case{
 	{Name: "ipv4", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777})},
 	{Name: "ipv6", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777, Network: lab.TCP6})},
 	{Name: "loopback", Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777})},
@@ -45,15 +48,15 @@ var live = []tool.Case{
 }
 
 // sessions makes a case of sessions that are all seen, at both ends.
-func sessions(s lab.Sessions) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func sessions(s lab.Sessions) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		_, err := seen(x, s, nil)
 		return err
 	}
 }
 
 // seen makes the sessions and checks both rows of each.
-func seen(x *tool.Trial, s lab.Sessions, also func(r *row.Row, client bool)) (*lab.TCP, error) {
+func seen(x *trial.Trial, s lab.Sessions, also func(r *row.Row, client bool)) (*lab.TCP, error) {
 	t, err := lab.StartTCP(x.World, s)
 	if err != nil {
 		return nil, err
@@ -74,7 +77,7 @@ func seen(x *tool.Trial, s lab.Sessions, also func(r *row.Row, client bool)) (*l
 }
 
 // ends checks that rows are both ends of all sessions of t.
-func ends(x *tool.Trial, t *lab.TCP, rows []*row.Row, also func(r *row.Row, client bool)) {
+func ends(x *trial.Trial, t *lab.TCP, rows []*row.Row, also func(r *row.Row, client bool)) {
 	var clients, servers int
 	for _, r := range rows {
 		client := r.Get("rport").N == uint64(t.Port)
@@ -95,15 +98,15 @@ func ends(x *tool.Trial, t *lab.TCP, rows []*row.Row, also func(r *row.Row, clie
 		}
 	}
 	n := t.Sessions.Count
-	x.Fail(tool.Fewer(clients, n, "%d rows of the client, want %d", clients, n))
-	x.Fail(tool.Fewer(servers, n, "%d rows of the server, want %d", servers, n))
+	x.Fail(trial.Fewer(clients, n, "%d rows of the client, want %d", clients, n))
+	x.Fail(trial.Fewer(servers, n, "%d rows of the server, want %d", servers, n))
 	x.NoneLost()
 	if n := x.Report.Losses[tool.LossOwner]; n != 0 {
 		x.Errorf("%d unknown owners, want none", n)
 	}
 }
 
-func resets(x *tool.Trial) error {
+func resets(x *trial.Trial) error {
 	_, err := seen(x, lab.Sessions{Count: 13, Send: 500, Recv: 300, Close: lab.ByReset}, func(r *row.Row, client bool) {
 		if client {
 			x.Want(r, "reset_by", "local")
@@ -117,7 +120,7 @@ func resets(x *tool.Trial) error {
 }
 
 // lossy: what else the rows tell of a session that lost a segment.
-func lossy(x *tool.Trial) error {
+func lossy(x *trial.Trial) error {
 	const reno = "reno" // every kernel has it
 	if err := x.World.Sysctl("client", "net.ipv4.tcp_congestion_control", reno); err != nil {
 		return err
@@ -162,24 +165,24 @@ func lossy(x *tool.Trial) error {
 	return nil
 }
 
-func uring(x *tool.Trial) error {
+func uring(x *trial.Trial) error {
 	if err := lab.UringSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	_, err := seen(x, lab.Sessions{Count: 13, Send: 1000, Recv: 777, Uring: true}, nil)
 	return err
 }
 
 // mptcp: the connection and its subflow are one session.
-func mptcp(x *tool.Trial) error {
+func mptcp(x *trial.Trial) error {
 	if err := lab.MPTCPSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 13, Send: 1000, Recv: 777, Network: lab.MPTCP4})
 	if err != nil {
 		return err
 	}
-	rows, _, err := tool.RowsOf(x, 26, t.Run)
+	rows, _, err := trial.RowsOf(x, 26, t.Run)
 	if err != nil {
 		return err
 	}
@@ -188,7 +191,7 @@ func mptcp(x *tool.Trial) error {
 }
 
 // older: sessions that were open before the tool, and are closed after.
-func older(x *tool.Trial) error {
+func older(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 17, Send: 1000, Recv: 777, Hold: true})
 	if err != nil {
 		return err
@@ -196,14 +199,14 @@ func older(x *tool.Trial) error {
 	if err := t.Open(); err != nil {
 		return err
 	}
-	rows, _, err := tool.RowsOf(x, 34, t.Run)
+	rows, _, err := trial.RowsOf(x, 34, t.Run)
 	if err != nil {
 		return err
 	}
 	ends(x, t, rows, func(r *row.Row, _ bool) {
 		x.Want(r, "duration_ms", "-")
 		if c := r.Get("seen_ms"); c.Kind == row.Null {
-			x.Errorf("no seen_ms in %s", tool.Dump(r))
+			x.Errorf("no seen_ms in %s", trial.Dump(r))
 		}
 	})
 	return nil
@@ -211,7 +214,7 @@ func older(x *tool.Trial) error {
 
 // self: a socket that connects to itself goes through SYN_RECV too, and was not
 // born there.
-func self(x *tool.Trial) error {
+func self(x *trial.Trial) error {
 	at := lab.TCP4.At(x.World.Addr("", lab.TCP4), 7001)
 	c, err := lab.StartConnects(x.World, "", "lab-self", lab.Attempt{Network: lab.TCP4, From: at, Addr: at})
 	if err != nil {
@@ -232,7 +235,7 @@ func self(x *tool.Trial) error {
 }
 
 // flood: many sessions at full speed; none is lost, none is misattributed.
-func flood(x *tool.Trial) error {
+func flood(x *trial.Trial) error {
 	n := 20000
 	if lab.Emulated() {
 		n = 2003
@@ -242,14 +245,14 @@ func flood(x *tool.Trial) error {
 }
 
 // smallRing: what does not fit is counted, and what is shown is right.
-func smallRing(x *tool.Trial) error {
+func smallRing(x *trial.Trial) error {
 	const n = 401
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: n, Send: 100, Recv: 50, Parallel: 4, Brief: true})
 	if err != nil {
 		return err
 	}
 	x.Stalled = true
-	rows, _, err := tool.RowsOf(x, 0, t.Run, "--buffer=4096")
+	rows, _, err := trial.RowsOf(x, 0, t.Run, "--buffer=4096")
 	if err != nil {
 		return err
 	}
@@ -269,7 +272,7 @@ func smallRing(x *tool.Trial) error {
 }
 
 // smallMaps: owners that do not fit are counted; rows still come.
-func smallMaps(x *tool.Trial) error {
+func smallMaps(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 401, Send: 100, Recv: 50, Hold: true, Brief: true})
 	if err != nil {
 		return err
@@ -288,7 +291,7 @@ func smallMaps(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	x.Fail(tool.RowCount(len(rows), 802))
+	x.Fail(trial.RowCount(len(rows), 802))
 	if x.Report.Losses[tool.LossOwnerFull] == 0 {
 		x.Errorf("no owner was refused by a map of a few entries")
 	}
@@ -378,18 +381,18 @@ func talk(ends []int) error {
 
 // execs: a process that used a connection last under another name than it was
 // made under is shown by its last one.
-func execs(x *tool.Trial) error { return namedAfter(x, bodyBefore) }
+func execs(x *trial.Trial) error { return namedAfter(x, bodyBefore) }
 
 // renamed: so is one that took another name itself.
-func renamed(x *tool.Trial) error { return namedAfter(x, bodyRenamed) }
+func renamed(x *trial.Trial) error { return namedAfter(x, bodyRenamed) }
 
-func namedAfter(x *tool.Trial, body string) error {
+func namedAfter(x *trial.Trial, body string) error {
 	k, err := probe.Running()
 	if err != nil {
 		return err
 	}
 	if !k.HasFunc("bpf_get_current_task_btf") {
-		return tool.Skip("on this kernel it would cost too much to look")
+		return trial.Skip("on this kernel it would cost too much to look")
 	}
 	p, err := x.World.Start("", "before", body, nil)
 	if err != nil {
@@ -409,3 +412,6 @@ func namedAfter(x *tool.Trial, body string) error {
 	}
 	return err
 }
+
+// Live is the live cases.
+var Live = slices.Concat(live, bytesLive)

@@ -12,12 +12,12 @@ import (
 
 	"seine/internal/lab"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
 // bytesLive are cases of bytes that TCP's own counters of bytes sent get wrong,
 // or that were never acknowledged or never sent.
-var bytesLive = []tool.Case{
+var bytesLive = []trial.Case{
 	{Name: "shaped-bbr", Hosts: lab.TwoHosts, Run: shaped("bbr", narrow, true)},
 	{Name: "shaped-bbr-cut", Hosts: lab.TwoHosts, Run: shaped("bbr", narrow, false)},
 	{Name: "shaped-reno", Hosts: lab.TwoHosts, Run: shaped("reno", narrow, true)},
@@ -42,11 +42,11 @@ func less(n int) int {
 // shaped: what the client's own queueing discipline drops counts as not sent; TCP
 // sends it again as if for the first time. All arrives: the sizes of the writes
 // are the truth.
-func shaped(cong string, q lab.Qdisc, offload bool) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func shaped(cong string, q lab.Qdisc, offload bool) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		w := x.World
 		if err := w.Sysctl("client", "net.ipv4.tcp_congestion_control", cong); errors.Is(err, fs.ErrNotExist) {
-			return tool.Skip("%v", err)
+			return trial.Skip("%v", err)
 		} else if err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func shaped(cong string, q lab.Qdisc, offload bool) func(*tool.Trial) error {
 		}
 		dev := w.Devs("client")[0]
 		if err := w.SetQdisc("client", dev, q); errors.Is(err, lab.ErrNotSupported) {
-			return tool.Skip("%v", err)
+			return trial.Skip("%v", err)
 		} else if err != nil {
 			return err
 		}
@@ -120,7 +120,7 @@ func leave(c *lab.Child) error {
 // unacknowledged: what was sent at least once counts, as a capture has it; what
 // was written and not sent is told by itself. The FIN is neither, whether it was
 // sent or waits behind the data.
-func unacknowledged(x *tool.Trial) error {
+func unacknowledged(x *trial.Trial) error {
 	w := x.World
 	for _, l := range []leaving{{Size: 200_000, Reset: true}, {Size: 200_000}, {Size: 1000, Reset: true}, {Size: 1000}} {
 		to, err := lab.StartTargets(w, "server", "sink", lab.Target{Network: lab.TCP4})
@@ -142,7 +142,7 @@ func unacknowledged(x *tool.Trial) error {
 	return nil
 }
 
-func leaveOne(x *tool.Trial, p *lab.Proc, port int, l leaving) error {
+func leaveOne(x *trial.Trial, p *lab.Proc, port int, l leaving) error {
 	loss, err := lab.StartLoss(lab.Loss{To: port, Data: 1, Count: 1 << 30})
 	if err != nil {
 		return err
@@ -185,7 +185,7 @@ func leaveOne(x *tool.Trial, p *lab.Proc, port int, l leaving) error {
 }
 
 // fastopen: data goes with the SYN, and the server takes it or does not.
-func fastopen(x *tool.Trial) error {
+func fastopen(x *trial.Trial) error {
 	const client, server = 1 | 4, 2 | 0x200 | 0x400 // without cookies, for all listeners
 	for _, takes := range []bool{true, false} {
 		at := 0
@@ -217,7 +217,7 @@ func fastopen(x *tool.Trial) error {
 }
 
 // refused: a connect that never became a session says so.
-func refused(x *tool.Trial) error {
+func refused(x *trial.Trial) error {
 	to, err := lab.StartTargets(x.World, "", "targets", lab.Target{Network: lab.TCP4, Kind: lab.BoundOnly})
 	if err != nil {
 		return err

@@ -6,7 +6,6 @@ package tcplife
 
 import (
 	_ "embed"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -94,6 +93,4 @@ var Tool = &tool.Tool{
 		From: []string{"comm", "laddr"}, To: []string{"raddr", "rport"},
 		Sum: []string{"tx_bytes", "rx_bytes"}, Unit: "sessions",
 	},
-	Demo: demo,
-	Live: slices.Concat(live, bytesLive),
 }

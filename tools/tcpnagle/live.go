@@ -13,7 +13,7 @@ import (
 	"seine/internal/lab"
 	"seine/internal/probe"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
 const hold = 30 * time.Millisecond
@@ -26,7 +26,8 @@ var mix = []lab.Writes{
 	{Count: 5, Size: 11, Cork: true, NoDelay: true, Hold: hold},
 }
 
-var demo = tool.Workload{Run: func(w *lab.World) error {
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{Run: func(w *lab.World) error {
 	p, err := lab.StartWriter(w, "writer", lab.TCP4, mix...)
 	if err != nil {
 		return err
@@ -35,7 +36,8 @@ var demo = tool.Workload{Run: func(w *lab.World) error {
 	return err
 }}
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "ipv4", Run: states(lab.TCP4)},
 	{Name: "ipv6", Run: states(lab.TCP6)},
 	{Name: "nagle", Run: nagle},
@@ -62,8 +64,8 @@ func parts(rows []*row.Row) (sends map[string]*row.Row, held map[string]*kern.Hi
 
 // states: writes in each state are counted exactly, and what a cork holds is
 // held as long as the process says.
-func states(network lab.Network) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func states(network lab.Network) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		p, err := lab.StartWriter(x.World, "writer", network, mix...)
 		if err != nil {
 			return err
@@ -105,7 +107,7 @@ func states(network lab.Network) func(*tool.Trial) error {
 }
 
 // ofOne: another process's writes are left out, whether they are told apart or not.
-func ofOne(x *tool.Trial) error {
+func ofOne(x *trial.Trial) error {
 	for _, by := range []string{"--by=state", "--by=state,comm"} {
 		if err := x.Attach("--comm=writer", by); err != nil {
 			return err
@@ -142,7 +144,7 @@ func ofOne(x *tool.Trial) error {
 
 // nagle: the acknowledgement of a write is lost, so that the next one, a small
 // one, has to wait for it. With TCP_NODELAY it does not.
-func nagle(x *tool.Trial) error {
+func nagle(x *trial.Trial) error {
 	for _, off := range []bool{false, true} {
 		p, err := lab.StartWriter(x.World, "writer", lab.TCP4, lab.Writes{Count: 2, Size: 100, NoDelay: off})
 		if err != nil {
@@ -181,7 +183,7 @@ func nagle(x *tool.Trial) error {
 
 // window: what does not fit the receiver's or the congestion window is not
 // Nagle's doing.
-func window(x *tool.Trial) error {
+func window(x *trial.Trial) error {
 	p, err := lab.StartWriter(x.World, "writer", lab.TCP4, lab.Writes{Size: 50000, Fill: true, NoDelay: true})
 	if err != nil {
 		return err
@@ -257,7 +259,7 @@ func recovering(c *lab.Child) error {
 }
 
 // recovery: what the peer has, or what is lost, does not fill the congestion window.
-func recovery(x *tool.Trial) error {
+func recovery(x *trial.Trial) error {
 	s, err := lab.StartLate(x.World, lab.Late{})
 	if err != nil {
 		return err
@@ -286,16 +288,16 @@ func recovery(x *tool.Trial) error {
 }
 
 // xmit: calls by their flags, where functions can be traced.
-func xmit(x *tool.Trial) error {
+func xmit(x *trial.Trial) error {
 	k, err := probe.Running()
 	if err != nil {
 		return err
 	}
 	if o := k.Offers(); o["fentry"] != nil && o["kprobe"] != nil {
-		return tool.Skip("no function tracing: %v", o["kprobe"])
+		return trial.Skip("no function tracing: %v", o["kprobe"])
 	}
 	if x.Way != "" && x.Way != "fexit" && x.Way != "kprobe" {
-		return tool.Skip("tcp_write_xmit has no way %s", x.Way)
+		return trial.Skip("tcp_write_xmit has no way %s", x.Way)
 	}
 	p, err := lab.StartWriter(x.World, "writer", lab.TCP4, mix[:2]...)
 	if err != nil {

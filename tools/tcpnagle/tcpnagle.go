@@ -112,6 +112,4 @@ var Tool = &tool.Tool{
 	Sockets: tool.OfIP("tcp"),
 	Config:  func() any { return &config{} },
 	Views:   views,
-	Demo:    demo,
-	Live:    live,
 }

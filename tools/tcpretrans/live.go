@@ -9,9 +9,11 @@ import (
 	"seine/internal/lab"
 	"seine/internal/row"
 	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		t, err := lab.StartTCP(w, lab.Sessions{Send: 333, Recv: 1, ClientComm: "browser", ServerComm: "web"})
@@ -36,7 +38,8 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "fast", Hosts: lab.TwoHosts, Run: fast(lab.TCP4)},
 	{Name: "fast-ipv6", Hosts: lab.TwoHosts, Run: fast(lab.TCP6)},
 	{Name: "fast-mptcp", Hosts: lab.TwoHosts, Run: fastMPTCP},
@@ -52,7 +55,7 @@ var live = []tool.Case{
 
 // lost runs the tool over sessions that lose segments. It returns the rows and
 // what both hosts counted meanwhile.
-func lost(x *tool.Trial, s lab.Sessions, loss func(port int) lab.Loss, n int, flags ...string) (t *lab.TCP, rows []*row.Row, counted [2]lab.Counters, err error) {
+func lost(x *trial.Trial, s lab.Sessions, loss func(port int) lab.Loss, n int, flags ...string) (t *lab.TCP, rows []*row.Row, counted [2]lab.Counters, err error) {
 	if t, err = lab.StartTCP(x.World, s); err != nil {
 		return
 	}
@@ -85,7 +88,7 @@ func lost(x *tool.Trial, s lab.Sessions, loss func(port int) lab.Loss, n int, fl
 	return
 }
 
-func none(x *tool.Trial) error {
+func none(x *trial.Trial) error {
 	_, rows, _, err := lost(x, lab.Sessions{Count: 7, Send: 100000, Recv: 100000}, func(port int) lab.Loss { return lab.Loss{To: port} }, 0)
 	if len(rows) != 0 {
 		x.Errorf("%d rows without loss", len(rows))
@@ -100,13 +103,13 @@ func tail(n int) func(int) lab.Loss {
 
 // timeouts: a tail that is lost three times is sent again by a probe and two
 // timeouts.
-func timeouts(network lab.Network) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func timeouts(network lab.Network) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		t, rows, counted, err := lost(x, lab.Sessions{Send: 333, Recv: 1, Network: network}, tail(3), 3, "-l", "-s")
 		if err != nil {
 			return err
 		}
-		if err := tool.RowCount(len(rows), 3); err != nil {
+		if err := trial.RowCount(len(rows), 3); err != nil {
 			return err
 		}
 		for i, r := range rows {
@@ -135,7 +138,7 @@ func timeouts(network lab.Network) func(*tool.Trial) error {
 }
 
 // tailProbe: without -l a tail loss probe is not shown.
-func tailProbe(x *tool.Trial) error {
+func tailProbe(x *trial.Trial) error {
 	_, rows, counted, err := lost(x, lab.Sessions{Send: 333, Recv: 1}, tail(1), 0)
 	if err != nil {
 		return err
@@ -151,8 +154,8 @@ func middle(port int) lab.Loss { return lab.Loss{To: port, Data: 1, Skip: 4, Cou
 
 // fast: what follows a lost packet tells the sender, which sends it again. The
 // packet may be of several segments: their sum is the socket's own.
-func fast(network lab.Network) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func fast(network lab.Network) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		t, rows, counted, err := lost(x, lab.Sessions{Send: 1 << 20, Recv: 1, Network: network}, middle, 1, "-l")
 		if err != nil {
 			return err
@@ -171,17 +174,17 @@ func fast(network lab.Network) func(*tool.Trial) error {
 		if other := int64(len(rows)) - causes["fast"] - causes["tlp"]; other != 0 || causes["tlp"] > probes {
 			x.Errorf("%v, want all of them fast; the kernel counts %d loss probes", causes, probes)
 		} else if causes["fast"] == 0 {
-			x.Fail(tool.Fewer(0, 1, "%v, want a fast one; the kernel counts %d loss probes", causes, probes))
+			x.Fail(trial.Fewer(0, 1, "%v, want a fast one; the kernel counts %d loss probes", causes, probes))
 		}
 		n := counted[0]["TcpRetransSegs"]
-		x.Fail(tool.Fewer(int(segs), int(n), "%d rows of %d segments, and the kernel counts %d", len(rows), segs, n))
+		x.Fail(trial.Fewer(int(segs), int(n), "%d rows of %d segments, and the kernel counts %d", len(rows), segs, n))
 		return nil
 	}
 }
 
-func fastMPTCP(x *tool.Trial) error {
+func fastMPTCP(x *trial.Trial) error {
 	if err := lab.MPTCPSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	return fast(lab.MPTCP4)(x)
 }
@@ -189,9 +192,9 @@ func fastMPTCP(x *tool.Trial) error {
 // fastNetem: the client's device loses packets by chance. Most of them are sent
 // again because others arrived; whatever the cause, the segments are as many as
 // the kernel counts.
-func fastNetem(x *tool.Trial) error {
+func fastNetem(x *trial.Trial) error {
 	if err := x.World.Lose("client", "eth0", 0.03); errors.Is(err, lab.ErrNotSupported) {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	} else if err != nil {
 		return err
 	}
@@ -208,7 +211,7 @@ func fastNetem(x *tool.Trial) error {
 		x.Want(r, "pid", t.Client.PID)
 	}
 	n := counted[0]["TcpRetransSegs"]
-	x.Fail(tool.Fewer(int(segs), int(n), "%d rows of %d segments, and the kernel counts %d segments", len(rows), segs, n))
+	x.Fail(trial.Fewer(int(segs), int(n), "%d rows of %d segments, and the kernel counts %d segments", len(rows), segs, n))
 	if fast == 0 {
 		x.Errorf("none of %d rows is fast", len(rows))
 	}
@@ -216,7 +219,7 @@ func fastNetem(x *tool.Trial) error {
 }
 
 // counts: packets and segments by flow.
-func counts(x *tool.Trial) error {
+func counts(x *trial.Trial) error {
 	t, rows, counted, err := lost(x, lab.Sessions{Send: 1 << 20, Recv: 1}, middle, 0, "-c", "-l")
 	if err != nil {
 		return err
@@ -231,8 +234,8 @@ func counts(x *tool.Trial) error {
 
 // synack: the client, which hears nothing, sends its SYN again at the same
 // time; both hosts count what they sent.
-func synack(network lab.Network) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func synack(network lab.Network) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		loss := func(port int) lab.Loss { return lab.Loss{From: port, Flags: lab.SYN | lab.ACK, Count: 1} }
 		t, rows, counted, err := lost(x, lab.Sessions{Send: 10, Recv: 1, Network: network}, loss, 1)
 		if err != nil {

@@ -101,6 +101,4 @@ var Tool = &tool.Tool{
 	Config:  func() any { return &config{} },
 	Points:  []probe.Point{{Name: "retrans"}, {Name: "synack"}},
 	Views:   views,
-	Demo:    demo,
-	Live:    live,
 }

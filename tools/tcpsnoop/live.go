@@ -10,17 +10,19 @@ import (
 
 	"seine/internal/lab"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		return lab.RunTCP(w, lab.Sessions{Send: 100, Recv: 5000, ClientComm: "browser", ServerComm: "web"})
 	},
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "ipv4", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 7, Send: 101, Recv: 53})},
 	{Name: "ipv6", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 7, Send: 101, Recv: 53, Network: lab.TCP6})},
 	{Name: "large", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 1, Send: 300007, Recv: 53})},
@@ -39,7 +41,7 @@ type side struct {
 }
 
 // split sorts rows by host and direction, and checks the process of each.
-func split(x *tool.Trial, t *lab.TCP, rows []*row.Row) map[string]*side {
+func split(x *trial.Trial, t *lab.TCP, rows []*row.Row) map[string]*side {
 	sides := map[string]*side{}
 	for _, r := range rows {
 		host, p := "server", t.Server
@@ -73,15 +75,15 @@ func split(x *tool.Trial, t *lab.TCP, rows []*row.Row) map[string]*side {
 
 // sessions: what one host sends the other one receives, packet by packet, and
 // both hosts count as many.
-func sessions(s lab.Sessions) func(*tool.Trial) error {
-	return func(x *tool.Trial) error { _, err := snoop(x, s, true); return err }
+func sessions(s lab.Sessions) func(*trial.Trial) error {
+	return func(x *trial.Trial) error { _, err := snoop(x, s, true); return err }
 }
 
 // big: packets of more than 64 KB, whose length IP's header cannot tell.
-func big(n lab.Network) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func big(n lab.Network) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		if err := x.World.BigTCP(n); errors.Is(err, lab.ErrNotSupported) {
-			return tool.Skip("%v", err)
+			return trial.Skip("%v", err)
 		} else if err != nil {
 			return err
 		}
@@ -94,7 +96,7 @@ func big(n lab.Network) func(*tool.Trial) error {
 	}
 }
 
-func snoop(x *tool.Trial, s lab.Sessions, exact bool) ([]*row.Row, error) {
+func snoop(x *trial.Trial, s lab.Sessions, exact bool) ([]*row.Row, error) {
 	t, err := lab.StartTCP(x.World, s)
 	if err != nil {
 		return nil, err
@@ -126,7 +128,7 @@ func snoop(x *tool.Trial, s lab.Sessions, exact bool) ([]*row.Row, error) {
 			return nil, fmt.Errorf("no packets from %s", h)
 		}
 		for k, n := range out.seen {
-			x.Fail(tool.Fewer(in.seen[k], n, "%s sent %q %d times, %s received it %d times", h, k, n, other, in.seen[k]))
+			x.Fail(trial.Fewer(in.seen[k], n, "%s sent %q %d times, %s received it %d times", h, k, n, other, in.seen[k]))
 		}
 		after, err := x.World.Counters(h)
 		if err != nil {
@@ -136,8 +138,8 @@ func snoop(x *tool.Trial, s lab.Sessions, exact bool) ([]*row.Row, error) {
 		// Coming in, the kernel counts packets, whatever they are made of.
 		got := sides[h+" in"].rows
 		sent, again := c["TcpOutSegs"]+c["TcpRetransSegs"], c["TcpRetransSegs"] // the first without the second
-		x.Fail(tool.Fewer(int(out.segs), int(sent), "%s: %d segments out; the kernel counts %d", h, out.segs, sent))
-		x.Fail(tool.Fewer(int(got), int(c["TcpInSegs"]), "%s: %d packets in; the kernel counts %d", h, got, c["TcpInSegs"]))
+		x.Fail(trial.Fewer(int(out.segs), int(sent), "%s: %d segments out; the kernel counts %d", h, out.segs, sent))
+		x.Fail(trial.Fewer(int(got), int(c["TcpInSegs"]), "%s: %d packets in; the kernel counts %d", h, got, c["TcpInSegs"]))
 		want := int64(s.Count * s.Send)
 		if h == "server" {
 			want = int64(s.Count * s.Recv)
@@ -154,7 +156,7 @@ func snoop(x *tool.Trial, s lab.Sessions, exact bool) ([]*row.Row, error) {
 }
 
 // relative: sequence numbers count from the SYN.
-func relative(x *tool.Trial, t *lab.TCP, rows []*row.Row) {
+func relative(x *trial.Trial, t *lab.TCP, rows []*row.Row) {
 	for _, r := range rows {
 		seq, flags := r.Get("seq_rel").N, r.Get("flags").S
 		send := uint64(t.Sessions.Recv)
@@ -170,14 +172,14 @@ func relative(x *tool.Trial, t *lab.TCP, rows []*row.Row) {
 		case strings.Contains(flags, "F"):
 			x.Want(r, "seq_rel", 1+send-r.Get("bytes").N)
 		case seq < 1 || seq > send+2:
-			x.Errorf("sequence number %d in %s", seq, tool.Dump(r))
+			x.Errorf("sequence number %d in %s", seq, trial.Dump(r))
 		}
 	}
 }
 
-func mptcp(x *tool.Trial) error {
+func mptcp(x *trial.Trial) error {
 	if err := lab.MPTCPSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	_, err := snoop(x, lab.Sessions{Count: 7, Send: 101, Recv: 53, Network: lab.MPTCP4}, false)
 	return err
@@ -185,7 +187,7 @@ func mptcp(x *tool.Trial) error {
 
 // older: connections from before the tool have their process, and no relative
 // numbers.
-func older(x *tool.Trial) error {
+func older(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 3, Send: 101, Recv: 53, Hold: true})
 	if err != nil {
 		return err
@@ -209,7 +211,7 @@ func older(x *tool.Trial) error {
 
 // samePorts: two connections have the same addresses and ports, and other
 // processes.
-func samePorts(x *tool.Trial) error {
+func samePorts(x *trial.Trial) error {
 	s := lab.Sessions{Send: 101, Recv: 53, Close: lab.ByReset, Port: 7001, From: lab.TCP4.At(x.World.Addr4("client"), 7003)}
 	var all [2]*lab.TCP
 	rows, err := x.Rows(func() (err error) {

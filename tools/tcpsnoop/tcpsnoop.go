@@ -51,6 +51,4 @@ var Tool = &tool.Tool{
 		Show:   "time pid comm::12 dir laddr+lport::21 raddr+rport::21 flags seq_rel ack_rel window bytes",
 		Time:   "micro",
 	}),
-	Demo: demo,
-	Live: live,
 }

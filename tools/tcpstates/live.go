@@ -11,9 +11,11 @@ import (
 	"seine/internal/lab"
 	"seine/internal/row"
 	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		return lab.RunTCP(w,
@@ -22,7 +24,8 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "ipv4", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10})},
 	{Name: "ipv6", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10, Network: lab.TCP6})},
 	{Name: "server-closes", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 13, Send: 10, Recv: 10, Close: lab.ByServer})},
@@ -53,12 +56,12 @@ var closes = map[lab.Closer][2][]change{
 	lab.ByReset:  {cut, cut},
 }
 
-func sessions(s lab.Sessions) func(*tool.Trial) error {
-	return func(x *tool.Trial) error { return seen(x, s) }
+func sessions(s lab.Sessions) func(*trial.Trial) error {
+	return func(x *trial.Trial) error { return seen(x, s) }
 }
 
 // seen makes sessions that take a while and checks every change on both sides.
-func seen(x *tool.Trial, s lab.Sessions) error {
+func seen(x *trial.Trial, s lab.Sessions) error {
 	s.Think = 3 * time.Millisecond
 	t, err := lab.StartTCP(x.World, s)
 	if err != nil {
@@ -87,11 +90,11 @@ func seen(x *tool.Trial, s lab.Sessions) error {
 	doubles := count[false][change{"SYN_RECV", "CLOSE"}]
 	count[false][change{"LISTEN", "SYN_RECV"}] -= doubles
 	n += 2 * doubles
-	x.Fail(tool.RowCount(len(rows), n))
+	x.Fail(trial.RowCount(len(rows), n))
 	for client, list := range wants {
 		for _, w := range list {
 			got := count[client][w]
-			x.Fail(tool.Fewer(got, s.Count, "%d changes %v (client: %v), want %d", got, w, client, s.Count))
+			x.Fail(trial.Fewer(got, s.Count, "%d changes %v (client: %v), want %d", got, w, client, s.Count))
 		}
 	}
 	x.NoneLost(tool.LossOwner)
@@ -99,8 +102,8 @@ func seen(x *tool.Trial, s lab.Sessions) error {
 }
 
 // one checks a row and counts it.
-func one(x *tool.Trial, t *lab.TCP, res lab.TCPResult, r *row.Row, count map[bool]map[change]int) {
-	c := change{tool.Value(r.Get("oldstate")), tool.Value(r.Get("newstate"))}
+func one(x *trial.Trial, t *lab.TCP, res lab.TCPResult, r *row.Row, count map[bool]map[change]int) {
+	c := change{trial.Value(r.Get("oldstate")), trial.Value(r.Get("newstate"))}
 	client := r.Get("rport").N == uint64(t.Port)
 	count[client][c]++
 	p := t.Server
@@ -126,7 +129,7 @@ func one(x *tool.Trial, t *lab.TCP, res lab.TCPResult, r *row.Row, count map[boo
 		}
 	default:
 		if spent.Kind == row.Null {
-			x.Errorf("no duration_ms in %s", tool.Dump(r))
+			x.Errorf("no duration_ms in %s", trial.Dump(r))
 		}
 	}
 }
@@ -139,22 +142,22 @@ func longest(res lab.TCPResult) (ns int64) {
 }
 
 // mptcp: one row for each change, though the connection has two sockets.
-func mptcp(x *tool.Trial) error {
+func mptcp(x *trial.Trial) error {
 	if err := lab.MPTCPSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 13, Send: 1000, Recv: 777, Network: lab.MPTCP4})
 	if err != nil {
 		return err
 	}
-	rows, _, err := tool.RowsOf(x, 131, t.Run)
+	rows, _, err := trial.RowsOf(x, 131, t.Run)
 	if err != nil {
 		return err
 	}
 	socks := map[string]map[change]int{}
 	for _, r := range rows {
-		c := change{tool.Value(r.Get("oldstate")), tool.Value(r.Get("newstate"))}
-		key := fmt.Sprint(r.Get("pid").N, tool.Value(r.Get("lport")), tool.Value(r.Get("rport")))
+		c := change{trial.Value(r.Get("oldstate")), trial.Value(r.Get("newstate"))}
+		key := fmt.Sprint(r.Get("pid").N, trial.Value(r.Get("lport")), trial.Value(r.Get("rport")))
 		if c.from == "CLOSE" || c.from == "LISTEN" {
 			continue // without its port
 		}
@@ -162,7 +165,7 @@ func mptcp(x *tool.Trial) error {
 			socks[key] = map[change]int{}
 		}
 		if socks[key][c]++; socks[key][c] > 1 {
-			x.Errorf("%v twice on one socket: %s", c, tool.Dump(r))
+			x.Errorf("%v twice on one socket: %s", c, trial.Dump(r))
 		}
 		p := t.Server
 		if r.Get("rport").N == uint64(t.Port) {
@@ -176,16 +179,16 @@ func mptcp(x *tool.Trial) error {
 	return nil
 }
 
-func uring(x *tool.Trial) error {
+func uring(x *trial.Trial) error {
 	if err := lab.UringSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	return seen(x, lab.Sessions{Count: 13, Send: 100, Recv: 100, Uring: true})
 }
 
 // older: what was established before the tool has a process, and no time in
 // the state that it leaves first.
-func older(x *tool.Trial) error {
+func older(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 17, Send: 10, Recv: 10, Hold: true})
 	if err != nil {
 		return err
@@ -193,7 +196,7 @@ func older(x *tool.Trial) error {
 	if err := t.Open(); err != nil {
 		return err
 	}
-	rows, _, err := tool.RowsOf(x, 17*6+1, t.Run)
+	rows, _, err := trial.RowsOf(x, 17*6+1, t.Run)
 	if err != nil {
 		return err
 	}
@@ -215,7 +218,7 @@ func older(x *tool.Trial) error {
 
 // listener: the beginning and the end of one; the filter of a port keeps the
 // clients out.
-func listener(x *tool.Trial) error {
+func listener(x *trial.Trial) error {
 	if err := x.Attach("--lport=7001"); err != nil {
 		return err
 	}
@@ -246,7 +249,7 @@ func listener(x *tool.Trial) error {
 }
 
 // self: a socket that connects to itself comes to SYN_RECV, but not from LISTEN.
-func self(x *tool.Trial) error {
+func self(x *trial.Trial) error {
 	at := lab.TCP4.At(x.World.Addr("", lab.TCP4), 7001)
 	rows, err := connects(x, 6, lab.Attempt{Network: lab.TCP4, From: at, Addr: at})
 	if err != nil {
@@ -262,7 +265,7 @@ func self(x *tool.Trial) error {
 }
 
 // again: a socket that connects once more has no port until one is chosen.
-func again(x *tool.Trial) error {
+func again(x *trial.Trial) error {
 	a := lab.Attempt{Network: lab.TCP4, Addr: lab.TCP4.At(x.World.Addr("", lab.TCP4), 7001), Want: unix.ECONNREFUSED}
 	b := a
 	b.Again = true
@@ -275,14 +278,14 @@ func again(x *tool.Trial) error {
 			x.Want(r, "newstate", "SYN_SENT")
 			x.Want(r, "lport", "-")
 		} else if x.Want(r, "newstate", "CLOSE"); r.Get("lport").Kind == row.Null {
-			x.Errorf("no lport in %s", tool.Dump(r))
+			x.Errorf("no lport in %s", trial.Dump(r))
 		}
 	}
 	return nil
 }
 
 // connects makes the attempts, from which n rows of their process must come.
-func connects(x *tool.Trial, n int, list ...lab.Attempt) ([]*row.Row, error) {
+func connects(x *trial.Trial, n int, list ...lab.Attempt) ([]*row.Row, error) {
 	c, err := lab.StartConnects(x.World, "", "lab-connects", list...)
 	if err != nil {
 		return nil, err

@@ -61,6 +61,4 @@ var Tool = &tool.Tool{
 	Points:  []probe.Point{{Name: "state"}},
 	Shorts:  map[string]string{"L": "lport", "D": "rport"},
 	Views:   views,
-	Demo:    demo,
-	Live:    live,
 }

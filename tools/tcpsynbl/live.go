@@ -12,7 +12,7 @@ import (
 	"seine/internal/kern"
 	"seine/internal/lab"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
 // inProgress is how an attempt ends that nobody waits for.
@@ -37,7 +37,8 @@ func full(w *lab.World, network lab.Network, n int) (*lab.Targets, *lab.Connects
 	return t, c, err
 }
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		if err := lab.RunTCP(w, lab.Sessions{Count: 23, Send: 1, Recv: 1, ServerComm: "web", Backlog: 500}); err != nil {
@@ -52,7 +53,8 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "ipv4", Hosts: lab.TwoHosts, Run: overflow(lab.TCP4)},
 	{Name: "ipv6", Hosts: lab.TwoHosts, Run: overflow(lab.TCP6)},
 	{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
@@ -75,17 +77,17 @@ func parts(rows []*row.Row) (lengths, drops []*row.Row) {
 	return lengths, drops
 }
 
-func mptcp(x *tool.Trial) error {
+func mptcp(x *trial.Trial) error {
 	if err := lab.MPTCPSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	return overflow(lab.MPTCP4)(x)
 }
 
 // overflow: ten SYNs for a queue that holds three. The kernel counts as many
 // drops as there are rows.
-func overflow(network lab.Network) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func overflow(network lab.Network) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		if err := x.Attach(); err != nil {
 			return err
 		}
@@ -98,7 +100,7 @@ func overflow(network lab.Network) func(*tool.Trial) error {
 }
 
 // overflowOlder: the listener was there before the tool.
-func overflowOlder(x *tool.Trial) error {
+func overflowOlder(x *trial.Trial) error {
 	t, c, err := full(x.World, lab.TCP4, 10)
 	if err != nil {
 		return err
@@ -109,7 +111,7 @@ func overflowOlder(x *tool.Trial) error {
 	return overflows(x, t, c, lab.TCP4)
 }
 
-func overflows(x *tool.Trial, t *lab.Targets, c *lab.Connects, network lab.Network) error {
+func overflows(x *trial.Trial, t *lab.Targets, c *lab.Connects, network lab.Network) error {
 	before, err := x.World.Counters("server")
 	if err != nil {
 		return err
@@ -160,7 +162,7 @@ func overflows(x *tool.Trial, t *lab.Targets, c *lab.Connects, network lab.Netwo
 }
 
 // synQueue: without cookies and without answers, requests fill the SYN queue.
-func synQueue(x *tool.Trial) error {
+func synQueue(x *trial.Trial) error {
 	if err := x.World.Sysctl("server", "net.ipv4.tcp_syncookies", "0"); err != nil {
 		return err
 	}
@@ -204,7 +206,7 @@ func synQueue(x *tool.Trial) error {
 }
 
 // room: sessions that are accepted at once drop nothing.
-func room(x *tool.Trial) error {
+func room(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 23, Backlog: 101})
 	if err != nil {
 		return err
@@ -227,7 +229,7 @@ func room(x *tool.Trial) error {
 }
 
 // bothFamilies: a listener on :: is one, whichever way connections come.
-func bothFamilies(x *tool.Trial) error {
+func bothFamilies(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{
 		Count: 22, Network: lab.TCP6, Port: 7002,
 		Addrs: []netip.Addr{x.World.Addr6("server"), netip.AddrFrom16(x.World.Addr4("server").As16())},
@@ -255,7 +257,7 @@ func bothFamilies(x *tool.Trial) error {
 // lateACK: the handshake of one connection is held up until another one has
 // filled the accept queue. Then its last step, which comes with its FIN, finds
 // no room.
-func lateACK(x *tool.Trial) error {
+func lateACK(x *trial.Trial) error {
 	t, err := lab.StartTargets(x.World, "server", "lazy", lab.Target{Network: lab.TCP4, Backlog: 1})
 	if err != nil {
 		return err
@@ -269,9 +271,9 @@ func lateACK(x *tool.Trial) error {
 	if err := x.Attach(); err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(x.Choices, func(c tool.Choice) bool { return c.Point == "ack" && c.Way != "" }) {
+	if !slices.ContainsFunc(x.Choices, func(c trial.Choice) bool { return c.Point == "ack" && c.Way != "" }) {
 		x.Detach()
-		return tool.Skip("the last step of a handshake cannot be seen without function tracing")
+		return trial.Skip("the last step of a handshake cannot be seen without function tracing")
 	}
 	loss, err := lab.StartLoss(lab.Loss{To: t.Port(0), Flags: lab.ACK, Count: 1})
 	if err != nil {

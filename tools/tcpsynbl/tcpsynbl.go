@@ -91,6 +91,4 @@ var Tool = &tool.Tool{
 		{Name: "ack", Optional: true, Misses: "drops of the ACK that completes a handshake"},
 	},
 	Views: func(any) []tool.View { return views },
-	Demo:  demo,
-	Live:  live,
 }

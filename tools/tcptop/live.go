@@ -13,10 +13,11 @@ import (
 
 	"seine/internal/lab"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		r, err := lab.StartPingPong(w, lab.PingPong{Size: 200, Answer: 4000, Parallel: 2, ClientComm: "api", ServerComm: "db"})
@@ -38,7 +39,8 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "sums", Hosts: lab.TwoHosts, Run: sums(oneOutput)},
 	{Name: "older", Hosts: lab.TwoHosts, Run: older},
 	{Name: "ticks", Hosts: lab.TwoHosts, Run: sums("--interval=" + tick())},
@@ -71,14 +73,14 @@ type end struct {
 type moved struct{ tx, rx int }
 
 // add adds up rows by end.
-func add(x *tool.Trial, rows []*row.Row) map[end]moved {
+func add(x *trial.Trial, rows []*row.Row) map[end]moved {
 	got := map[end]moved{}
 	for _, r := range rows {
 		e := end{int(r.Get("pid").N), r.Get("local").S, r.Get("remote").S}
 		m := got[e]
 		got[e] = moved{m.tx + int(r.Get("tx_bytes").N), m.rx + int(r.Get("rx_bytes").N)}
 		if r.Get("total_bytes").N != r.Get("tx_bytes").N+r.Get("rx_bytes").N {
-			x.Errorf("total_bytes is not the sum in %s", tool.Dump(r))
+			x.Errorf("total_bytes is not the sum in %s", trial.Dump(r))
 		}
 	}
 	x.NoneLost()
@@ -86,7 +88,7 @@ func add(x *tool.Trial, rows []*row.Row) map[end]moved {
 }
 
 // ends adds both ends of each session of t to want.
-func ends(x *tool.Trial, t *lab.TCP, res lab.TCPResult, want map[end]moved) {
+func ends(x *trial.Trial, t *lab.TCP, res lab.TCPResult, want map[end]moved) {
 	s := t.Sessions
 	client := x.World.Addr(s.ClientHost, s.Network)
 	for _, one := range res.Client.Sessions {
@@ -97,10 +99,10 @@ func ends(x *tool.Trial, t *lab.TCP, res lab.TCPResult, want map[end]moved) {
 	}
 }
 
-func compare(x *tool.Trial, got, want map[end]moved) {
+func compare(x *trial.Trial, got, want map[end]moved) {
 	for e, w := range want {
 		if g, seen := got[e]; !seen {
-			x.Fail(tool.Fewer(0, 1, "%v: no row, want %v moved", e, w))
+			x.Fail(trial.Fewer(0, 1, "%v: no row, want %v moved", e, w))
 		} else if g != w {
 			x.Errorf("%v: moved %v, want %v", e, g, w)
 		}
@@ -114,8 +116,8 @@ func compare(x *tool.Trial, got, want map[end]moved) {
 
 // sums: sessions of both families, born and dead between two ticks or across
 // some, are each counted once and whole, at both ends.
-func sums(interval string) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func sums(interval string) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		var all []*lab.TCP
 		for _, s := range []lab.Sessions{
 			{Count: 23, Send: 1000, Recv: 77777},
@@ -155,7 +157,7 @@ func sums(interval string) func(*tool.Trial) error {
 
 // sameTime: rows of one output have its time, also those of sessions that ended
 // long before it.
-func sameTime(x *tool.Trial, rows []*row.Row) {
+func sameTime(x *trial.Trial, rows []*row.Row) {
 	for _, r := range rows {
 		if got, want := r.Get("time").N, rows[0].Get("time").N; got != want {
 			x.Errorf("a row is %v older than another of its output, want the output's time in both", time.Duration(want-got))
@@ -166,7 +168,7 @@ func sameTime(x *tool.Trial, rows []*row.Row) {
 
 // older: connections that were there before are there from the first tick,
 // with what they move from then on.
-func older(x *tool.Trial) error {
+func older(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 17, Send: 1000, Recv: 777, Hold: true})
 	if err != nil {
 		return err
@@ -255,7 +257,7 @@ func half(c *lab.Child) error {
 
 // halfClosed: a socket that its program has closed is out of sight while its
 // peer lives; what it moved is not counted again at its end.
-func halfClosed(x *tool.Trial) error {
+func halfClosed(x *trial.Trial) error {
 	addr := x.World.Addr4(x.World.Hosts()[0])
 	p, err := x.World.Start("", "half", bodyHalf, addr)
 	if err != nil {
@@ -288,7 +290,7 @@ func halfClosed(x *tool.Trial) error {
 }
 
 // plain makes sessions and compares all ends.
-func plain(x *tool.Trial, s lab.Sessions, flags ...string) (*lab.TCP, []*row.Row, map[end]moved, error) {
+func plain(x *trial.Trial, s lab.Sessions, flags ...string) (*lab.TCP, []*row.Row, map[end]moved, error) {
 	t, err := lab.StartTCP(x.World, s)
 	if err != nil {
 		return nil, nil, nil, err
@@ -309,9 +311,9 @@ func plain(x *tool.Trial, s lab.Sessions, flags ...string) (*lab.TCP, []*row.Row
 	return t, rows, want, nil
 }
 
-func uring(x *tool.Trial) error {
+func uring(x *trial.Trial) error {
 	if err := lab.UringSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	_, rows, want, err := plain(x, lab.Sessions{Count: 13, Send: 1000, Recv: 777, Uring: true}, "--interval=1m")
 	if err != nil {
@@ -322,9 +324,9 @@ func uring(x *tool.Trial) error {
 }
 
 // mptcp: a connection and its subflow are one session.
-func mptcp(x *tool.Trial) error {
+func mptcp(x *trial.Trial) error {
 	if err := lab.MPTCPSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	_, rows, want, err := plain(x, lab.Sessions{Count: 13, Send: 1000, Recv: 777, Network: lab.MPTCP4}, "--interval=250ms")
 	if err != nil {
@@ -336,7 +338,7 @@ func mptcp(x *tool.Trial) error {
 
 // lossy: what is sent again is no more payload, and counted by itself. The rates
 // are of the time that the session was there.
-func lossy(x *tool.Trial) error {
+func lossy(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Send: 33333, Recv: 1})
 	if err != nil {
 		return err
@@ -351,7 +353,7 @@ func lossy(x *tool.Trial) error {
 		return err
 	}
 	most, again := time.Since(began), counted["TcpRetransSegs"]
-	if err := tool.RowCount(len(rows), 2); err != nil {
+	if err := trial.RowCount(len(rows), 2); err != nil {
 		return err
 	}
 	for _, r := range rows {
@@ -374,7 +376,7 @@ func lossy(x *tool.Trial) error {
 }
 
 // filters: by the remote port only the client's rows are left.
-func filters(x *tool.Trial) error {
+func filters(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 13, Send: 1000, Recv: 777})
 	if err != nil {
 		return err
@@ -387,12 +389,12 @@ func filters(x *tool.Trial) error {
 		x.Want(r, "comm", t.Client.Comm)
 		x.Want(r, "tx_bytes", 1000)
 	}
-	x.Fail(tool.RowCount(len(rows), 13))
+	x.Fail(trial.RowCount(len(rows), 13))
 	return nil
 }
 
 // flood: many short sessions over many ticks add up.
-func flood(x *tool.Trial) error {
+func flood(x *trial.Trial) error {
 	n := 10007
 	if lab.Emulated() {
 		n = 1009
@@ -422,10 +424,10 @@ func flood(x *tool.Trial) error {
 
 // shaped: what the client's own queueing discipline drops counts as not sent. TCP
 // sends it again as if for the first time, and it counts once, tick by tick.
-func shaped(x *tool.Trial) error {
+func shaped(x *trial.Trial) error {
 	w := x.World
 	if err := w.Sysctl("client", "net.ipv4.tcp_congestion_control", "bbr"); errors.Is(err, fs.ErrNotExist) {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	} else if err != nil {
 		return err
 	}

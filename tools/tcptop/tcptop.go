@@ -106,6 +106,4 @@ var Tool = &tool.Tool{
 	Config:  func() any { return &config{} },
 	Points:  []probe.Point{{Name: "poll"}, {Name: "state"}},
 	Views:   views,
-	Demo:    demo,
-	Live:    live,
 }

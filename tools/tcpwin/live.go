@@ -9,9 +9,11 @@ import (
 	"seine/internal/lab"
 	"seine/internal/row"
 	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		t, err := lab.StartTCP(w, lab.Sessions{Send: 1 << 20, Recv: 1, ClientComm: "backup", ServerComm: "store"})
@@ -22,7 +24,8 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "ipv4", Hosts: lab.TwoHosts, Run: sessions(lab.TCP4)},
 	{Name: "ipv6", Hosts: lab.TwoHosts, Run: sessions(lab.TCP6)},
 	{Name: "retrans", Hosts: lab.TwoHosts, Run: retrans},
@@ -36,7 +39,7 @@ const reno = "reno"
 
 // segments is how many a host received while sessions that end by a reset were
 // established: all but those of the handshake.
-func segments(x *tool.Trial, before lab.Counters, host string, sessions int) (int64, error) {
+func segments(x *trial.Trial, before lab.Counters, host string, sessions int) (int64, error) {
 	after, err := x.World.Counters(host)
 	if err != nil {
 		return 0, err
@@ -51,8 +54,8 @@ func segments(x *tool.Trial, before lab.Counters, host string, sessions int) (in
 
 // sessions: one row for each segment that comes in, and for each end that is
 // established.
-func sessions(network lab.Network) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func sessions(network lab.Network) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		for _, h := range lab.TwoHosts {
 			if err := x.World.Sysctl(h, "net.ipv4.tcp_congestion_control", reno); err != nil {
 				return err
@@ -97,7 +100,7 @@ func sessions(network lab.Network) func(*tool.Trial) error {
 			x.Want(r, "cong", reno)
 			x.Want(r, "snd_ssthresh", 1<<31-1) // nothing was lost
 			if r.Get("sk_sndbuf").N == 0 || r.Get("rcv_wnd").N == 0 || r.Get("event").S == "rcv" && r.Get("srtt_us").N == 0 {
-				x.Errorf("no sk_sndbuf, rcv_wnd or srtt_us in %s", tool.Dump(r))
+				x.Errorf("no sk_sndbuf, rcv_wnd or srtt_us in %s", trial.Dump(r))
 			}
 			if at := r.Get("time_us").N; at < since || at > uint64(time.Since(began)) {
 				x.Errorf("at %d after %d ns", at, since)
@@ -116,7 +119,7 @@ func sessions(network lab.Network) func(*tool.Trial) error {
 			}
 			for event, n := range map[string]int64{"rcv": want, "new": 7, "retrans": 0} {
 				got := count[h+" "+event]
-				x.Fail(tool.Fewer(int(got), int(n), "%s: %d %s, want %d", h, got, event, n))
+				x.Fail(trial.Fewer(int(got), int(n), "%s: %d %s, want %d", h, got, event, n))
 			}
 		}
 		x.NoneLost(tool.LossOwner)
@@ -125,7 +128,7 @@ func sessions(network lab.Network) func(*tool.Trial) error {
 }
 
 // lost runs the tool over a session whose only segment is lost once.
-func lost(x *tool.Trial, flags ...string) (*lab.TCP, []*row.Row, error) {
+func lost(x *trial.Trial, flags ...string) (*lab.TCP, []*row.Row, error) {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Send: 333, Recv: 1})
 	if err != nil {
 		return nil, nil, err
@@ -135,7 +138,7 @@ func lost(x *tool.Trial, flags ...string) (*lab.TCP, []*row.Row, error) {
 }
 
 // retrans: one segment is sent again, by the client.
-func retrans(x *tool.Trial) error {
+func retrans(x *trial.Trial) error {
 	t, rows, err := lost(x)
 	if err != nil {
 		return err
@@ -156,7 +159,7 @@ func retrans(x *tool.Trial) error {
 }
 
 // summary: events by socket.
-func summary(x *tool.Trial) error {
+func summary(x *trial.Trial) error {
 	t, rows, err := lost(x, "--summary")
 	if err != nil {
 		return err
@@ -177,7 +180,7 @@ func summary(x *tool.Trial) error {
 }
 
 // oneSocket: --sock keeps one, by the address that a run before has shown.
-func oneSocket(x *tool.Trial) error {
+func oneSocket(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 2, Send: 100, Recv: 100, Hold: true})
 	if err != nil {
 		return err
@@ -189,7 +192,7 @@ func oneSocket(x *tool.Trial) error {
 	var sock, port string
 	for _, r := range rows {
 		if r.Get("event").S == "new" && r.Get("rport").N == uint64(t.Port) {
-			sock, port = r.Get("skaddr").S, tool.Value(r.Get("lport"))
+			sock, port = r.Get("skaddr").S, trial.Value(r.Get("lport"))
 		}
 	}
 	if rows, err = x.Rows(func() error { _, err := t.Run(); return err }, "--sock=0x"+sock); err != nil {

@@ -127,6 +127,4 @@ var Tool = &tool.Tool{
 	Views:   views,
 	Formats: []string{"book", "svg", "png"},
 	Plot:    figure,
-	Demo:    demo,
-	Live:    live,
 }

@@ -12,10 +12,11 @@ import (
 	"seine/internal/lab"
 	"seine/internal/probe"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
 		t, err := lab.StartTargets(w, "server", "resolver", lab.Target{Network: lab.UDP4, Addr: "192.0.2.2:53"}, lab.Target{Network: lab.UDP6})
@@ -40,7 +41,8 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "ipv4", Hosts: lab.TwoHosts, Run: connects(lab.UDP4, lab.Blocking)},
 	{Name: "ipv6", Hosts: lab.TwoHosts, Run: connects(lab.UDP6, lab.Blocking)},
 	{Name: "mapped", Hosts: lab.TwoHosts, Run: ip4In6},
@@ -58,13 +60,13 @@ func mapped(addr string) string {
 	return netip.AddrPortFrom(netip.AddrFrom16(ap.Addr().As16()), ap.Port()).String()
 }
 
-func targets(x *tool.Trial) (*lab.Targets, error) {
+func targets(x *trial.Trial) (*lab.Targets, error) {
 	return lab.StartTargets(x.World, "server", "sink", lab.Target{Network: lab.UDP4}, lab.Target{Network: lab.UDP6})
 }
 
 // connects makes a case of 23 connections.
-func connects(n lab.Network, mode lab.Mode) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func connects(n lab.Network, mode lab.Mode) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		t, err := targets(x)
 		if err != nil {
 			return err
@@ -74,7 +76,7 @@ func connects(n lab.Network, mode lab.Mode) func(*tool.Trial) error {
 	}
 }
 
-func ip4In6(x *tool.Trial) error {
+func ip4In6(x *trial.Trial) error {
 	t, err := targets(x)
 	if err != nil {
 		return err
@@ -82,14 +84,14 @@ func ip4In6(x *tool.Trial) error {
 	return seen(x, lab.UDP6, mapped(t.Addrs[0]), lab.Blocking, t.Port(0))
 }
 
-func uring(x *tool.Trial) error {
+func uring(x *trial.Trial) error {
 	if err := lab.UringSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	return connects(lab.UDP4, lab.ByUring)(x)
 }
 
-func seen(x *tool.Trial, n lab.Network, addr string, mode lab.Mode, port int) error {
+func seen(x *trial.Trial, n lab.Network, addr string, mode lab.Mode, port int) error {
 	const count = 23
 	var list []lab.Attempt
 	for range count {
@@ -99,11 +101,11 @@ func seen(x *tool.Trial, n lab.Network, addr string, mode lab.Mode, port int) er
 	if err != nil {
 		return err
 	}
-	rows, out, err := tool.RowsOf(x, count, c.Run)
+	rows, out, err := trial.RowsOf(x, count, c.Run)
 	if err != nil {
 		return err
 	}
-	x.Fail(tool.RowCount(len(rows), count))
+	x.Fail(trial.RowCount(len(rows), count))
 	peer := netip.MustParseAddrPort(addr).Addr().Unmap()
 	for i, r := range rows {
 		check(x, r, c.Proc, peer, port, "connect")
@@ -114,7 +116,7 @@ func seen(x *tool.Trial, n lab.Network, addr string, mode lab.Mode, port int) er
 	return nil
 }
 
-func check(x *tool.Trial, r *row.Row, p *lab.Proc, peer netip.Addr, port int, how string) {
+func check(x *trial.Trial, r *row.Row, p *lab.Proc, peer netip.Addr, port int, how string) {
 	x.Want(r, "pid", p.PID)
 	x.Want(r, "comm", p.Comm)
 	x.Want(r, "netns", p.Netns)
@@ -129,7 +131,7 @@ func check(x *tool.Trial, r *row.Row, p *lab.Proc, peer netip.Addr, port int, ho
 }
 
 // failures: what has no route is no connection, nor is a TCP one of UDP.
-func failures(x *tool.Trial) error {
+func failures(x *trial.Trial) error {
 	t, err := lab.StartTargets(x.World, "server", "sink", lab.Target{Network: lab.TCP4}, lab.Target{Network: lab.UDP4})
 	if err != nil {
 		return err
@@ -142,11 +144,11 @@ func failures(x *tool.Trial) error {
 	if err != nil {
 		return err
 	}
-	rows, _, err := tool.RowsOf(x, 1, c.Run)
+	rows, _, err := trial.RowsOf(x, 1, c.Run)
 	if err != nil {
 		return err
 	}
-	if err := tool.RowCount(len(rows), 1); err != nil {
+	if err := trial.RowCount(len(rows), 1); err != nil {
 		return err
 	}
 	check(x, rows[0], c.Proc, x.World.Addr4("server"), t.Port(1), "connect")
@@ -155,14 +157,14 @@ func failures(x *tool.Trial) error {
 
 // letters: two sockets that each write to two peers 13 times, IPv4 and IPv6;
 // the IPv6 one writes to an IPv4 peer too.
-func letters(way string, call lab.Call) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func letters(way string, call lab.Call) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		k, err := probe.Running()
 		if err != nil {
 			return err
 		}
 		if err := k.Offers()[way]; err != nil {
-			return tool.Skip("%v", err)
+			return trial.Skip("%v", err)
 		}
 		t, err := targets(x)
 		if err != nil {
@@ -193,11 +195,11 @@ func letters(way string, call lab.Call) func(*tool.Trial) error {
 		if err != nil {
 			return err
 		}
-		x.Fail(tool.RowCount(len(rows), len(want)))
+		x.Fail(trial.RowCount(len(rows), len(want)))
 		for _, r := range rows {
-			p := want[peer{tool.Value(r.Get("lport")), tool.Value(r.Get("raddr"))}]
+			p := want[peer{trial.Value(r.Get("lport")), trial.Value(r.Get("raddr"))}]
 			if p == nil {
-				x.Errorf("nobody did %s", tool.Dump(r))
+				x.Errorf("nobody did %s", trial.Dump(r))
 				continue
 			}
 			i := 0

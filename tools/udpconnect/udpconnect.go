@@ -63,6 +63,4 @@ var Tool = &tool.Tool{
 	Config:  func() any { return &config{} },
 	Points:  []probe.Point{{Name: "connect"}, probe.Uring("uring", "connects by io_uring")},
 	Views:   views,
-	Demo:    demo,
-	Live:    live,
 }

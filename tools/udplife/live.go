@@ -8,10 +8,11 @@ import (
 
 	"seine/internal/lab"
 	"seine/internal/row"
-	"seine/internal/tool"
+	"seine/internal/trial"
 )
 
-var demo = tool.Workload{
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
 	Run: func(w *lab.World) error {
 		for _, l := range []lab.Load{
 			{Network: lab.UDP4, Count: 17, Size: 512}, {Network: lab.UDP6, Count: 5, Size: 1200},
@@ -33,7 +34,8 @@ var demo = tool.Workload{
 	},
 }
 
-var live = []tool.Case{
+// Live is the live cases.
+var Live = []trial.Case{
 	{Name: "ipv4", Run: moved(lab.Load{Network: lab.UDP4, Count: 23, Size: 101}, false)},
 	{Name: "ipv6", Run: moved(lab.Load{Network: lab.UDP6, Count: 23, Size: 101}, false)},
 	{Name: "older", Run: moved(lab.Load{Network: lab.UDP4, Count: 23, Size: 101}, true)},
@@ -48,8 +50,8 @@ var live = []tool.Case{
 }
 
 // moved makes a case of one connection with both ends in one process.
-func moved(l lab.Load, older bool) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func moved(l lab.Load, older bool) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		if !older {
 			if err := x.Attach(); err != nil {
 				return err
@@ -87,7 +89,7 @@ func moved(l lab.Load, older bool) func(*tool.Trial) error {
 			amounts(x, r, tx, tx*l.Size, rx, rx*l.Size)
 			x.Want(r, "drops", 0)
 			if known := r.Get("duration_ms").Kind != row.Null; known == older {
-				x.Errorf("a duration that should not be known, or should be: %s", tool.Dump(r))
+				x.Errorf("a duration that should not be known, or should be: %s", trial.Dump(r))
 			}
 		}
 		x.NoneLost()
@@ -95,27 +97,27 @@ func moved(l lab.Load, older bool) func(*tool.Trial) error {
 	}
 }
 
-func amounts(x *tool.Trial, r *row.Row, tx, txBytes, rx, rxBytes int) {
+func amounts(x *trial.Trial, r *row.Row, tx, txBytes, rx, rxBytes int) {
 	x.Want(r, "tx_datagrams", tx)
 	x.Want(r, "tx_bytes", txBytes)
 	x.Want(r, "rx_datagrams", rx)
 	x.Want(r, "rx_bytes", rxBytes)
 }
 
-func uring(x *tool.Trial) error {
+func uring(x *trial.Trial) error {
 	if err := lab.UringSupported(); err != nil {
-		return tool.Skip("%v", err)
+		return trial.Skip("%v", err)
 	}
 	if x.Way == "sys" {
-		return tool.Skip("this way does not see io_uring, and says so")
+		return trial.Skip("this way does not see io_uring, and says so")
 	}
 	return moved(lab.Load{Network: lab.UDP4, Count: 23, Size: 101, Write: lab.UringSend, Read: lab.UringRecv}, false)(x)
 }
 
 // unconnected: a socket that writes to two peers, closed or left to the end of
 // its process.
-func unconnected(leave bool) func(*tool.Trial) error {
-	return func(x *tool.Trial) error {
+func unconnected(leave bool) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
 		t, err := lab.StartTargets(x.World, "", "sink", lab.Target{Network: lab.UDP4}, lab.Target{Network: lab.UDP4})
 		if err != nil {
 			return err
@@ -146,7 +148,7 @@ func unconnected(leave bool) func(*tool.Trial) error {
 }
 
 // killed: seven sockets of a process that dies by SIGKILL.
-func killed(x *tool.Trial) error {
+func killed(x *trial.Trial) error {
 	if err := x.Attach(); err != nil {
 		return err
 	}
@@ -181,12 +183,12 @@ func killed(x *tool.Trial) error {
 			x.Errorf("no row for port %d", t.Port(i))
 		}
 	}
-	x.Fail(tool.RowCount(len(rows), 7))
+	x.Fail(trial.RowCount(len(rows), 7))
 	return nil
 }
 
 // dropped: a reader that does not read in time.
-func dropped(x *tool.Trial) error {
+func dropped(x *trial.Trial) error {
 	if err := x.Attach(); err != nil {
 		return err
 	}
@@ -222,7 +224,7 @@ func dropped(x *tool.Trial) error {
 }
 
 // refused: what comes back by the error queue was not received.
-func refused(x *tool.Trial) error {
+func refused(x *trial.Trial) error {
 	f, err := lab.StartRefused(x.World, "sender", 3, 101)
 	if err != nil {
 		return err

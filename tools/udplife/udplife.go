@@ -7,6 +7,7 @@ package udplife
 import (
 	_ "embed"
 
+	"seine/internal/family"
 	"seine/internal/kern"
 	"seine/internal/probe"
 	"seine/internal/row"
@@ -64,11 +65,9 @@ var Tool = &tool.Tool{
 			{Name: "tp", Programs: []string{"create__tp__*"}, Misses: noFile},
 			{Name: "sys", Programs: []string{"create__btf__*"}, Misses: noFile + "; every system call of the machine pays for it"},
 		}},
-	}, tool.SockIO...),
+	}, family.SockIO...),
 	Views: tool.One(tool.View{
 		Output: tool.Stream[event]{Type: "life_event", Each: peerless},
 		Show:   "pid comm laddr lport raddr rport tx_bytes rx_bytes duration_ms",
 	}),
-	Demo: demo,
-	Live: live,
 }

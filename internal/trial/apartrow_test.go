@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package tool
+package trial
 
 import (
 	"bufio"
@@ -12,6 +12,7 @@ import (
 
 	"seine/internal/kern"
 	"seine/internal/row"
+	"seine/internal/tool"
 )
 
 // TestApartRow: a row from the process apart is the one that was sent.
@@ -77,8 +78,8 @@ func TestApartRow(t *testing.T) {
 
 // TestCrossing: an error keeps its text and what it is.
 func TestCrossing(t *testing.T) {
-	err := cross(Usagef("--by color: no")).err()
-	if err.Error() != "--by color: no" || !errors.Is(err, ErrUsage) || errors.Is(err, ErrSkip) {
+	err := cross(tool.Usagef("--by color: no")).err()
+	if err.Error() != "--by color: no" || !errors.Is(err, tool.ErrUsage) || errors.Is(err, ErrSkip) {
 		t.Errorf("got %v", err)
 	}
 	if err := cross(nil).err(); err != nil {

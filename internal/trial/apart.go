@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package tool
+package trial
 
 import (
 	"bufio"
@@ -20,6 +20,7 @@ import (
 	"seine/internal/lab"
 	"seine/internal/probe"
 	"seine/internal/row"
+	"seine/internal/tool"
 )
 
 // A trial runs its tool in a process apart: this program again, which attaches,
@@ -35,21 +36,18 @@ const apartEnv = "SEINE_TRIAL_TOOL"
 
 // Kit is what a trial needs to know of the command line.
 type Kit struct {
-	Find   func(name string) *Tool
-	Parse  ParseFunc
-	Namers func(*Session) map[string]row.Namer
+	Find   func(name string) *tool.Tool
+	Parse  func(t *tool.Tool, flags []string) (cfg any, o tool.Options, err error) // what Prepare wants
+	Namers func(*tool.Session) map[string]row.Namer
 }
 
-// ParseFunc turns command-line flags into what Prepare wants.
-type ParseFunc func(t *Tool, flags []string) (cfg any, o Options, err error)
-
-// kit is what TrialMain was given. Without it a process apart would not know what
+// kit is what Main was given. Without it a process apart would not know what
 // it is, and run the whole program again.
 var kit *Kit
 
-// TrialMain makes trials possible. It returns at once, except in the process apart
+// Main makes trials possible. It returns at once, except in the process apart
 // of a trial: there it runs the tool and exits. Call it early in main and in TestMain.
-func TrialMain(k Kit) {
+func Main(k Kit) {
 	kit = &k
 	if os.Getenv(apartEnv) == "" || host.Elevated() {
 		return
@@ -80,7 +78,7 @@ type attachment struct {
 
 // conclusion is the last one.
 type conclusion struct {
-	Report *Report
+	Report *tool.Report
 	Err    *crossing
 }
 
@@ -119,7 +117,7 @@ func serve(in io.Reader, out io.Writer) error {
 	return to.send(msgEnded, conclusion{report, cross(err)})
 }
 
-func attachApart(o apartOrder) (*Session, error) {
+func attachApart(o apartOrder) (*tool.Session, error) {
 	t := kit.Find(o.Tool)
 	if t == nil {
 		return nil, fmt.Errorf("trial: there is no tool %s", o.Tool)
@@ -128,14 +126,14 @@ func attachApart(o apartOrder) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := Prepare(t, cfg, opts)
+	p, err := tool.Prepare(t, cfg, opts)
 	if err != nil {
 		return nil, err
 	}
 	return p.Attach()
 }
 
-func attachmentOf(s *Session) *attachment {
+func attachmentOf(s *tool.Session) *attachment {
 	a := &attachment{Began: time.Now(), Notes: s.Notes}
 	for _, c := range s.Choices {
 		a.Choices = append(a.Choices, Choice{c.Point, c.Way})
@@ -145,7 +143,7 @@ func attachmentOf(s *Session) *attachment {
 
 // A place is where a trial's tool runs.
 type place interface {
-	collect(to row.Sink) (*Report, error) // takes rows until the tool has ended
+	collect(to row.Sink) (*tool.Report, error) // takes rows until the tool has ended
 	stop()
 }
 
@@ -153,9 +151,9 @@ type place interface {
 var apartOnce sync.Map
 
 // startTrial runs a tool, in a process apart unless that costs too much.
-func startTrial(ctx context.Context, schemas []*row.Schema, o apartOrder, apart bool, namers func(*Session) map[string]row.Namer) (place, *attachment, error) {
+func startTrial(ctx context.Context, schemas []*row.Schema, o apartOrder, apart bool) (place, *attachment, error) {
 	if _, once := apartOnce.Load(o.Tool); once && !apart && lab.Emulated() {
-		return startHere(ctx, o, namers)
+		return startHere(ctx, o)
 	}
 	p, a, err := startApart(ctx, schemas, o)
 	if err != nil {
@@ -167,19 +165,19 @@ func startTrial(ctx context.Context, schemas []*row.Schema, o apartOrder, apart 
 
 // here is a tool in this process.
 type here struct {
-	ses    *Session
+	ses    *tool.Session
 	namers map[string]row.Namer
 	ctx    context.Context
 	cancel context.CancelFunc
 	wait   chan struct{} // no row is taken until it is closed
 }
 
-func startHere(ctx context.Context, o apartOrder, namers func(*Session) map[string]row.Namer) (place, *attachment, error) {
+func startHere(ctx context.Context, o apartOrder) (place, *attachment, error) {
 	s, err := attachApart(o)
 	if err != nil {
 		return nil, nil, err
 	}
-	h := &here{ses: s, namers: namers(s), wait: make(chan struct{})}
+	h := &here{ses: s, namers: kit.Namers(s), wait: make(chan struct{})}
 	if !o.Stalled {
 		close(h.wait)
 	}
@@ -192,7 +190,7 @@ func startHere(ctx context.Context, o apartOrder, namers func(*Session) map[stri
 
 func (h *here) stop() { h.cancel() }
 
-func (h *here) collect(to row.Sink) (*Report, error) {
+func (h *here) collect(to row.Sink) (*tool.Report, error) {
 	defer h.cancel()
 	return h.ses.Run(h.ctx, row.Name(stalled{to, h.wait}, nil, h.namers))
 }
@@ -254,7 +252,7 @@ func startApart(ctx context.Context, schemas []*row.Schema, o apartOrder) (*apar
 
 func (p *apart) stop() { p.in.Close() }
 
-func (p *apart) collect(to row.Sink) (*Report, error) {
+func (p *apart) collect(to row.Sink) (*tool.Report, error) {
 	for {
 		kind, body, err := receive(p.out)
 		if err != nil {
@@ -310,7 +308,7 @@ type crossing struct {
 	Is   []int
 }
 
-var sentinels = []error{ErrUsage, probe.ErrNotSupported, os.ErrPermission, os.ErrNotExist}
+var sentinels = []error{tool.ErrUsage, probe.ErrNotSupported, os.ErrPermission, os.ErrNotExist}
 
 func cross(err error) *crossing {
 	if err == nil {

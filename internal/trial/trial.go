@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package tool
+// Package trial runs a tool over known traffic and holds its rows against it: live
+// tests, and the self-test of doctor.
+package trial
 
 import (
 	"context"
@@ -12,6 +14,7 @@ import (
 
 	"seine/internal/lab"
 	"seine/internal/row"
+	"seine/internal/tool"
 )
 
 // A Workload is known traffic in private network namespaces.
@@ -47,13 +50,11 @@ type Trial struct {
 	// costs much.
 	Apart bool
 
-	Choices []Choice   // of the last attach, for reports
-	Notes   []string   // of the last attach
-	Report  *Report    // of the last detach
-	Losses  []row.Loss // as they were told until then
-	tool    *Tool
-	namers  func(*Session) map[string]row.Namer
-	parse   ParseFunc
+	Choices []Choice     // of the last attach, for reports
+	Notes   []string     // of the last attach
+	Report  *tool.Report // of the last detach
+	Losses  []row.Loss   // as they were told until then
+	tool    *tool.Tool
 	running *running
 	failed  []error
 	since   int // the last PID before the world
@@ -107,15 +108,15 @@ func (c *collector) all() []*row.Row {
 // ErrSkip marks a case that cannot run here, with the reason.
 var ErrSkip = errors.New("skipped")
 
-// RunCase makes a world and runs c in it. The program must have called TrialMain.
-func RunCase(ctx context.Context, t *Tool, c Case, way string, parse ParseFunc, namers func(*Session) map[string]row.Namer) (*Trial, error) {
+// RunCase makes a world and runs c in it. The program must have called Main.
+func RunCase(ctx context.Context, t *tool.Tool, c Case, way string) (*Trial, error) {
 	since := lastPID()
 	w, err := lab.NewWorld(lab.Options{Hosts: c.Hosts, Thread: c.Thread})
 	if err != nil {
 		return nil, err
 	}
 	defer w.Close()
-	x := &Trial{since: since, Ctx: ctx, World: w, Way: way, tool: t, parse: parse, namers: namers}
+	x := &Trial{since: since, Ctx: ctx, World: w, Way: way, tool: t}
 	return x, x.run(c)
 }
 
@@ -137,14 +138,14 @@ func (x *Trial) Errorf(format string, args ...any) {
 // Attach starts the tool with these flags, limited to the namespaces of the
 // world, and returns when every point is in place.
 func (x *Trial) Attach(flags ...string) error {
-	if x.tool.Filters&FilterNetns != 0 {
+	if x.tool.Filters&tool.FilterNetns != 0 {
 		for _, h := range x.World.Hosts() {
 			flags = append(flags, fmt.Sprintf("--netns=%d", x.World.Netns(h)))
 		}
 	}
 	err := x.AttachAll(flags...)
 	if err == nil {
-		x.running.limited = x.tool.Filters&FilterNetns != 0
+		x.running.limited = x.tool.Filters&tool.FilterNetns != 0
 	}
 	return err
 }
@@ -155,9 +156,9 @@ func (x *Trial) AttachAll(flags ...string) error {
 		flags = append(flags, "--way="+x.Way)
 	}
 	if kit == nil {
-		return errors.New("trial: this program does not call TrialMain")
+		return errors.New("trial: this program does not call Main")
 	}
-	cfg, _, err := x.parse(x.tool, flags)
+	cfg, _, err := kit.Parse(x.tool, flags)
 	if err != nil {
 		return err
 	}
@@ -165,12 +166,12 @@ func (x *Trial) AttachAll(flags ...string) error {
 	if err != nil {
 		return err
 	}
-	p, a, err := startTrial(x.Ctx, schemas, apartOrder{Tool: x.tool.Name, Flags: flags, Stalled: x.Stalled}, x.Apart, x.namers)
+	p, a, err := startTrial(x.Ctx, schemas, apartOrder{Tool: x.tool.Name, Flags: flags, Stalled: x.Stalled}, x.Apart)
 	if err != nil {
 		return err
 	}
 	x.Choices, x.Notes = a.Choices, a.Notes
-	r := &running{events: x.tool.Kind(cfg) == Events, began: a.Began, place: p, done: make(chan struct{}), rows: collector{more: make(chan struct{}, 1)}}
+	r := &running{events: x.tool.Kind(cfg) == tool.Events, began: a.Began, place: p, done: make(chan struct{}), rows: collector{more: make(chan struct{}, 1)}}
 	x.running = r
 	go func() {
 		defer close(r.done)

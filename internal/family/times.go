@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package tool
+package family
 
 import (
 	"seine/internal/kern"
 	"seine/internal/probe"
 	"seine/internal/row"
+	"seine/internal/tool"
 )
 
 // TimesConfig is embedded in the config of tools whose kernel side is irq.h.
@@ -18,7 +19,7 @@ type TimesConfig struct {
 // Check is for Tool.Check.
 func (c *TimesConfig) Check() error {
 	if c.Count && c.Dist {
-		return Usagef("-C takes no times, and --dist shows how they are distributed: leave one out")
+		return tool.Usagef("-C takes no times, and --dist shows how they are distributed: leave one out")
 	}
 	return nil
 }
@@ -40,15 +41,15 @@ func (t *totals) Merge(o *totals) { t.Hist.Hist().Merge(o.Hist.Hist()) }
 // Times is the view of a tool that measures how long interrupts take: K in its
 // map times, shown by the columns keys. Name may change the cells of a key; keep
 // says which keys are shown. Either may be nil.
-func Times[K comparable](c *TimesConfig, keys string, by []string, name func(*K, *row.Row), keep func(*K) bool) View {
-	v := View{
+func Times[K comparable](c *TimesConfig, keys string, by []string, name func(*K, *row.Row), keep func(*K) bool) tool.View {
+	v := tool.View{
 		Show: keys + " total_us:TOTAL_usecs count avg_us max_us", Sort: "total_us",
 		Points: []probe.Point{{Name: "entry"}, {Name: "exit"}},
 		By:     by,
 	}
 	if c.Dist {
 		v.Show, v.Sort = keys+" time_ns", "time_ns"
-		v.Output = Snapshot[K, times]{
+		v.Output = tool.Snapshot[K, times]{
 			Map: "times", Keyed: true, Fold: true, Keep: keep,
 			Shown: func(t *times) bool { return t.Hist.Count > 0 },
 			Each: func(k *K, _ *times, r *row.Row) {
@@ -63,7 +64,7 @@ func Times[K comparable](c *TimesConfig, keys string, by []string, name func(*K,
 		v.Show, v.Sort = keys+" count", "count"
 		v.Points = v.Points[:1]
 	}
-	v.Output = Snapshot[K, totals]{
+	v.Output = tool.Snapshot[K, totals]{
 		Map: "times", Keyed: true, Fold: true, Keep: keep,
 		Shown: func(t *totals) bool { return t.Hist.Count > 0 },
 		Each: func(k *K, t *totals, r *row.Row) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package tool
+// Package family has what tools of one kind share in Go: the twins of sockio.h,
+// sockcall.h, opener.h, irq.h and drop.h.
+package family
 
 import (
 	"fmt"
@@ -9,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"seine/internal/probe"
+	"seine/internal/tool"
 )
 
 // SockIO are the points of sockio.h: each send and receive on any socket. Best
@@ -63,8 +66,8 @@ func udpOnly(alone func(*probe.Kernel) error) []probe.Way {
 
 // NarrowIO has SockIO look at UDP's own functions if only UDP is asked for, so
 // that other sockets do not pay for being sorted out.
-func NarrowIO(points []probe.Point, w *Wanted) []probe.Point {
-	if w.On&FilterProto == 0 || slices.ContainsFunc(w.Protos, func(p uint16) bool { return p != unix.IPPROTO_UDP }) {
+func NarrowIO(points []probe.Point, w *tool.Wanted) []probe.Point {
+	if w.On&tool.FilterProto == 0 || slices.ContainsFunc(w.Protos, func(p uint16) bool { return p != unix.IPPROTO_UDP }) {
 		return points
 	}
 	points = slices.Clone(points)
