@@ -35,6 +35,7 @@ type kernel struct {
 	multi     func() bool // kprobe.multi
 	graph     func() bool // kretprobe.multi by the function graph: who is attached last runs first
 	cookies   func() bool // attach cookies
+	stacks    func() bool // programs have one stack for each processor
 	forEach   func() error
 	preempt   func() bool // programs can be preempted by others of this script
 	events    func() ([]string, error)
@@ -80,6 +81,10 @@ func newKernel() *kernel {
 	k.graph = sync.OnceValue(func() bool { // since 6.14
 		kernel, err := probe.Running()
 		return err == nil && len(kernel.Types.Look("fprobe_hlist")[0]) > 0
+	})
+	k.stacks = sync.OnceValue(func() bool { // since 6.13
+		kernel, err := probe.Running()
+		return err == nil && len(kernel.Types.Look("priv_stack_mode")[0]) > 0
 	})
 	k.forEach = sync.OnceValue(func() error {
 		if err := features.HaveProgramHelper(ebpf.RawTracepoint, asm.FnForEachMapElem); errors.Is(err, ebpf.ErrNotSupported) {

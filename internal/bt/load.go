@@ -14,6 +14,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 
 	"seine/internal/host"
@@ -36,6 +37,7 @@ func (p *Program) makeMaps() (*loaded, error) {
 		for i := range j.code.ins {
 			used[j.code.ins[i].Reference()] = true
 		}
+		used[mapNever] = used[mapNever] || p.ownStack(j.targets[0])
 	}
 	l := &loaded{maps: map[string]*ebpf.Map{}}
 	add := func(name string, spec *ebpf.MapSpec) error {
@@ -69,6 +71,7 @@ func (p *Program) makeMaps() (*loaded, error) {
 		add(mapCounts, &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8 * countSlots, MaxEntries: 1}),
 		add(mapZeroes, &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: uint32(max(p.u.zeroes, 8)), MaxEntries: 1}),
 		add(mapScratch, &ebpf.MapSpec{Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: uint32(8 + scratchSlots*p.slotSize()), MaxEntries: 1}),
+		add(mapNever, &ebpf.MapSpec{Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 1}),
 		add(mapSeen, &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 8, MaxEntries: 16384}),
 	)
 	for depth := range p.u.stacks {
@@ -170,7 +173,11 @@ func closeAll(list []program) {
 
 // spec is what the kernel is given of a job.
 func (p *Program) spec(l *loaded, j *job, t *Target, multi bool) *ebpf.ProgramSpec {
-	spec := &ebpf.ProgramSpec{Name: "seine_bt", License: p.set.license, Instructions: p.link(l, j.code.ins)}
+	ins := j.code.ins
+	if p.ownStack(t) {
+		ins = neverCalls(ins)
+	}
+	spec := &ebpf.ProgramSpec{Name: "seine_bt", License: p.set.license, Instructions: p.link(l, ins)}
 	switch t.Way {
 	case Begin, End, Interval, RawTracepoint:
 		spec.Type = ebpf.RawTracepoint
@@ -190,6 +197,33 @@ func (p *Program) spec(l *loaded, j *job, t *Target, multi bool) *ebpf.ProgramSp
 		}
 	}
 	return spec
+}
+
+// mapNever is the table of a tail call that is never made.
+const mapNever = "never"
+
+// ownStack says whether a program must be kept from using a stack of the
+// processor's: a uprobe can be preempted, and the kernel lets the next task run the
+// same program.
+func (p *Program) ownStack(t *Target) bool {
+	return (t.Way == Uprobe || t.Way == Uretprobe) && p.k.stacks()
+}
+
+// neverCalls puts a tail call in front of a program that is jumped over. The kernel
+// leaves a program with a tail call the task's own stack.
+func neverCalls(ins asm.Instructions) asm.Instructions {
+	const over = "over"
+	code := asm.Instructions{
+		asm.Mov.Imm(asm.R0, 0),
+		asm.JEq.Imm(asm.R0, 0, over),
+		asm.LoadMapPtr(asm.R2, 0).WithReference(mapNever),
+		asm.Mov.Imm(asm.R3, 0),
+		asm.FnTailCall.Call(),
+	}
+	first := ins[0]
+	code[0] = btf.WithFuncMetadata(code[0].WithSymbol(first.Symbol()), btf.FuncMetadata(&first))
+	code = append(code, btf.WithFuncMetadata(first.WithSymbol(over), nil))
+	return append(code, ins[1:]...)
 }
 
 // load brings one program of a job into the kernel.

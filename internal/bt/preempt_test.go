@@ -26,38 +26,46 @@ func preempting(t *testing.T) (n int) {
 	event := func() { _, _ = unix.Getpgid(0) }
 	done := make(chan int)
 	var stop atomic.Bool
-	start := func(policy uint32, work func() int) {
-		go func() {
-			runtime.LockOSThread() // and never unlocked: the thread ends
-			var one unix.CPUSet
-			one.Set(0)
-			attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: policy}
-			if policy == unix.SCHED_FIFO {
-				attr.Priority = 1
-			}
-			if err := errors.Join(unix.SchedSetaffinity(0, &one), unix.SchedSetAttr(0, &attr, 0)); err != nil {
-				t.Error(err)
-			}
-			done <- work()
-		}()
-	}
-	start(unix.SCHED_NORMAL, func() (n int) {
+	pinned(t, unix.SCHED_NORMAL, func() {
+		n := 0
 		for ; !stop.Load(); n++ {
 			event()
 		}
-		return n
+		done <- n
 	})
-	start(unix.SCHED_FIFO, func() int {
-		for range wakes {
-			_ = unix.Nanosleep(&unix.Timespec{Nsec: 50_000}, nil)
-			for range each {
-				event()
-			}
-		}
+	pinned(t, unix.SCHED_FIFO, func() {
+		wake(wakes, each, event)
 		stop.Store(true)
-		return wakes * each
+		done <- wakes * each
 	})
 	return <-done + <-done
+}
+
+// pinned runs work in a thread of its own on the first processor.
+func pinned(t *testing.T, policy uint32, work func()) {
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends
+		var one unix.CPUSet
+		one.Set(0)
+		attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: policy}
+		if policy == unix.SCHED_FIFO {
+			attr.Priority = 1
+		}
+		if err := errors.Join(unix.SchedSetaffinity(0, &one), unix.SchedSetAttr(0, &attr, 0)); err != nil {
+			t.Error(err)
+		}
+		work()
+	}()
+}
+
+// wake makes some events after each of many short sleeps.
+func wake(wakes, each int, event func()) {
+	for range wakes {
+		_ = unix.Nanosleep(&unix.Timespec{Nsec: 50_000}, nil)
+		for range each {
+			event()
+		}
+	}
 }
 
 // TestPreempted has a program preempted inside of it, which the kernel then skips
@@ -132,4 +140,57 @@ func fetches() bool {
 		prog.Close()
 	}
 	return err == nil
+}
+
+// TestUprobeStack has threads preempt one another inside of a uprobe's program, on
+// one processor: what the program keeps on its stack stays each thread's own. From
+// 6.13 on the kernel gives programs one stack for each processor, and uprobes can
+// be preempted.
+func TestUprobeStack(t *testing.T) {
+	const wakes, each, threads = 307, 3, 3
+	reg := map[string]string{"amd64": "ax", "arm64": "r0"}[runtime.GOARCH]
+	text := `u:/proc/self/exe:seine/internal/bt.traced /pid == $1/ {
+		$a = reg("` + reg + `"); $b = (uint64)tid; $n = (uint64)0;
+		unroll (40) { $n += nsecs; }
+		@[tid, $a, $b, $n > 0] = count();
+	}`
+	event := func() { sink += traced(unix.Gettid()) }
+	done := make(chan [2]int)
+	var stop atomic.Bool
+	counts := map[string]int{}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads + 2)) // no thread waits for Go's leave to run
+	out, errs := live(t, script(text, fmt.Sprint(os.Getpid())), Options{}, func() {
+		pinned(t, unix.SCHED_NORMAL, func() {
+			n := 0
+			for ; !stop.Load(); n++ {
+				event()
+			}
+			done <- [2]int{unix.Gettid(), n}
+		})
+		for range threads {
+			pinned(t, unix.SCHED_FIFO, func() {
+				wake(wakes, each, event)
+				done <- [2]int{unix.Gettid(), wakes * each}
+			})
+		}
+		for i := range threads + 1 {
+			d := <-done
+			counts[fmt.Sprintf("@[%d, %d, %d, true]", d[0], d[0], d[0])] = d[1]
+			stop.Store(i >= threads-1)
+		}
+	})
+	lost := 0
+	for _, m := range regexp.MustCompile(`(?m)^(\d+) (runs?|events?|stacks?|updates?) `).FindAllStringSubmatch(errs, -1) {
+		lost += must(strconv.Atoi(m[1]))
+	}
+	for _, m := range regexp.MustCompile(`(?m)^(@\[.*\]): (\d+)$`).FindAllStringSubmatch(out, -1) {
+		got := must(strconv.Atoi(m[2]))
+		if n := counts[m[1]]; got > n || got+lost < n {
+			t.Errorf("got %s: %d, want %d (%d lost)", m[1], got, n, lost)
+		}
+		delete(counts, m[1])
+	}
+	if len(counts) > 0 {
+		t.Errorf("missing: %v", counts)
+	}
 }
