@@ -103,10 +103,17 @@ type (
 		node
 		X, I Expr
 	}
-	// Tuple is (a, b, …).
+	// Tuple is (a, b, …), or (name=a, …) with names.
 	Tuple struct {
 		node
 		Elems []Expr
+		Names []string // nil: none
+	}
+	// BlockExpr is { statements; x }, whose value is that of x.
+	BlockExpr struct {
+		node
+		Body []Stmt
+		X    Expr // nil: it has no value
 	}
 	// Sizeof is sizeof(type) or sizeof(x).
 	Sizeof struct {
@@ -153,6 +160,7 @@ type (
 	}
 	// If has an Else that may be empty.
 	If struct {
+		comptime   bool // the condition is known beforehand
 		Cond       Expr
 		Then, Else []Stmt
 	}
@@ -181,6 +189,7 @@ type (
 	Jump struct {
 		pos, end Pos
 		Word     string
+		X        Expr // of return; nil: none
 	}
 )
 
@@ -219,6 +228,7 @@ type mapDecl struct {
 type Script struct {
 	Src      *Source
 	Clauses  []*Clause
+	macros   map[string][]*macro
 	Includes []string
 	Config   []setting
 	decls    map[string]mapDecl

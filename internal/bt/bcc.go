@@ -23,7 +23,7 @@ type bccSpec struct {
 
 // specs makes one source of several specs, so that every position is one of it.
 func specs(tool string, texts []string) (*Source, []*bccSpec) {
-	src := &Source{tool, strings.Join(texts, "\n")}
+	src := &Source{Name: tool, Text: strings.Join(texts, "\n")}
 	var list []*bccSpec
 	at := 0
 	for i, t := range texts {

@@ -65,7 +65,7 @@ func newChecker(s *Script, k *kernel) *checker {
 }
 
 func (c *checker) fail(pos, end Pos, format string, args ...any) {
-	panic(&Error{Src: c.src, Pos: pos, End: end, Msg: fmt.Sprintf(format, args...)})
+	panic(&Error{Src: c.src, Pos: pos, End: end, Msg: shown(fmt.Sprintf(format, args...))})
 }
 
 func (c *checker) failAt(e Expr, format string, args ...any) {
@@ -144,17 +144,7 @@ func (c *checker) stmt(s Stmt) {
 	c.step()
 	switch s := s.(type) {
 	case *ExprStmt:
-		if call, ok := s.X.(*Call); ok {
-			c.call(call, true)
-			return
-		}
-		if t, ok := s.X.(*Ternary); ok {
-			c.condition(t.C)
-			c.stmt(&ExprStmt{t.X})
-			c.stmt(&ExprStmt{t.Y})
-			return
-		}
-		c.expr(s.X)
+		c.effect(s.X)
 	case *Assign:
 		c.assign(s)
 	case *Let:
@@ -184,6 +174,27 @@ func (c *checker) stmt(s Stmt) {
 		if s.Word != "return" && c.loops == 0 {
 			c.fail(s.pos, s.end, "%s outside a loop", s.Word)
 		}
+	}
+}
+
+// effect is an expression that is there for what it does.
+func (c *checker) effect(x Expr) {
+	switch x := x.(type) {
+	case *Call:
+		c.call(x, true)
+	case *Ternary:
+		c.condition(x.C)
+		c.effect(x.X)
+		c.effect(x.Y)
+	case *BlockExpr:
+		c.stmts(x.Body)
+		if x.X != nil {
+			c.effect(x.X)
+		}
+	case *IncDec:
+		c.expr(x)
+	default:
+		c.failAt(x, "this does nothing: expected an assignment or a call")
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
@@ -80,7 +79,7 @@ func (c *checker) typeOf(e Expr) *Type {
 	case *Index:
 		return c.index(e)
 	case *Tuple:
-		t := &Type{Kind: Combo}
+		t := &Type{Kind: Combo, Names: e.Names}
 		for _, x := range e.Elems {
 			v := c.value(x)
 			if v.Kind == Number {
@@ -92,6 +91,12 @@ func (c *checker) typeOf(e Expr) *Type {
 			}
 		}
 		return t
+	case *BlockExpr:
+		c.stmts(e.Body)
+		if e.X == nil {
+			c.failAt(e, "this block has no value: its last expression has none without a semicolon")
+		}
+		return c.value(e.X)
 	case *Sizeof:
 		if e.Of != nil {
 			e.X = nil
@@ -209,6 +214,9 @@ func (c *checker) binary(e *Binary) *Type {
 		if (a.Kind == Inet || a.Kind == Array || a.Kind == Mac) && a.Kind == b.Kind && a.store() == b.store() {
 			return typeBool
 		}
+		if _, ok := unify(a, b); ok && a.Kind == Combo && b.Kind == Combo {
+			return typeBool
+		}
 	}
 	ok := func(t *Type) bool { return t.number() || t.Kind == KSym || t.Kind == Cgroup || t.Kind == User }
 	if !ok(a) || !ok(b) {
@@ -289,8 +297,11 @@ func (c *checker) field(e *Field) *Type {
 		return unknown
 	}
 	if t.Kind == Combo {
-		n, err := strconv.Atoi(e.Name)
-		if err != nil || n >= len(t.Elems) {
+		n := t.element(e.Name)
+		if n < 0 && t.Names != nil {
+			c.failAt(e, "the record has no field %s%s", e.Name, orList(e.Name, t.Names))
+		}
+		if n < 0 {
 			c.failAt(e, "the tuple has elements .0 to .%d", len(t.Elems)-1)
 		}
 		return t.Elems[n]

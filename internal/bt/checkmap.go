@@ -144,7 +144,7 @@ func (c *checker) mapKeys(m *MapRef) *mapDef {
 		}
 		keys = append(keys, t)
 	}
-	if len(keys) == 1 && keys[0].Kind == Combo { // @m[(a, b)] is @m[a, b], and @m[$kv.0] is @m[$kv.0.0, $kv.0.1]
+	if len(keys) == 1 && keys[0].Kind == Combo && keys[0].Names == nil && len(keys[0].Elems) > 0 { // @m[(a, b)] is @m[a, b], and @m[$kv.0] is @m[$kv.0.0, $kv.0.1]
 		k := m.Keys[0]
 		if m.Keys = spread(k); len(m.Keys) == 1 {
 			pos, end := k.span()
@@ -260,9 +260,16 @@ func unify(a, b *Type) (*Type, bool) {
 		if len(a.Elems) != len(b.Elems) {
 			return nil, false
 		}
-		t := &Type{Kind: Combo}
+		if (a.Names == nil) != (b.Names == nil) {
+			return nil, false
+		}
+		t := &Type{Kind: Combo, Names: a.Names}
 		for i := range a.Elems {
-			e, ok := unify(a.Elems[i], b.Elems[i])
+			j := b.element(a.field(i)) // fields of records are in any order
+			if j < 0 {
+				return nil, false
+			}
+			e, ok := unify(a.Elems[i], b.Elems[j])
 			if !ok {
 				return nil, false
 			}
@@ -281,7 +288,7 @@ func unify(a, b *Type) (*Type, bool) {
 }
 
 func same(a, b *Type) bool {
-	return a == b || a.Kind == b.Kind && a.Size == b.Size && a.Signed == b.Signed && a.Len == b.Len && a.store() == b.store() && a.Lit == b.Lit && a.Space == b.Space && a.Bool == b.Bool
+	return a == b || a.Kind == b.Kind && a.Size == b.Size && a.Signed == b.Signed && a.Len == b.Len && a.store() == b.store() && a.Lit == b.Lit && a.Space == b.Space && a.Bool == b.Bool && len(a.Names) == len(b.Names)
 }
 
 // compatible says whether a value of type b can be kept in a.

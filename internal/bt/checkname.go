@@ -260,7 +260,11 @@ func exprName(e Expr) string {
 	case *Ident:
 		return e.Name
 	case *Var:
-		return e.Name[1:]
+		return shown(e.Name[1:])
+	case *BlockExpr:
+		if e.X != nil {
+			return exprName(e.X)
+		}
 	case *MapRef:
 		return e.Name[1:]
 	case *Field:

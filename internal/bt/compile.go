@@ -18,6 +18,7 @@ import (
 type Options struct {
 	Context context.Context // its end stops the compiler; nil: nothing does
 	Args    []string        // $1 and on
+	Named   []string        // --name=value, of getopt()
 	// Environment is NAME=value; its BPFTRACE_ variables are settings.
 	Environment []string
 	Unsafe      bool     // allow system() and signal()
@@ -81,6 +82,10 @@ func Compile(src *Source, o Options) (*Program, error) {
 }
 
 func compile(s *Script, k *kernel, o Options) (*Program, error) {
+	s, err := s.getopts(o.Named)
+	if err != nil {
+		return nil, err
+	}
 	p := &Program{Script: s, opts: o, k: k, c: newChecker(s, k)}
 	p.c.params, p.c.unsafe, p.c.child = o.Args, o.Unsafe, o.Child
 	if o.Context != nil {

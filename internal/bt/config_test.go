@@ -12,7 +12,7 @@ func TestConfig(t *testing.T) {
 	env := func(text string, environment ...string) func(Options) (*Program, error) {
 		return func(o Options) (*Program, error) {
 			o.Environment = environment
-			return Compile(&Source{"-e", text}, o)
+			return Compile(&Source{Name: "-e", Text: text}, o)
 		}
 	}
 	for _, c := range []struct {
@@ -69,12 +69,12 @@ func TestSettingErrors(t *testing.T) {
 		`config = { max_probes = 2 } BEGIN { } t:tcp:* { }`:    "-e:1:29: there are ",
 		`config = { max_bpf_progs = 1 } BEGIN { } END { }`:     "-e:1:1: there are 2 programs, more than the 1 of max_bpf_progs",
 	} {
-		_, err := Compile(&Source{"-e", text}, Options{})
+		_, err := Compile(&Source{Name: "-e", Text: text}, Options{})
 		if err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s\ngot  %v\nwant %s", text, err, want)
 		}
 	}
-	_, err := Compile(&Source{"-e", "BEGIN { }"}, Options{Environment: []string{"BPFTRACE_MAX_STRLEN=x"}})
+	_, err := Compile(&Source{Name: "-e", Text: "BEGIN { }"}, Options{Environment: []string{"BPFTRACE_MAX_STRLEN=x"}})
 	if want := `the variable BPFTRACE_MAX_STRLEN is a number from 1 to 8192, not "x"`; err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}

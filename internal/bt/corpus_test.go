@@ -84,7 +84,7 @@ func TestCorpus(t *testing.T) {
 	passed := 0
 	for name, text := range scripts(t) {
 		t.Run(name, func(t *testing.T) {
-			s, err := Parse(&Source{name, text})
+			s, err := Parse(&Source{Name: name, Text: text})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -4,9 +4,11 @@ package bt
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"strconv"
@@ -83,6 +85,20 @@ func TestElements(t *testing.T) {
 		{"strstr", `BEGIN { $s = "to find something in"; printf("%d %d %d %d\n", strstr($s, "to"), strstr($s, "find"), strstr($s, "in it"), strstr($s, "something in")); exit(); }`, "0 3 -1 8\n"},
 		{"syscall_name", `BEGIN { printf("%s %s\n", syscall_name(__NR_read), syscall_name(99999)); @[syscall_name(__NR_connect)] = 1; exit(); }`, "read 99999\n@[connect]: 1\n\n"},
 		{"buf of a string", `BEGIN { $s = "a\x01b"; printf("%r %r\n", buf($s, 3), buf("text", 4)); @[buf("key", 3)] = 1; exit(); }`, "a\\x01b text\n@[key]: 1\n\n"},
+		{"macros", `macro one() { 1 } macro add_one(x) { x + 1 } macro each($a, @b) { $a += 1; @b += 1; } macro thrice(x) { x; x; x; } macro add_two(x) { add_one(x) + 1 } macro once(x) { let $x = x; $x + $x }
+			macro pick(x) { if (x > 1) { $r = "more"; } else { $r = "one"; } $r } macro pick($a, x) { $a = x; }
+			begin { print((one(), one, add_one(1 + 1), add_two(1))); $a = 10; @b[3] = 5; @c = 5; each($a, @c); print($a + @c); thrice({ printf("hi ") }); $n = 0; print(once($n++ + 1)); $x = 7; print((once($x), $x, $n));
+			print(pick(2)); pick($x, 9); print($x); clear(@b); clear(@c); }`,
+			"(1, 1, 3, 3)\n17\nhi hi hi 2\n(14, 7, 1)\nmore\n9\n"},
+		{"block expressions", `begin { let $a = { let $b = 1; $b + 1 }; print($a); print({ $s = "abc"; $s }); @m[{ 3 }] = { if ($a > 1) { $q = 5; } else { $q = 6; } $q }; if ({ $z = $a; $z == 2 }) { print("two"); } $n = 0; print({ $n++; 0 } ?: { $n++; 7 }); print($n); }`,
+			"2\nabc\ntwo\n7\n2\n@m[3]: 5\n\n"},
+		{"blocks have their variables", `begin { if (1) { let $x = 5; print($x); } else { let $x = "s"; print($x); } { $y = 1; print($y); } { $y = "t"; print($y); } for ($i : 0..2) { let $z; print($z); $z = 9; } if (1) { $late = 3; } print($late); }`,
+			"5\n1\nt\n0\n0\n3\n"},
+		{"records of scripts", `begin { $a = (color="green", size=1); print($a); $a = (size=2, color="blue and long"); printf("%s %d\n", $a.color, $a.size); @r[1] = $a; print(@r[1].size); @k[$a] = 3; print(@k[(size=2, color="blue and long")]); for ($kv : @k) { print($kv.0.color); }
+			print($a == (color="blue and long", size=2)); clear(@k); clear(@r); }`,
+			"{ .color = green, .size = 1 }\nblue and long 2\n2\n3\nblue and long\ntrue\n"},
+		{"small tuples", `begin { print((1,)); print(()); print((1, "a") == (1, "a")); print((1, ("longer than eight", 2)) != (1, ("x", 2))); $t = (5,); print($t.0); }`, "(1)\n()\ntrue\ntrue\n5\n"},
+		{"the standard library", `import "stdlib/base"; begin { print("there"); }`, "there\n"},
 		{"ends by itself", `BEGIN { @x = 1; print("begun"); } END { print("ended"); }`, "begun\nended\n@x: 1\n"},
 		{"numbers of fewer bits", `BEGIN { @a = (uint8)255; @a++; @b = (uint8)255; @b += 3; printf("%d %d\n", @a, @b); $u = (uint32)5; @c += $u; @c -= 2 * $u;
 			$x = (uint8)255; $y = $x++; printf("%d %d %d %d\n", $x == 0, $x, $y, --$x); exit(); }`,
@@ -148,7 +164,7 @@ func TestElements(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.name == "literals" { // characters are no literals in this language
-				if _, err := Parse(&Source{"-e", c.text}); err == nil {
+				if _, err := Parse(&Source{Name: "-e", Text: c.text}); err == nil {
 					t.Error("'a' was taken")
 				}
 				return
@@ -158,7 +174,7 @@ func TestElements(t *testing.T) {
 			}
 			out, errs := live(t, func(o Options) (*Program, error) {
 				o.Args, o.Unsafe = []string{"42", "word"}, true
-				return Compile(&Source{"-e", c.text}, o)
+				return Compile(&Source{Name: "-e", Text: c.text}, o)
 			}, Options{}, nil)
 			var re strings.Builder
 			for i, part := range regexp.MustCompile(`[⟨⟩]`).Split(c.want, -1) {
@@ -295,6 +311,73 @@ func TestEventElements(t *testing.T) {
 	}
 }
 
+// TestGetopt has options that a script names.
+func TestGetopt(t *testing.T) {
+	const text = `begin { printf("%d %s %s %d %d\n", getopt("count", 5, "how many"), getopt("name", "all"), getopt("quiet"), getopt("down", -3), getopt("on", true)); if (getopt("quiet")) { exit(); } printf("loud\n"); }`
+	for _, c := range []struct {
+		given []string
+		want  string
+	}{
+		{nil, "5 all false -3 1\nloud\n"},
+		{[]string{"--count=0x10", "--name=a b", "--quiet", "--down=-7", "--on=false"}, "16 a b true -7 0\n"},
+		{[]string{"--quiet=0"}, "5 all false -3 1\nloud\n"},
+	} {
+		out, _ := live(t, func(o Options) (*Program, error) {
+			o.Named = c.given
+			return Compile(&Source{Name: "-e", Text: text}, o)
+		}, Options{}, nil)
+		if out != c.want {
+			t.Errorf("%q: got %q, want %q", c.given, out, c.want)
+		}
+	}
+	for given, want := range map[string]string{
+		"--cont=1": "-e has no option --cont: did you mean --count?", "--count=x": "-e:1:36: --count=x: it is a number", "--quiet=x": "--quiet=x: it is true or false",
+		"--help": "--count=NUMBER           how many (default 5)\n",
+	} {
+		_, err := Compile(&Source{Name: "-e", Text: text}, Options{Named: []string{given}})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", given, err, want)
+		}
+	}
+}
+
+// TestImport has scripts that import others.
+func TestImport(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		check(os.MkdirAll(filepath.Dir(path), 0o755))
+		check(os.WriteFile(path, []byte(text), 0o644))
+		return path
+	}
+	main := write("main.bt", "#!/usr/bin/env bpftrace\nimport \"lib\";\nimport \"more/inner\";\nimport \"stdlib/base\";\n\nbegin { printf(\"main %d %d %d\\n\", twice(4), INNER, thrice(2)); }\n")
+	write("lib/one.bt", "import \"two.bt\"\nmacro twice(x) { x * 2 }\nbegin { print(\"one\"); }\n")
+	write("lib/two.bt", "#define INNER 5\nmacro thrice(x) { x * 3 }\nbegin { print(\"two\"); }\n")
+	write("more/inner.bt", "struct in { int a; }\n")
+	out, _ := live(t, func(o Options) (*Program, error) {
+		return Compile(&Source{Name: main, Text: string(must(os.ReadFile(main)))}, o)
+	}, Options{}, nil)
+	if want := "two\none\nmain 8 5 6\n"; out != want {
+		t.Errorf("got %q, want %q", out, want)
+	}
+	write("more/bad.bt", "\n\nmacro f(x) { x + $y }\n")
+	for text, want := range map[string]string{
+		"import \"lib/none\"; begin { }":                  filepath.Join(dir, "x.bt") + ":1:8: there is no lib/none and no lib/none.bt to import",
+		"import \"more/bad\"; begin { @ = f(1); }":        filepath.Join(dir, "more/bad.bt") + ":3:18: $y has no value here",
+		"import lib; begin { }":                           "import takes the name of a file in quotes",
+		"import \"more/bad\"; import \"more\"; begin { }": "",
+	} {
+		_, err := Compile(&Source{Name: filepath.Join(dir, "x.bt"), Text: text}, Options{})
+		if err == nil && want != "" || err != nil && (want == "" || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+		var at *Error
+		if errors.As(err, &at) && strings.Contains(want, "$y") && !strings.HasPrefix(at.Show(), "    macro f(x) { x + $y }\n") {
+			t.Errorf("the place is shown as %q", at.Show())
+		}
+	}
+}
+
 // TestSignal has what --unsafe allows, and messages to stderr.
 func TestSignal(t *testing.T) {
 	got := make(chan os.Signal, 1)
@@ -302,7 +385,7 @@ func TestSignal(t *testing.T) {
 	defer signal.Stop(got)
 	_, errs := live(t, func(o Options) (*Program, error) {
 		o.Unsafe, o.PIDs = true, self()
-		return Compile(&Source{"-e", `t:syscalls:sys_enter_getppid { signal("USR1"); errorf("sent %d\n", 10); warnf("careful\n"); }`}, o)
+		return Compile(&Source{Name: "-e", Text: `t:syscalls:sys_enter_getppid { signal("USR1"); errorf("sent %d\n", 10); warnf("careful\n"); }`}, o)
 	}, Options{}, func() {
 		unix.Getppid()
 		select {

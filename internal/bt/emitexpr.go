@@ -192,6 +192,9 @@ func (e *emitter) scalar(x Expr) {
 		e.here(no)
 		e.as(x.Y, x.typ())
 		e.here(end)
+	case *BlockExpr:
+		e.stmts(x.Body)
+		e.as(x.X, x.typ())
 	case *Cast:
 		e.cast(x)
 	case *Field, *Index:

@@ -5,7 +5,6 @@ package bt
 import (
 	"encoding/binary"
 	"net/netip"
-	"strconv"
 
 	"github.com/cilium/ebpf/asm"
 )
@@ -16,10 +15,11 @@ func (e *emitter) memory(x Expr, t *Type, dst loc) {
 	defer e.leave(f)
 	switch x.(type) {
 	case *Var, *MapRef, *Field:
-		if from := x.typ(); t.Kind == Combo && from.store() != t.store() { // other elements have more room there
+		if from := x.typ(); t.Kind == Combo && !from.laidOut(t) { // elements have more room there, or another place
 			pos, end := x.span()
 			for i, el := range t.Elems {
-				e.value(&Field{node: node{pos: pos, end: end, t: from.Elems[i]}, X: x, Name: strconv.Itoa(i)}, el, dst)
+				name := t.field(i)
+				e.value(&Field{node: node{pos: pos, end: end, t: from.Elems[from.element(name)]}, X: x, Name: name}, el, dst)
 				dst = dst.at(el.store())
 			}
 			return
@@ -52,10 +52,19 @@ func (e *emitter) memory(x Expr, t *Type, dst loc) {
 		e.memory(x.Y, t, dst)
 		e.here(end)
 		return
+	case *BlockExpr:
+		e.stmts(x.Body)
+		e.memory(x.X, t, dst)
+		return
 	case *Tuple:
+		from := x.typ()
 		for i, el := range x.Elems {
-			e.value(el, t.Elems[i], dst)
-			dst = dst.at(t.Elems[i].store())
+			at := dst
+			n := t.element(from.field(i))
+			for _, before := range t.Elems[:n] {
+				at = at.at(before.store())
+			}
+			e.value(el, t.Elems[n], at)
 		}
 		return
 	case *Cast:
@@ -367,6 +376,10 @@ func (e *emitter) compare(x, y Expr, n int) {
 		x, y = y, x
 	}
 	tx, ty := kept(x.typ()), kept(y.typ())
+	if tx.Kind == Combo {
+		tx, _ = unify(tx, ty)
+		ty = tx
+	}
 	a := e.alloc(tx.store())
 	e.value(x, tx, a)
 	differ, end := e.label("differ"), e.label("compared")

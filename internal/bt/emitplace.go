@@ -3,8 +3,6 @@
 package bt
 
 import (
-	"strconv"
-
 	"github.com/cilium/ebpf/asm"
 )
 
@@ -39,11 +37,7 @@ func (e *emitter) place(x Expr) spot {
 		switch {
 		case t != nil && t.Kind == Combo:
 			p := e.place(x.X)
-			i := 0
-			for _, c := range x.Name {
-				i = i*10 + int(c-'0')
-			}
-			for _, el := range t.Elems[:i] {
+			for _, el := range t.Elems[:t.element(x.Name)] {
 				p.off += el.store()
 			}
 			return p
@@ -90,7 +84,7 @@ func (e *emitter) element(x *Index) spot {
 	switch n, _ := e.c.constant(x.I); t.Kind {
 	case Combo:
 		pos, end := x.span()
-		return e.place(&Field{node: node{pos: pos, end: end, t: x.typ()}, X: x.X, Name: strconv.Itoa(int(n))})
+		return e.place(&Field{node: node{pos: pos, end: end, t: x.typ()}, X: x.X, Name: t.field(int(n))})
 	case String:
 		p := e.place(x.X)
 		p.off += int(n)

@@ -31,6 +31,11 @@ func (e *emitter) stmt(s Stmt) {
 			e.callStmt(x)
 		case *Ternary:
 			e.stmt(&If{Cond: x.C, Then: []Stmt{&ExprStmt{x.X}}, Else: []Stmt{&ExprStmt{x.Y}}})
+		case *BlockExpr:
+			e.stmts(x.Body)
+			if x.X != nil {
+				e.stmt(&ExprStmt{x.X})
+			}
 		default:
 			e.scalar(s.X)
 		}
@@ -42,6 +47,8 @@ func (e *emitter) stmt(s Stmt) {
 		if s.Value != nil {
 			e.mark(s.Value)
 			e.value(s.Value, e.c.vars[s.Var.Name], e.vars[s.Var.Name])
+		} else { // a round before this one may have set it
+			e.zero(e.vars[s.Var.Name], e.c.vars[s.Var.Name].store())
 		}
 	case *If:
 		e.mark(s.Cond)

@@ -75,6 +75,23 @@ func TestErrors(t *testing.T) {
 		{"BEGIN { @a[(1, 2)] = 1; @a[1] = 1; }", "-e:1:25: type conflict: @a has 2 keys since line 1, column 9, and 1 key here", ""},
 		{"BEGIN { @a[1] = 1; @a[(1, 2)] = 1; }", "-e:1:20: type conflict: @a has 1 key since line 1, column 9, and 2 keys here", ""},
 		{"t:tcp:* { @a[1] = 1; } BEGIN { @a[1, 2] = 1; }", "-e:1:32: type conflict: @a has 1 key since line 1, column 11, and 2 keys here", ""},
+		{"macro f() { @x++ } begin { f(); }", "-e:1:13: macro f uses @x, which is not one of its parameters", ""},
+		{"macro f($x) { $x++ } begin { @x = 1; f(@x); }", "-e:1:40: macro f takes a $variable for $x", ""},
+		{"macro f($x) { $x++ } begin { f(1 + 1); }", "-e:1:32: macro f takes a $variable for $x", ""},
+		{"macro f(@m) { @m++ } begin { f(@x[1]); }", "-e:1:32: macro f takes a whole @map for @m", ""},
+		{"macro f(x) { f(x) } begin { f(1); }", "-e:1:14: macro f calls itself without end", ""},
+		{"macro f(x) { x } begin { print(f(1, 2)); }", "-e:1:32: macro f takes 1 argument, not 2", ""},
+		{"macro f(x) { $y = 1; x + $y } begin { print(f($y)); }", "-e:1:47: $y has no value here", ""},
+		{"macro f(x) { x } macro f(y) { y } begin { }", "-e:1:24: macro f is there already, from line 1, column 7", ""},
+		{"macro f(x) { x; } begin { print(f(1)); }", "-e:1:35: this does nothing", ""},
+		{"begin { print({ $a = 1; }); }", "-e:1:15: this block has no value", ""},
+		{"begin { 1 }", "-e:1:9: this does nothing: expected an assignment or a call", ""},
+		{"begin { let $a = 1; let $a = 2; }", "-e:1:25: $a is there already, from line 1, column 13", ""},
+		{"begin { $a = (x=1, 2); }", "-e:1:20: all elements have names, or none has", ""},
+		{"begin { $a = (x=1, x=2); }", "-e:1:20: there is a field x already", ""},
+		{"begin { $a = (x=1, y=2); print($a.z); }", "-e:1:32: the record has no field z (there are x, y)", ""},
+		{"begin { $a = (x=1); $a = (y=1); }", "-e:1:21: type conflict: $a is (x=int64) since line 1, column 9, and cannot be (y=int64)", ""},
+		{"begin { $a = (1, 2); $a = (x=1, y=2); }", "-e:1:22: type conflict", ""},
 		{"let @a = lruhsh(5); BEGIN { }", "-e:1:10: a map is one of hash, lruhash, percpuhash, percpulruhash, not 'lruhsh': did you mean lruhash?", ""},
 		{"let @a = hash(0); BEGIN { }", "-e:1:15: a map has from 1 to 10000000 keys", ""},
 		{"let @a = hash(1);\nlet @a = hash(2); BEGIN { }", "-e:2:5: @a is declared already, at line 1, column 5", ""},
@@ -95,7 +112,7 @@ func TestErrors(t *testing.T) {
 		{"BEGIN { $x = $1; }", "", ""},
 		{"u:/no/such/file:f { }", "-e:1:1: there is no file /no/such/file", ""},
 	} {
-		s, err := Parse(&Source{"-e", c.text})
+		s, err := Parse(&Source{Name: "-e", Text: c.text})
 		if err == nil {
 			_, err = compile(s, k, Options{})
 		}
@@ -147,7 +164,7 @@ func TestLongKeys(t *testing.T) {
 func TestNoForEach(t *testing.T) {
 	k := newKernel()
 	k.forEach = func() error { return errors.New("none") }
-	s, err := Parse(&Source{"-e", "BEGIN { @m[1] = 1; }\nEND { for ($kv : @m) { } }"})
+	s, err := Parse(&Source{Name: "-e", Text: "BEGIN { @m[1] = 1; }\nEND { for ($kv : @m) { } }"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +177,7 @@ func TestNoForEach(t *testing.T) {
 // TestRefused wants the verifier's refusal at the line of the script.
 func TestRefused(t *testing.T) {
 	needRoot(t)
-	p, err := Compile(&Source{"-e", "BEGIN {\n\t$i = rand;\n\twhile (1) {\n\t\t@x++;\n\t}\n}"}, Options{})
+	p, err := Compile(&Source{Name: "-e", Text: "BEGIN {\n\t$i = rand;\n\twhile (1) {\n\t\t@x++;\n\t}\n}"}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +208,7 @@ func TestNoFunctions(t *testing.T) {
 		"tcp_retransmit_timer": "t:tcp:tcp_retransmit_skb",
 		"cgroup_mkdir":         "",
 	} {
-		s, err := Parse(&Source{"-e", "k:" + name + " { @ = count(); }"})
+		s, err := Parse(&Source{Name: "-e", Text: "k:" + name + " { @ = count(); }"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 // FuncCount compiles BCC's funccount: how often functions or tracepoints of a
 // pattern are reached.
 func FuncCount(pattern string, regex bool, o Options) (*Program, error) {
-	b := &bccSpec{src: &Source{"funccount", pattern}, to: len(pattern)}
+	b := &bccSpec{src: &Source{Name: "funccount", Text: pattern}, to: len(pattern)}
 	s := newScript(b.src)
 	c, err := b.pattern(regex)
 	if err != nil {

@@ -26,7 +26,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		began := time.Now()
-		_, err := Parse(&Source{"fuzz", text})
+		_, err := Parse(&Source{Name: "fuzz", Text: text})
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("took %v", took)
 		}
@@ -108,7 +108,7 @@ func FuzzCompile(f *testing.F) {
 	k := newKernel()
 	k.symbols = func() map[string]uint64 { return map[string]uint64{"tcp_v4_connect": 1 << 63} }
 	f.Fuzz(func(t *testing.T, text string) {
-		s, err := Parse(&Source{"fuzz", text})
+		s, err := Parse(&Source{Name: "fuzz", Text: text})
 		if err != nil {
 			return
 		}

@@ -29,7 +29,7 @@ func List(w io.Writer, pattern string, args bool) error {
 	}
 	if hasKind && !wild(kind) {
 		if _, ok := kindNames[kind]; !ok {
-			return (&Source{"-l", pattern}).errorf(0, Pos(len(kind)), "unknown probe type %s%s", kind, didYouMean(kind, slices.Sorted(maps.Keys(kindNames))))
+			return (&Source{Name: "-l", Text: pattern}).errorf(0, Pos(len(kind)), "unknown probe type %s%s", kind, didYouMean(kind, slices.Sorted(maps.Keys(kindNames))))
 		}
 	}
 	if !hasKind {
@@ -87,7 +87,7 @@ func List(w io.Writer, pattern string, args bool) error {
 	if l.n == 0 {
 		events, _ := k.events()
 		hint := didYouMean(strings.TrimPrefix(strings.TrimPrefix(pattern, "tracepoint:"), "t:"), events)
-		return (&Source{"-l", pattern}).errorf(0, Pos(len(pattern)), "no probe matches%s", hint)
+		return (&Source{Name: "-l", Text: pattern}).errorf(0, Pos(len(pattern)), "no probe matches%s", hint)
 	}
 	return l.err
 }
@@ -158,7 +158,7 @@ func (l *lister) raw(pattern string) error {
 	if _, err := l.k.events(); err != nil {
 		return err
 	}
-	x := &expander{src: &Source{"-l", pattern}, k: l.k, note: func(string, ...any) {}}
+	x := &expander{src: &Source{Name: "-l", Text: pattern}, k: l.k, note: func(string, ...any) {}}
 	list, err := x.rawTracepoints(AttachPoint{}, "*", pattern)
 	if err != nil {
 		return nil // none matches
@@ -178,11 +178,11 @@ func (l *lister) raw(pattern string) error {
 func (l *lister) user(kind ProbeKind, rest, pattern string) error {
 	path, name, ok := strings.Cut(rest, ":")
 	if !ok || path == "" {
-		return (&Source{"-l", pattern}).errorf(0, Pos(len(pattern)), "write user functions as %s:FILE:PATTERN", kind)
+		return (&Source{Name: "-l", Text: pattern}).errorf(0, Pos(len(pattern)), "write user functions as %s:FILE:PATTERN", kind)
 	}
 	found, ok := findBinary(path)
 	if !ok {
-		return (&Source{"-l", pattern}).errorf(0, Pos(len(pattern)), "there is no file %s", path)
+		return (&Source{Name: "-l", Text: pattern}).errorf(0, Pos(len(pattern)), "there is no file %s", path)
 	}
 	funcs, err := elfFunctions(found)
 	if err != nil {
@@ -195,7 +195,7 @@ func (l *lister) user(kind ProbeKind, rest, pattern string) error {
 		}
 	}
 	if l.n == before {
-		return (&Source{"-l", pattern}).errorf(0, Pos(len(pattern)), "%s", noFunction(found, name, funcs))
+		return (&Source{Name: "-l", Text: pattern}).errorf(0, Pos(len(pattern)), "%s", noFunction(found, name, funcs))
 	}
 	return nil
 }
@@ -203,7 +203,7 @@ func (l *lister) user(kind ProbeKind, rest, pattern string) error {
 // functions lists kernel functions. Where none can be traced, it says so if they
 // were asked for.
 func (l *lister) functions(kind ProbeKind, pattern string, asked bool) error {
-	x := &expander{src: &Source{"-l", kind.String() + ":" + pattern}, k: l.k, note: func(string, ...any) {}}
+	x := &expander{src: &Source{Name: "-l", Text: kind.String() + ":" + pattern}, k: l.k, note: func(string, ...any) {}}
 	if _, err := x.chooseWay(kind); err != nil {
 		if asked {
 			return x.noFunctions(AttachPoint{Raw: kind.String() + ":" + pattern}, pattern, err)

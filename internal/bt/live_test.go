@@ -92,7 +92,7 @@ func noForEach(err error) bool {
 func script(text string, args ...string) func(Options) (*Program, error) {
 	return func(o Options) (*Program, error) {
 		o.Args = args
-		return Compile(&Source{"-e", text}, o)
+		return Compile(&Source{Name: "-e", Text: text}, o)
 	}
 }
 
@@ -485,7 +485,7 @@ func TestStartup(t *testing.T) {
 		began := time.Now()
 		var took time.Duration
 		live(t, func(o Options) (*Program, error) {
-			s, err := Parse(&Source{"-e", "t:syscalls:sys_enter_connect { @[pid, comm] = count(); }"})
+			s, err := Parse(&Source{Name: "-e", Text: "t:syscalls:sys_enter_connect { @[pid, comm] = count(); }"})
 			if err != nil {
 				return nil, err
 			}
@@ -505,7 +505,7 @@ func TestOwnEvents(t *testing.T) {
 	needRoot(t)
 	out := must(os.Create(filepath.Join(t.TempDir(), "out")))
 	defer out.Close()
-	p, err := Compile(&Source{"-e", `t:syscalls:sys_enter_write { printf("written\n"); } END { printf("end\n"); }`},
+	p, err := Compile(&Source{Name: "-e", Text: `t:syscalls:sys_enter_write { printf("written\n"); } END { printf("end\n"); }`},
 		Options{PIDs: self(), Duration: 100 * time.Millisecond, Out: out, Ready: func() { must(out.Write([]byte("first\n"))) }})
 	check(err)
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)

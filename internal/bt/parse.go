@@ -26,7 +26,9 @@ type parser struct {
 	depth, nodes int
 	pred         bool            // inside /predicate/
 	busy         map[string]bool // macros being expanded
-	fixed        *token          // every position is this one: inside a macro
+	fixed        *token          // every position is this one: inside a #define
+	semicolon    bool            // the last statement ended with one
+	uses         [][2]string     // which file imports which
 	bcc          *bccNames       // names of BCC's specs; nil in scripts
 }
 
@@ -49,6 +51,11 @@ func Parse(src *Source) (s *Script, err error) {
 	s.Includes = pre.includes
 	p := &parser{src: src, text: pre.text, defines: pre.defines, script: s, busy: map[string]bool{}}
 	p.program()
+	p.order()
+	if err := s.expand(); err != nil {
+		return nil, err
+	}
+	s.scope()
 	return s, nil
 }
 
@@ -129,8 +136,12 @@ func (p *parser) program() {
 		case t.kind == tokIdent && (t.text == "struct" || t.text == "union" || t.text == "enum" || t.text == "typedef"):
 			p.declaration()
 		case t.kind == tokIdent && t.text == "config" && p.config():
-		case t.kind == tokIdent && (t.text == "import" || t.text == "macro" || t.text == "fn"):
-			p.fail(t.pos, t.end, "%s is not supported", t.text)
+		case t.kind == tokIdent && t.text == "macro":
+			p.macroDecl()
+		case t.kind == tokIdent && t.text == "import":
+			p.importDecl()
+		case t.kind == tokIdent && t.text == "fn":
+			p.fail(t.pos, t.end, "%s is not supported: write a macro", t.text)
 		case t.kind == tokIdent && t.text == "let":
 			p.mapDecl()
 		case t.kind == tokMap:
@@ -315,8 +326,12 @@ func (p *parser) stmt() Stmt {
 			return p.let()
 		case "return", "break", "continue":
 			p.next()
+			j := &Jump{pos: t.pos, end: t.end, Word: t.text}
+			if t.text == "return" && !p.is(";") && !p.is("}") {
+				j.X = p.expr()
+			}
 			p.end()
-			return &Jump{t.pos, t.end, t.text}
+			return j
 		}
 	}
 	if t.kind == tokIdent && t.text == "_" { // _ = x: what it gives is not needed
@@ -348,18 +363,39 @@ func (p *parser) stmt() Stmt {
 	x = p.binaryFrom(x, 0)
 	x = p.ternaryFrom(x)
 	p.end()
-	switch x.(type) {
-	case *Call, *IncDec, *Ternary:
-	default:
-		pos, end := x.span()
-		p.fail(pos, end, "this does nothing: expected an assignment or a call")
-	}
 	return &ExprStmt{x}
+}
+
+// blockExpr is { statements; x } after its brace. An expression without a semicolon
+// at the end is its value.
+func (p *parser) blockExpr(open token) *BlockExpr {
+	defer p.deeper()()
+	b := &BlockExpr{Body: []Stmt{}}
+	for {
+		t := p.peek()
+		switch {
+		case t.kind == tokEOF:
+			p.fail(open.pos, open.end, "'{' without '}'")
+		case t.kind == tokPunct && t.text == "}":
+			b.node = p.node(open.pos, p.next().end)
+			return b
+		case t.kind == tokPunct && t.text == ";":
+			p.next()
+		default:
+			p.semicolon = false
+			s := p.stmt()
+			if x, ok := s.(*ExprStmt); ok && !p.semicolon && p.is("}") {
+				b.X = x.X
+			} else {
+				b.Body = append(b.Body, s)
+			}
+		}
+	}
 }
 
 // end is a semicolon, which may be left out before the brace.
 func (p *parser) end() {
-	if p.accept(";") || p.is("}") {
+	if p.semicolon = p.accept(";"); p.semicolon || p.is("}") {
 		return
 	}
 	t := p.peek()
@@ -367,7 +403,8 @@ func (p *parser) end() {
 }
 
 func (p *parser) ifStmt() Stmt {
-	s := &If{Cond: p.expr()}
+	s := &If{comptime: p.accept("comptime")}
+	s.Cond = p.expr()
 	s.Then = p.block("after if and its condition")
 	if p.accept("else") {
 		if p.is("if") {

@@ -88,7 +88,7 @@ func TestTrees(t *testing.T) {
 		{"-5", "", "-5"},
 		{"a&&!b", "", "(&& a (! b))"},
 	} {
-		s, err := Parse(&Source{"t", "BEGIN { @r = " + c.text + "; }"})
+		s, err := Parse(&Source{Name: "t", Text: "BEGIN { @r = " + c.text + "; }"})
 		if c.expr == "" {
 			if err == nil {
 				t.Errorf("%s was taken", c.text)
@@ -116,7 +116,7 @@ func TestPoints(t *testing.T) {
 		{"interval:s:1 { }", "interval:s:1", ""},
 		{"t:a:b* // comment\n, /* c */ t:c:?\n{ }", "t:a:b*|t:c:?", ""},
 	} {
-		s, err := Parse(&Source{"t", c.text})
+		s, err := Parse(&Source{Name: "t", Text: c.text})
 		if err != nil {
 			t.Errorf("%s: %v", c.text, err)
 			continue
@@ -155,7 +155,7 @@ func TestPlaces(t *testing.T) {
 		`BEGIN { if (has_key(@, probe)) { exit(); } @[probe] = count(); }`:    0,
 		`BEGIN { @ = count(); zero(@); }`:                                     0,
 	} {
-		p, err := compile(must(Parse(&Source{"-e", text})), newKernel(), Options{})
+		p, err := compile(must(Parse(&Source{Name: "-e", Text: text})), newKernel(), Options{})
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 		} else if got := p.u.places(p.c.maps["@"]); got != want {
@@ -167,7 +167,7 @@ func TestPlaces(t *testing.T) {
 // TestListing compares the instructions of a small program. They are the same
 // on every machine: no argument of the kernel's is in them.
 func TestListing(t *testing.T) {
-	p, err := Compile(&Source{"-e", `BEGIN /pid > 1/ { @[comm, cpu] = count(); if (nsecs == 5) { printf("%d\n", tid); } }`}, Options{})
+	p, err := Compile(&Source{Name: "-e", Text: `BEGIN /pid > 1/ { @[comm, cpu] = count(); if (nsecs == 5) { printf("%d\n", tid); } }`}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestDrift(t *testing.T) {
 	k := loadOnly()
 	k.functions = func() (functionList, error) { return "kmem_cache_alloc_noprof\ntcp_sendmsg\n", nil }
 	k.lookUp = func(string) (uint64, error) { return 0, unix.ENOENT }
-	s, err := Parse(&Source{"-e", "k:kmem_cache_alloc { @ = count(); }"})
+	s, err := Parse(&Source{Name: "-e", Text: "k:kmem_cache_alloc { @ = count(); }"})
 	check(err)
 	var notes strings.Builder
 	p, err := compile(s, k, Options{Err: &notes})
@@ -229,7 +229,7 @@ func TestDrift(t *testing.T) {
 	if got := p.jobs[0].targets[0].Name; got != "kmem_cache_alloc_noprof" || !strings.Contains(notes.String(), "took over") {
 		t.Errorf("got %s, and %q", got, notes.String())
 	}
-	s, _ = Parse(&Source{"-e", "k:tcp_sendmgs { @ = count(); }"})
+	s, _ = Parse(&Source{Name: "-e", Text: "k:tcp_sendmgs { @ = count(); }"})
 	if _, err := compile(s, k, Options{}); err == nil || !strings.Contains(err.Error(), "did you mean tcp_sendmsg?") {
 		t.Errorf("got %v", err)
 	}

@@ -3,7 +3,9 @@
 package bt
 
 import (
+	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -22,15 +24,22 @@ func (p *parser) ternaryFrom(c Expr) Expr {
 	if !p.accept("?") {
 		return c
 	}
-	x := c // a ?: b is a ? a : b
-	if !p.is(":") {
+	short := p.accept(":")
+	x := c
+	if !short {
 		x = p.expr()
+		p.expect(":", "between the two values")
 	}
-	p.expect(":", "between the two values")
 	y := p.expr()
 	pos, _ := c.span()
 	_, end := y.span()
-	return &Ternary{p.node(pos, end), c, x, y}
+	if _, ok := constant(c, p.script); !short || ok {
+		return &Ternary{p.node(pos, end), c, x, y}
+	}
+	// a ?: b is { $x = a; $x ? $x : b }: a is computed once.
+	name := fmt.Sprintf("$?%d", pos) // no script can write it
+	v := func() *Var { return &Var{p.node(pos, end), name} }
+	return &BlockExpr{p.node(pos, end), []Stmt{&Assign{pos, end, v(), "", c}}, &Ternary{p.node(pos, end), v(), v(), y}}
 }
 
 // binaryFrom goes on after a first operand, by precedence climbing.
@@ -200,24 +209,53 @@ func (p *parser) primary() Expr {
 	case tokIdent:
 		return p.word(t)
 	}
-	if t.text == "(" {
-		x := p.expr()
-		if !p.is(",") {
-			p.expect(")", "after the expression")
-			return x
-		}
-		elems := []Expr{x}
-		for p.accept(",") {
-			if p.is(")") {
-				break
-			}
-			elems = append(elems, p.expr())
-		}
-		end := p.expect(")", "after the tuple").end
-		return &Tuple{p.node(t.pos, end), elems}
+	switch {
+	case t.text == "(":
+		return p.tuple(t)
+	case t.text == "{" && t.kind == tokPunct:
+		pred := p.pred
+		p.pred = false
+		defer func() { p.pred = pred }()
+		return p.blockExpr(t)
 	}
 	p.fail(t.pos, t.end, "expected an expression, found %s", t)
 	return nil
+}
+
+// tuple is what begins with a parenthesis: (x), (a, b), (a,), () and (name=a, …).
+func (p *parser) tuple(open token) Expr {
+	e := &Tuple{Elems: []Expr{}}
+	pred := p.pred
+	p.pred = false
+	defer func() { p.pred = pred }()
+	if p.is(")") {
+		e.node = p.node(open.pos, p.next().end)
+		return e
+	}
+	for {
+		at := p.at
+		if name := p.next(); name.kind == tokIdent && p.accept("=") {
+			if len(e.Names) < len(e.Elems) {
+				p.fail(name.pos, name.end, "all elements have names, or none has")
+			}
+			if slices.Contains(e.Names, name.text) {
+				p.fail(name.pos, name.end, "there is a field %s already", name.text)
+			}
+			e.Names = append(e.Names, name.text)
+		} else if p.at = at; e.Names != nil {
+			t := p.peek()
+			p.fail(t.pos, t.end, "all elements have names, or none has")
+		}
+		x := p.expr()
+		if len(e.Elems) == 0 && e.Names == nil && p.accept(")") {
+			return x
+		}
+		e.Elems = append(e.Elems, x)
+		if comma := p.accept(","); !comma || p.is(")") {
+			e.node = p.node(open.pos, p.expect(")", "after the tuple").end)
+			return e
+		}
+	}
 }
 
 // list is expressions between commas, up to and with the closing token.

@@ -109,7 +109,7 @@ func TestPreemptedScratch(t *testing.T) {
 		k := newKernel()
 		k.preempt = func() bool { return preempt }
 		out, errs := live(t, func(o Options) (*Program, error) {
-			s, err := Parse(&Source{"-e", `t:syscalls:sys_enter_openat /str(args.filename) == "/nonexistent/file"/ { @[str(args.filename)] = count(); }`})
+			s, err := Parse(&Source{Name: "-e", Text: `t:syscalls:sys_enter_openat /str(args.filename) == "/nonexistent/file"/ { @[str(args.filename)] = count(); }`})
 			if err != nil {
 				return nil, err
 			}

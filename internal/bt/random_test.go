@@ -130,7 +130,7 @@ func TestArithmetic(t *testing.T) {
 		}
 		src.WriteString("\texit();\n}\n")
 		var out bytes.Buffer
-		p, err := Compile(&Source{"random", src.String()}, Options{Out: &out})
+		p, err := Compile(&Source{Name: "random", Text: src.String()}, Options{Out: &out})
 		if err != nil {
 			t.Fatalf("round %d: %v\n%s", round, err, src.String())
 		}

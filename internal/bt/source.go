@@ -18,13 +18,15 @@ type Pos int
 
 // A Source is a program's text and the name by which errors call it.
 type Source struct {
-	Name string
-	Text string
+	Name  string
+	Text  string
+	parts []part // files that were imported
 }
 
-// Position gives line and column, both from 1.
+// Position gives line and column in their file, both from 1.
 func (s *Source) Position(p Pos) (line, col int) {
-	before := s.Text[:min(max(int(p), 0), len(s.Text))]
+	at := min(max(int(p), 0), len(s.Text))
+	before := s.Text[min(s.part(p).start, at):at]
 	line = 1 + strings.Count(before, "\n")
 	return line, 1 + len(before) - (strings.LastIndexByte(before, '\n') + 1)
 }
@@ -42,7 +44,7 @@ func (e *Error) Error() string {
 		return e.Msg
 	}
 	line, col := e.Src.Position(e.Pos)
-	return fmt.Sprintf("%s:%d:%d: %s", e.Src.Name, line, col, e.Msg)
+	return fmt.Sprintf("%s:%d:%d: %s", e.Src.part(e.Pos).name, line, col, e.Msg)
 }
 
 // Show is the line of the program with a caret under the place, two lines.
@@ -51,7 +53,7 @@ func (e *Error) Show() string {
 		return ""
 	}
 	line, col := e.Src.Position(e.Pos)
-	lines := strings.Split(e.Src.Text, "\n")
+	lines := strings.Split(e.Src.Text[e.Src.part(e.Pos).start:], "\n")
 	if line > len(lines) {
 		return ""
 	}
@@ -67,6 +69,15 @@ func (e *Error) Show() string {
 	}
 	n := max(1, min(int(e.End-e.Pos), len(text)-col+1))
 	return "    " + text + "\n    " + pad.String() + "^" + strings.Repeat("~", n-1)
+}
+
+// where says where a place is, in a message about another one.
+func (s *Source) where(p Pos) string {
+	line, col := s.Position(p)
+	if f := s.part(p); f.start > 0 {
+		return fmt.Sprintf("from %s, line %d, column %d", f.name, line, col)
+	}
+	return fmt.Sprintf("from line %d, column %d", line, col)
 }
 
 // errorf makes an Error for the place of a node.

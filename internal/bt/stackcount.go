@@ -16,7 +16,7 @@ type StackOptions struct {
 // are reached. Of kernel functions the kernel's stacks are shown, of user
 // functions the user's, unless so says otherwise.
 func StackCount(pattern string, so StackOptions, o Options) (*Program, error) {
-	b := &bccSpec{src: &Source{"stackcount", pattern}, to: len(pattern)}
+	b := &bccSpec{src: &Source{Name: "stackcount", Text: pattern}, to: len(pattern)}
 	s := newScript(b.src)
 	c, err := b.pattern(so.Regex)
 	if err != nil {

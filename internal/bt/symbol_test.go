@@ -47,7 +47,7 @@ func TestNamedOnly(t *testing.T) {
 	k := loadOnly()
 	k.functions = func() (functionList, error) { t.Error("the list of all functions was read"); return "", nil }
 	k.symbols = func() map[string]uint64 { t.Error("the list of all symbols was read"); return nil }
-	s := must(Parse(&Source{"-e", `k:tcp_sendmsg { @[func] = count(); } kr:tcp_sendmsg { @h = hist(retval); @at = kaddr("tcp_sendmsg"); }`}))
+	s := must(Parse(&Source{Name: "-e", Text: `k:tcp_sendmsg { @[func] = count(); } kr:tcp_sendmsg { @h = hist(retval); @at = kaddr("tcp_sendmsg"); }`}))
 	if _, err := compile(s, k, Options{}); err != nil {
 		t.Error(err)
 	}

@@ -47,7 +47,7 @@ func TestSystemFlood(t *testing.T) {
 			out, in := io.Pipe()
 			var errs bytes.Buffer
 			ready := make(chan struct{})
-			p, err := Compile(&Source{"-e", `t:syscalls:sys_enter_getpgid { system("` + c.command + `"); } END { system("echo the end"); }`},
+			p, err := Compile(&Source{Name: "-e", Text: `t:syscalls:sys_enter_getpgid { system("` + c.command + `"); } END { system("echo the end"); }`},
 				Options{Unsafe: true, PIDs: self(), Out: in, Err: &errs, Ready: func() { close(ready) }})
 			check(err)
 			ctx, stop := context.WithCancel(t.Context())

@@ -21,7 +21,7 @@ import (
 // first that need least.
 var asserting = []string{
 	"TestElements", "TestEventElements", "TestSignal", "TestLibrary", "TestUserFunctions", "TestTracepointOneLiners", "TestReceiveOneLiner",
-	"TestRetransmitOneLiner", "TestFunctions", "TestWays", "TestLimits", "TestChild", "TestStringLength", "TestLoss",
+	"TestRetransmitOneLiner", "TestFunctions", "TestWays", "TestLimits", "TestChild", "TestStringLength", "TestLoss", "TestGetopt", "TestImport",
 }
 
 // loaded are elements that no machine of ours has events for: their programs
@@ -36,19 +36,20 @@ func language() [][2]any {
 	}
 	expressions := []string{
 		"+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "~", "!", "&&", "||", "==", "!=", "<", ">", "<=", ">=", "? :", "?:", "->", ".", "[]", "*p", "(int32)x", "(struct s *)x",
-		"sizeof", "offsetof", "typeof", "(a, b)", ".0",
+		"sizeof", "offsetof", "typeof", "(a, b)", ".0", "(name=a)", "{ …; x }",
 	}
-	declarations := []string{"struct", "union", "enum", "typedef", "#define", "#if", "#include", "config", "let @m = lruhash(n)"}
+	declarations := []string{"struct", "union", "enum", "typedef", "#define", "#if", "#include", "config", "let @m = lruhash(n)", "macro", "import"}
 	probes := slices.DeleteFunc(slices.Sorted(maps.Keys(kindNames)), func(s string) bool { return len(s) < 3 })
 	names := append(slices.Sorted(maps.Keys(builtins)), "argN", "$1", "$#")
 	return [][2]any{
 		{"probes", probes}, {"statements", statements}, {"expressions", expressions}, {"builtins", names},
-		{"functions", slices.Sorted(maps.Keys(functions))}, {"aggregations", slices.Sorted(maps.Keys(aggregations))}, {"declarations", declarations},
+		{"functions", append(slices.Sorted(maps.Keys(functions)), "getopt")}, {"aggregations", slices.Sorted(maps.Keys(aggregations))}, {"declarations", declarations},
 	}
 }
 
 // patterns find an element in a script, where its name is not enough.
 var patterns = map[string]string{
+	"(name=a)": `\(\w+=\w`, "{ …; x }": `= \{|\(\{`, "import": `import ""`,
 	"/…/": `(?m)\S\s*/[^/*\n][^\n]*/\s*\{`, "? :": `\?[^:]*:`, "[]": `(\w|\])\[\d`, "*p": `[(=,{!]\s*\*[$(k]`, "&": `\w & [\w$]`, "(int32)x": `\(u?int\d+\)`,
 	"(struct s *)x": `\(struct \w+ \*\)`, "(a, b)": `[=(\[] ?\(\w+, `, ".0": `\.\d\b`, "argN": `\barg\d\b`, "$1": `\$\d`, "$#": `\$#`, ".": `\w\.[a-z]\w*`,
 	"?:": `\?:`, "let @m = lruhash(n)": `let @\w+ = \w*hash\(`, "config": `config\s*=\s*\{`, "-": `\s- ?\w|\(- `, "<": ` < `, ">": ` > `, "*": `\w \* [\w$]`, "/": `\w\)? / \w`, "|": ` \| `, "^": ` \^ `, "%": `\w % \w`, "=": ` = `,
@@ -102,7 +103,7 @@ func scriptsOf(t *testing.T) map[string][]string {
 					text = string(data)
 				}
 				text = strings.NewReplacer("%%", "%", "%d", "0").Replace(text)
-				if s, e := Parse(&Source{"t", text}); err == nil && e == nil {
+				if s, e := Parse(&Source{Name: "t", Text: text}); err == nil && e == nil {
 					text = literal.ReplaceAllString(comment.ReplaceAllString(text, ""), `""`)
 					found[fn.Name.Name] = append(found[fn.Name.Name], "#probes "+kinds(s)+"\n"+text)
 				}

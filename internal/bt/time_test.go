@@ -75,7 +75,7 @@ func TestSettles(t *testing.T) {
 	k := newKernel()
 	for name, text := range growing {
 		t.Run(name, func(t *testing.T) {
-			s, err := Parse(&Source{"-e", text})
+			s, err := Parse(&Source{Name: "-e", Text: text})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -95,7 +95,7 @@ func TestSettles(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	_, err := Compile(&Source{"-e", "BEGIN { " + strings.Repeat("@ = 1; ", 5000) + "}"}, Options{Context: ctx})
+	_, err := Compile(&Source{Name: "-e", Text: "BEGIN { " + strings.Repeat("@ = 1; ", 5000) + "}"}, Options{Context: ctx})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}

@@ -4,6 +4,8 @@ package bt
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
@@ -67,6 +69,7 @@ type Type struct {
 	Format string // of Time
 	Depth  int    // of stacks
 	Elems  []*Type
+	Names  []string // of the elements, in a record of the script; nil: a tuple
 	elem   func() *Type
 	Rec    *record
 	min    int64 // of LhistOf
@@ -125,6 +128,39 @@ func (t *Type) Elem() *Type {
 		return &c
 	}
 	return e
+}
+
+// element is which element of a tuple or record a field is, -1 if none.
+func (t *Type) element(field string) int {
+	if t.Names != nil {
+		return slices.Index(t.Names, field)
+	}
+	if n, err := strconv.Atoi(field); err == nil && n < len(t.Elems) {
+		return n
+	}
+	return -1
+}
+
+// field is the name of an element.
+func (t *Type) field(i int) string {
+	if t.Names != nil {
+		return t.Names[i]
+	}
+	return strconv.Itoa(i)
+}
+
+// laidOut says whether two tuples or records have the same elements in the same
+// places.
+func (t *Type) laidOut(o *Type) bool {
+	if len(t.Elems) != len(o.Elems) || !slices.Equal(t.Names, o.Names) {
+		return false
+	}
+	for i, e := range t.Elems {
+		if e.store() != o.Elems[i].store() || e.Kind == Combo && !e.laidOut(o.Elems[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 // word says whether a value fits a register.
@@ -218,8 +254,12 @@ func (t *Type) String() string {
 		return fmt.Sprintf("%s[%d]", t.Elem(), t.Len)
 	case Combo:
 		var s []string
-		for _, e := range t.Elems {
-			s = append(s, e.String())
+		for i, e := range t.Elems {
+			text := e.String()
+			if t.Names != nil {
+				text = t.Names[i] + "=" + text
+			}
+			s = append(s, text)
 		}
 		return "(" + strings.Join(s, ", ") + ")"
 	}

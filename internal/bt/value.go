@@ -70,9 +70,16 @@ func (r *Run) text(t *Type, b []byte) string {
 		return r.stackText(t, b)
 	case Combo:
 		var parts []string
-		for _, e := range t.Elems {
-			parts = append(parts, r.text(e, b))
+		for i, e := range t.Elems {
+			text := r.text(e, b)
+			if t.Names != nil {
+				text = "." + t.Names[i] + " = " + text
+			}
+			parts = append(parts, text)
 			b = b[e.store():]
+		}
+		if t.Names != nil {
+			return "{ " + strings.Join(parts, ", ") + " }"
 		}
 		return "(" + strings.Join(parts, ", ") + ")"
 	case Array, Record:
@@ -280,10 +287,17 @@ func (r *Run) json(t *Type, b []byte) any {
 		}
 		return list
 	case Combo:
-		list := []any{}
-		for _, e := range t.Elems {
-			list = append(list, r.json(e, b))
+		list, fields := []any{}, map[string]any{}
+		for i, e := range t.Elems {
+			v := r.json(e, b)
+			if t.Names != nil {
+				fields[t.Names[i]] = v
+			}
+			list = append(list, v)
 			b = b[e.store():]
+		}
+		if t.Names != nil {
+			return fields
 		}
 		return list
 	case Array:

@@ -143,6 +143,11 @@ func (f *btFlags) execute(ctx context.Context, name string, out, errw io.Writer,
 	if errors.Is(err, context.Canceled) {
 		return nil // ended before it began
 	}
+	var help *bt.HelpError
+	if errors.As(err, &help) {
+		_, err := io.WriteString(out, help.Text)
+		return err
+	}
 	var at *bt.Error
 	if err != nil && (errors.As(err, &at) && !bt.KernelsFault(err) || checkPermission() == nil) {
 		return btError(errw, err)
@@ -213,6 +218,7 @@ func runCommand(stdout, stderr io.Writer) *cobra.Command {
 		if cmd.Flags().Changed("list") {
 			return listProbes(stdout, stderr, list, args, f.verbose > 0)
 		}
+		all := len(args)
 		src := &bt.Source{Name: "-e", Text: program}
 		if !cmd.Flags().Changed("program") {
 			if len(args) == 0 {
@@ -224,8 +230,12 @@ func runCommand(stdout, stderr io.Writer) *cobra.Command {
 			}
 			src, args = &bt.Source{Name: args[0], Text: data}, args[1:]
 		}
+		var named []string
+		if n := cmd.ArgsLenAtDash(); n >= 0 { // those of getopt() are behind the dashes
+			args, named = namedOptions(args, max(0, len(args)-(all-n)))
+		}
 		compile := func(o bt.Options) (*bt.Program, error) {
-			o.Args, o.Unsafe, o.Environment = args, unsafe, os.Environ()
+			o.Args, o.Named, o.Unsafe, o.Environment = args, named, unsafe, os.Environ()
 			return bt.Compile(src, o)
 		}
 		if debug {
@@ -243,6 +253,19 @@ func runCommand(stdout, stderr io.Writer) *cobra.Command {
 		return f.execute(cmd.Context(), "run", stdout, stderr, attaching, compile)
 	}
 	return cmd
+}
+
+// namedOptions takes --name and --name=value out of the arguments from the dash on.
+func namedOptions(args []string, dash int) (rest, named []string) {
+	rest = args[:dash:dash]
+	for _, a := range args[dash:] {
+		if strings.HasPrefix(a, "--") && len(a) > 2 {
+			named = append(named, a)
+		} else {
+			rest = append(rest, a)
+		}
+	}
+	return rest, named
 }
 
 // readScript reads a file, or standard input for -.
