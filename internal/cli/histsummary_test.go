@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"seine/internal/enrich"
 	"seine/internal/kern"
 	"seine/internal/row"
 	"seine/internal/tool"
@@ -46,10 +47,11 @@ func through(t *testing.T, tl *tool.Tool, h *kern.Hist, flags ...string) (string
 	s := schemas[slices.IndexFunc(schemas, (*row.Schema).HasHist)]
 	one := s.New()
 	one.Cells[slices.IndexFunc(s.Columns, func(c row.Column) bool { return c.IsHist() })] = row.Cell{Kind: row.Object, Ref: h}
-	if err := p.next.Row(one); err != nil {
+	head := p.Head((&enrich.Names{}).Namers())
+	if err := head.Row(one); err != nil {
 		t.Fatal(err)
 	}
-	err = p.next.End(row.End{Output: true, Last: true})
+	err = head.End(row.End{Output: true, Last: true})
 	return out.String(), err
 }
 

@@ -26,11 +26,11 @@ import (
 
 // A run is one tool over one pipe:
 //
-//	kernel ─► Session ─► Name ─► Where ─► By ─► Sort ─► Limit ─► Count ─► sink
-//	          decode     names   --where  --by  --sort  -n                table json csv …
-//	                                            --top
+//	kernel ─► Session ─► row.Pipe ─► sink
+//	          decode     names       table json csv …
+//	                     row.Query
 //
-// Each arrow is a row.Sink. Nothing downstream calls upstream; the way back is
+// Each arrow is a row.Sink. Nothing downstream calls upstream. The way back is
 // an error, or the context being cancelled.
 type run struct {
 	tool     *tool.Tool
@@ -68,7 +68,7 @@ func (r *run) do(ctx context.Context) error {
 	if err != nil {
 		return tool.Usagef("%v", err)
 	}
-	if err := r.prepared.Use(pipe.use); err != nil {
+	if err := r.prepared.Use(pipe.Uses); err != nil {
 		return err
 	}
 	if err := checkPermission(); err != nil {
@@ -105,18 +105,18 @@ func (r *run) do(ctx context.Context) error {
 	}
 	names := enrich.NewNames(session)
 	defer names.Close()
-	pipe.name(names)
+	head := pipe.Head(names.Namers())
 	if r.flags.verbose > 0 {
 		explain(r.err, session.Choices, time.Since(began), r.flags.verbose > 1)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	stopWhenClosed(ctx, r.out, stop)
-	if err := pipe.head.End(row.End{}); err != nil { // the head of the table
+	if err := head.End(row.End{}); err != nil { // the head of the table
 		return err
 	}
 	if r.onReady == nil { // else there is traffic to make, which takes more
-		kept, err := session.GiveUp(pipe.use)
+		kept, err := session.GiveUp(pipe.Uses)
 		if err != nil {
 			r.say("warning: %v", err)
 		} else if r.flags.verbose > 0 {
@@ -130,7 +130,7 @@ func (r *run) do(ctx context.Context) error {
 	if !r.quiet {
 		session.OnLoss(func(rep *tool.Report) { r.say("lost so far: %s", strings.Join(rep.Warnings(), "; ")) })
 	}
-	report, err := session.Run(ctx, pipe.head)
+	report, err := session.Run(ctx, head)
 	if report != nil && !r.quiet {
 		r.summary(report, pipe, names)
 	}
@@ -174,194 +174,149 @@ func (r *run) view() ([]*row.Schema, error) {
 	return nil, tool.Usagef("--view %s: one of %s", r.flags.view, strings.Join(names, ", "))
 }
 
-// pipe is the stages of a run.
-type pipe struct {
-	head   row.Sink
-	next   row.Sink // what Name hands on to
-	use    map[string]bool
-	count  *row.Count
-	groups *row.Groups
-	rate   *row.Rate
+// query turns the flags into what is done to rows.
+func (r *run) query() row.Query {
+	f := r.flags
+	view := &r.prepared.Views[0]
+	q := row.Query{
+		View: f.view, Summary: f.summary, Top: f.top, Rate: f.rate,
+		Held: func(rows uint64) {
+			r.say("%s not shown because of --rate %d", words.Count(rows, "row was", "rows were"), f.rate)
+		},
+		Limit: f.count, Outputs: f.by != "" || r.tool.Kind(r.cfg) != tool.Events,
+	}
+	// What counts in the kernel groups there.
+	if f.by != "" && r.tool.Kind(r.cfg) != tool.Counting && len(r.prepared.Keys()) == 0 {
+		q.By = strings.Split(f.by, ",")
+	}
+	if by := r.prepared.By(); view.Merge || slices.Contains(by, "kstack") || slices.Contains(by, "ustack") && !slices.Contains(by, "pid") {
+		// Stacks of several processes may be the same once they have names, and those
+		// of the kernel without what has to do with tracing.
+		q.Fold = append([]string{}, by...)
+	}
+	for _, where := range []string{f.where, view.Where} {
+		if where != "" {
+			q.Where = append(q.Where, where)
+		}
+	}
+	return q
 }
 
-// pipe builds the stages from the sink backwards.
-func (r *run) pipe(schemas []*row.Schema) (*pipe, error) {
+// pipe builds the stages and the sink for rows of these schemas: all, or those of --view.
+func (r *run) pipe(schemas []*row.Schema) (*row.Pipe, error) {
 	f := r.flags
-	kind := r.tool.Kind(r.cfg)
-	p := &pipe{use: map[string]bool{}}
-	shown := slices.Clone(schemas)
-	var by *row.Groups
-	// What counts in the kernel groups there.
-	if f.by != "" && kind != tool.Counting && len(r.prepared.Keys()) == 0 {
-		if slices.Contains([]string{"dot", "svg", "png"}, f.output) && slices.Contains(r.tool.Formats, f.output) {
-			return nil, fmt.Errorf("-o %s draws rows as they come: leave out --by", f.output)
-		}
-		if len(schemas) > 1 {
-			return nil, fmt.Errorf("--by needs --view: %s has several kinds of rows", r.tool.Name)
-		}
-		var err error
-		if by, err = row.By(nil, strings.Split(f.by, ","), schemas[0]); err != nil {
-			return nil, fmt.Errorf("--%w", err)
-		}
-		shown = []*row.Schema{by.Schema()}
+	q := r.query()
+	if q.By != nil && slices.Contains([]string{"dot", "svg", "png"}, f.output) && slices.Contains(r.tool.Formats, f.output) {
+		return nil, fmt.Errorf("-o %s draws rows as they come: leave out --by", f.output)
 	}
-	r.showKeys(shown)
-	if f.output == "table" && f.timeFormat != "" && f.timeFormat != "none" && f.interval == 0 { // else it is above the output
-		for _, s := range shown {
+	if q.Limit > 0 && q.Outputs && f.interval == 0 && f.duration == 0 && r.onReady == nil { // a demo ends by itself
+		return nil, errors.New("--count: there is one output, when the run ends: give an interval, or -d for when to end")
+	}
+	r.showKeys(schemas)
+	// With an interval the time is above the output.
+	withTime := f.output == "table" && f.timeFormat != "" && f.timeFormat != "none" && f.interval == 0
+	if withTime {
+		for _, s := range schemas {
 			s.ShowTime()
 		}
 	}
-	if err := r.grouped(schemas, shown); err != nil {
-		return nil, err
-	}
-	summary := row.Summarize(nil)
-	if f.summary {
-		if !slices.ContainsFunc(shown, (*row.Schema).HasHist) {
-			return nil, fmt.Errorf("--summary: %s has no histogram to sum up", r.tool.Name)
-		}
-		summary = row.Summarize(shown)
-		for i := range shown {
-			shown[i] = summary.Schema(shown[i])
-		}
-	}
-	if !slices.Contains(formats(r.tool), f.output) {
-		if near := row.Nearest(f.output, formats(r.tool)); near != "" {
-			return nil, fmt.Errorf("-o %s: did you mean %s?", f.output, near)
-		}
-		return nil, fmt.Errorf("-o %s: %s writes %s", f.output, r.tool.Name, strings.Join(formats(r.tool), ", "))
-	}
-	columns, err := sink.Choose(f.output, shown, f.columns)
+	plan, err := q.Plan(r.prepared.Schemas)
 	if err != nil {
 		return nil, fmt.Errorf("--%w", err)
 	}
-	shown = slices.DeleteFunc(shown, func(s *row.Schema) bool {
-		cols, chosen := columns[s]
-		return chosen && len(cols) == 0
-	})
-	if by == nil {
-		schemas = nil
-		for _, s := range shown {
-			schemas = append(schemas, summary.Source(s))
-		}
+	if withTime && plan.Grouped() {
+		plan.Schemas[0].ShowTime()
 	}
-	if len(shown) == 0 {
-		return nil, fmt.Errorf("--columns %s: no kind of rows has them together: choose with --view", f.columns)
+	if err := r.grouped(schemas, plan.Schemas); err != nil {
+		return nil, err
 	}
-	o := r.sinkOptions(shown, columns, kind)
-	if by != nil {
+	columns, err := r.columns(plan)
+	if err != nil {
+		return nil, err
+	}
+	r.order(plan)
+	o := r.sinkOptions(plan.Schemas, columns, r.tool.Kind(r.cfg))
+	if plan.Grouped() {
 		o.Book = nil // it is for rows as they come
 	}
 	out, err := sink.New(f.output, r.out, o)
 	if err != nil {
 		return nil, err
 	}
-	p.count = &row.Count{Next: out}
-	var next row.Sink = p.count
-	if f.count > 0 {
-		outputs := kind != tool.Events || by != nil
-		if outputs && f.interval == 0 && f.duration == 0 && r.onReady == nil { // a demo ends by itself
-			return nil, errors.New("--count: there is one output, when the run ends: give an interval, or -d for when to end")
-		}
-		next = row.Limit(next, f.count, outputs)
-	}
-	if next, err = r.sorted(next, shown, p); err != nil {
-		return nil, err
-	}
-	if f.rate > 0 {
-		p.rate = &row.Rate{Next: next, PerSecond: f.rate, Every: rateEvery, Notice: func(held uint64) {
-			r.say("%s not shown because of --rate %d", words.Count(held, "row was", "rows were"), f.rate)
-		}}
-		next = p.rate
-	}
-	if summary.Any() {
-		summary.Into(next)
-		next = summary
-	}
-	if by != nil {
-		by.Into(next)
-		next, p.groups = by, by
-		for _, id := range by.Uses() {
-			p.use[id] = true
-		}
-	}
-	view := &r.prepared.Views[0]
-	if by := r.prepared.By(); view.Merge || slices.Contains(by, "kstack") || slices.Contains(by, "ustack") && !slices.Contains(by, "pid") {
-		// Stacks of several processes may be the same once they have names, and those
-		// of the kernel without what has to do with tracing.
-		next = row.Fold(next, by)
-		for _, id := range by {
-			p.use[id] = true
-		}
-	}
-	for _, where := range []string{f.where, view.Where} {
-		if where == "" {
-			continue
-		}
-		w, err := row.Where(next, where, schemas)
-		if err != nil {
-			return nil, fmt.Errorf("--%w", err)
-		}
-		next = w
-		for _, id := range w.Uses() {
-			p.use[id] = true
-		}
-	}
-	if by == nil {
-		for _, s := range shown {
-			cols, ok := columns[s]
-			if !ok { // nothing was chosen, or nothing that this view has
-				if cols, err = sink.Columns(f.output, s, ""); err != nil {
-					return nil, err
-				}
-			}
-			for _, i := range cols {
-				p.use[s.Columns[i].ID] = true
-			}
-		}
-		if g := r.tool.Graph; g != nil && f.output == "dot" {
-			for _, id := range append(append(append([]string(nil), g.From...), g.To...), g.Sum...) {
-				p.use[id] = true
-			}
-		}
-	}
-	if len(schemas) < len(r.prepared.Schemas) {
-		next = row.Only(next, schemas...)
-	}
-	p.next = next
-	return p, nil
-}
-
-// rateEvery is how often a user is told that --rate holds rows back.
-const rateEvery = 5 * time.Second
-
-// sorted puts the sort in front of next: --sort, or what the view is sorted by.
-func (r *run) sorted(next row.Sink, shown []*row.Schema, p *pipe) (row.Sink, error) {
-	column, asc := r.flags.sort, false
-	if c, ok := strings.CutSuffix(column, ",asc"); ok {
-		column, asc = c, true
-	}
-	if column == "" && r.flags.by != "" && r.tool.Kind(r.cfg) == tool.Events {
-		column = "count"
-	} else if column == "" {
-		column = r.prepared.Views[0].Sort
-		for _, v := range r.prepared.Views {
-			if v.Name == r.flags.view {
-				column = v.Sort
-			}
-		}
-	}
-	if column == "" && r.flags.top == 0 {
-		return next, nil
-	}
-	if r.flags.sort == "" && !slices.ContainsFunc(shown, func(s *row.Schema) bool { return s.Index(column) >= 0 }) {
-		column = "count" // of the histogram that was summed up
-	}
-	p.use[column] = true
-	s, err := row.Sort(next, column, asc, r.flags.top, shown...)
+	p, err := plan.Build(out)
 	if err != nil {
 		return nil, fmt.Errorf("--%w", err)
 	}
-	return s, nil
+	if plan.Grouped() {
+		return p, nil // what is shown was named before it was grouped
+	}
+	return p, r.shows(p, plan.Schemas, columns)
+}
+
+// columns chooses those that are shown of each schema, and drops schemas of which
+// none is.
+func (r *run) columns(plan *row.Plan) (map[*row.Schema][]int, error) {
+	f := r.flags
+	if !slices.Contains(formats(r.tool), f.output) {
+		if near := row.Nearest(f.output, formats(r.tool)); near != "" {
+			return nil, fmt.Errorf("-o %s: did you mean %s?", f.output, near)
+		}
+		return nil, fmt.Errorf("-o %s: %s writes %s", f.output, r.tool.Name, strings.Join(formats(r.tool), ", "))
+	}
+	columns, err := sink.Choose(f.output, plan.Schemas, f.columns)
+	if err != nil {
+		return nil, fmt.Errorf("--%w", err)
+	}
+	err = plan.Drop(func(s *row.Schema) bool {
+		cols, chosen := columns[s]
+		return chosen && len(cols) == 0
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--columns %s: no kind of rows has them together: choose with --view", f.columns)
+	}
+	return columns, nil
+}
+
+// shows adds the columns that the sink shows to those that need their names.
+func (r *run) shows(p *row.Pipe, schemas []*row.Schema, columns map[*row.Schema][]int) (err error) {
+	for _, s := range schemas {
+		cols, ok := columns[s]
+		if !ok { // nothing was chosen, or nothing that this view has
+			if cols, err = sink.Columns(r.flags.output, s, ""); err != nil {
+				return err
+			}
+		}
+		for _, i := range cols {
+			p.Uses[s.Columns[i].ID] = true
+		}
+	}
+	if g := r.tool.Graph; g != nil && r.flags.output == "dot" {
+		for _, id := range slices.Concat(g.From, g.To, g.Sum) {
+			p.Uses[id] = true
+		}
+	}
+	return nil
+}
+
+// order sets what outputs are sorted by: --sort, or the view's own column.
+func (r *run) order(plan *row.Plan) {
+	column, asc := strings.CutSuffix(r.flags.sort, ",asc")
+	if plan.Sort, plan.Ascending = column, asc; column != "" {
+		return
+	}
+	if r.flags.by != "" && r.tool.Kind(r.cfg) == tool.Events {
+		plan.Sort = "count"
+		return
+	}
+	plan.Sort = r.prepared.Views[0].Sort
+	for _, v := range r.prepared.Views {
+		if v.Name == r.flags.view {
+			plan.Sort = v.Sort
+		}
+	}
+	if plan.Sort != "" && !slices.ContainsFunc(plan.Schemas, func(s *row.Schema) bool { return s.Index(plan.Sort) >= 0 }) {
+		plan.Sort = "count" // of the histogram that was summed up
+	}
 }
 
 // grouped refuses columns that the rows have no more once --by has grouped them.
@@ -449,9 +404,6 @@ func netnsNamer() func(uint64) string {
 		return name
 	}
 }
-
-// name puts the naming stage at the head of the pipe.
-func (p *pipe) name(n *enrich.Names) { p.head = row.Name(p.next, p.use, n.Namers()) }
 
 // stopWhenClosed ends the run when whoever reads our output has gone, rather
 // than with the next row, which may be long in coming.

@@ -15,23 +15,21 @@ import (
 
 	"seine/internal/enrich"
 	"seine/internal/probe"
+	"seine/internal/row"
 	"seine/internal/tool"
 	"seine/internal/words"
 )
 
 // summary says on stderr how the run went, and what was lost.
-func (r *run) summary(rep *tool.Report, p *pipe, n *enrich.Names) {
+func (r *run) summary(rep *tool.Report, p *row.Pipe, n *enrich.Names) {
 	lost := rep.Lost()
-	var refused uint64
-	if p.groups != nil {
-		refused = p.groups.Refused()
-	}
-	r.say("%s, %s lost, %.1fs", words.Count(p.count.Rows, "row", "rows"), words.Thousands(lost+refused), rep.Duration.Seconds())
+	refused := p.Refused()
+	r.say("%s, %s lost, %.1fs", words.Count(p.Rows(), "row", "rows"), words.Thousands(lost+refused), rep.Duration.Seconds())
 	for _, w := range rep.Warnings() {
 		r.say("%s", w)
 	}
-	if p.rate != nil && p.rate.Held > 0 {
-		r.say("%s not shown because of --rate %d, which asks for no more a second", words.Count(p.rate.Held, "row was", "rows were"), p.rate.PerSecond)
+	if p.Held() > 0 {
+		r.say("%s not shown because of --rate %d, which asks for no more a second", words.Count(p.Held(), "row was", "rows were"), r.flags.rate)
 	}
 	if refused > 0 {
 		r.say("%s refused by --by, which keeps so many groups and no more: fewer columns or a filter help", words.Count(refused, "row was", "rows were"))
