@@ -51,6 +51,9 @@
 
 struct owner {
 	struct kept kept;
+#ifdef OWNER_KEEPS
+	__u64 cookie; /* of the socket when this entry was made; 0: it had none */
+#endif
 #ifdef OWNER_TIMES
 	__u64 flags;	   /* OWNER_* */
 	__u64 seen;	   /* when this entry was made */
@@ -78,6 +81,21 @@ static __always_inline struct owner *owner_entry(const struct sock *sk)
 	return bpf_map_lookup_elem(&owners, &key);
 }
 
+#ifdef OWNER_KEEPS
+/* Is this the entry of an earlier socket at the address of sk? It is where the kernel
+ * skipped the programs that end the one and begin the other.
+ */
+static __always_inline bool owner_stale(const struct owner *o, const struct sock *sk)
+{
+	return o->cookie && o->cookie != sock_cookie(sk);
+}
+#else
+static __always_inline bool owner_stale(const struct owner *o, const struct sock *sk)
+{
+	return false; /* nothing but the process is kept, and that is written again */
+}
+#endif
+
 /* Write down the owner of sk. Born: the socket came to be just now. */
 static __always_inline void owner_put(const struct sock *sk, struct owner *o, __u32 flags, __u64 how)
 {
@@ -85,6 +103,9 @@ static __always_inline void owner_put(const struct sock *sk, struct owner *o, __
 	int err; /* 5.10 leaves the upper half of the register alone */
 
 	kept_init(&o->kept, key);
+#ifdef OWNER_KEEPS
+	o->cookie = sock_cookie(sk);
+#endif
 #ifdef OWNER_TIMES
 	o->seen = bpf_ktime_get_ns();
 	o->flags = flags;
@@ -114,7 +135,7 @@ static __noinline void owner_take(const struct sock *sk, __u32 flags)
 	/* A socket that is born has no entry, unless its address is an old one's. */
 	struct owner *o = flags & OWNER_BORN ? NULL : owner_entry(sk);
 
-	if (o) {
+	if (o && !owner_stale(o, sk)) {
 		kept_set(&o->kept, w, mine.kept.exec, (__u64)sk);
 		return;
 	}
@@ -190,7 +211,7 @@ static __always_inline void owner_on_state(const struct sock *sk, int old, int n
 	} else if (new == TCP_ESTABLISHED) {
 		struct owner *o = owner_entry(sk);
 
-		if (o)
+		if (o && !owner_stale(o, sk))
 			o->established = bpf_ktime_get_ns();
 #endif
 	} else if (new == TCP_CLOSE && load_proto(sk) == IPPROTO_MPTCP) {
@@ -333,7 +354,7 @@ static __noinline int owner_on_io(const struct sock *sk)
 {
 	struct owner *o = owner_entry(sk);
 
-	if (o ? kept_still(&o->kept) : !is_inet(LOAD(sk, __sk_common.skc_family)) || !is_owned(load_proto(sk)))
+	if (o ? kept_still(&o->kept) && !owner_stale(o, sk) : !is_inet(LOAD(sk, __sk_common.skc_family)) || !is_owned(load_proto(sk)))
 		return 0;
 #ifdef OWNER_ENDS_AT_CLOSE
 	if (!o && LOAD(sk, __sk_common.skc_state) == TCP_CLOSE)

@@ -3,6 +3,7 @@
 package bt
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -517,16 +518,26 @@ func TestIntervalHeads(t *testing.T) {
 	}
 }
 
+// lineCount is a writer that counts lines.
+type lineCount struct{ n atomic.Int64 }
+
+func (c *lineCount) Write(b []byte) (int, error) {
+	c.n.Add(int64(bytes.Count(b, []byte("\n"))))
+	return len(b), nil
+}
+
 // TestIntervals adds up what all intervals show: it is what there was, however
 // much comes while an output is made.
 func TestIntervals(t *testing.T) {
 	const each = 5 * time.Millisecond
 	var calls uint64
 	const point = "t:syscalls:sys_enter_getpgid"
-	o := Options{PIDs: self(), Interval: each, Output: "json"}
-	work := func() {
+	var shown lineCount
+	o := Options{PIDs: self(), Interval: each, Output: "json", Out: &shown}
+	work := func() { // for fifty intervals, and until one was shown that is not the last
 		calls = 0
-		for start := time.Now(); time.Since(start) < 50*each; calls++ {
+		shown.n.Store(0)
+		for start := time.Now(); time.Since(start) < 50*each || shown.n.Load() == 0 && time.Since(start) < time.Minute; calls++ {
 			_, _ = unix.Getpgid(int(calls % 50))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,7 +34,12 @@ func live(t *testing.T, compile func(Options) (*Program, error), o Options, work
 	t.Helper()
 	needRoot(t)
 	var out, errs bytes.Buffer
-	o.Out, o.Err = &out, &errs
+	if o.Out == nil {
+		o.Out = &out
+	} else {
+		o.Out = io.MultiWriter(&out, o.Out)
+	}
+	o.Err = &errs
 	ready := make(chan struct{})
 	o.Ready = func() { close(ready) }
 	p, err := compile(o)

@@ -12,6 +12,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -34,6 +35,7 @@ var then = flag.String("then", "", "a test `program` to run when these tests are
 var (
 	best   = flag.Bool("best", false, "only the best way of each tool, not every one")
 	first  = flag.Int("first", math.MaxInt, "so many cases of each tool by its best way")
+	also   = flag.String("also", "^$", "and those after that whose names match this `expression`")
 	others = flag.Int("others", 2, "so many cases of each tool by its other ways, where the machine is emulated")
 )
 
@@ -87,7 +89,7 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// cases is what runs by a way: everything by the best one (or the first with -first); what is slow does
+// cases is what runs by a way: everything by the best one (or what -first and -also say); what is slow does
 // not depend on the way. Where the machine is emulated, what is slow is left out,
 // and the other ways have to make do with the first cases of each tool.
 func cases(tl *tool.Tool, way string) []trial.Case {
@@ -96,12 +98,18 @@ func cases(tl *tool.Tool, way string) []trial.Case {
 		all = slices.DeleteFunc(slices.Clone(all), func(c trial.Case) bool { return c.Slow })
 	}
 	if way == "" {
-		return all[:min(*first, len(all))]
+		n := min(*first, len(all))
+		return slices.Concat(all[:n], slices.DeleteFunc(slices.Clone(all[n:]), func(c trial.Case) bool { return !match(*also, c.Name) }))
 	}
 	if lab.Emulated() {
 		return all[:min(*others, len(all))]
 	}
 	return all
+}
+
+// match says whether a name matches an expression of a flag.
+func match(expression, name string) bool {
+	return regexp.MustCompile(expression).MatchString(name)
 }
 
 func one(t *testing.T, tl *tool.Tool, c trial.Case, way string) {

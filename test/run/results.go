@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -147,13 +148,27 @@ func (r *results) overBudget() {
 	}
 }
 
-// dear says where the time went: the steps, and the tests that took longest.
+// dear says where the time went: the steps, the tests with all their parts, and the
+// parts that took longest.
 func (r *results) dear(w io.Writer, leaves []result) {
 	fmt.Fprintln(w, "\ntime:")
 	for _, t := range r.steps {
 		fmt.Fprintf(w, "  %s\n", t)
 		if t.near() {
 			fmt.Fprintf(w, "  warning: that is more than %d %% of its limit\n", nearly)
+		}
+	}
+	// What the minutes of each kernel went to: TestLive, TestLoad, ...
+	took := map[string]time.Duration{}
+	for _, t := range leaves {
+		top, _, _ := strings.Cut(t.name, "/")
+		took[t.where+": "+top] += t.took
+	}
+	for _, name := range slices.SortedFunc(maps.Keys(took), func(a, b string) int {
+		return cmp.Or(cmp.Compare(took[b], took[a]), cmp.Compare(a, b))
+	}) {
+		if took[name] >= 30*time.Second {
+			fmt.Fprintf(w, "  %6.0f s  %s\n", took[name].Seconds(), name)
 		}
 	}
 	const most = 10

@@ -35,11 +35,11 @@ type holding struct {
 	How     how
 }
 
-// held is what came of it: who wrote, and the shortest time that the late end
-// was open.
+// held is what came of it: who wrote, the shortest time that the late end was
+// open, and the longest that the other one was.
 type held struct {
-	Writer int
-	NS     int64
+	Writer    int
+	NS, Early int64
 }
 
 const (
@@ -58,6 +58,7 @@ func hold(c *lab.Child) error {
 	if err := c.Arg(&h); err != nil {
 		return err
 	}
+	begin := time.Now()
 	late, early, err := ends(h.Network, h.Addr)
 	if err != nil {
 		return err
@@ -80,6 +81,7 @@ func hold(c *lab.Child) error {
 	if err := unix.Close(early); err != nil {
 		return err
 	}
+	out.Early = int64(time.Since(begin))
 	if release == nil {
 		if release, err = keep(h.How, late); err != nil {
 			return fmt.Errorf("%s: %w", h.How, err)

@@ -414,8 +414,8 @@ func outlived(h how) func(*trial.Trial) error {
 			case r.Get("rx_bytes").N == message:
 				k.early++
 				x.Want(r, "tx_bytes", 0)
-				if d >= k.NS {
-					x.Errorf("%s: the end that was closed at once took %d ns, want less than %d", k.Network, d, k.NS)
+				if d > k.Early {
+					x.Errorf("%s: the end that was closed at once took %d ns, want at most %d", k.Network, d, k.Early)
 				}
 			}
 		}

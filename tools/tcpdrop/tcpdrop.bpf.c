@@ -37,8 +37,8 @@ struct receiving {
 };
 SPAN(inside, struct sk_buff *, struct receiving);
 
-/* Connections in TIME_WAIT, on kernels that give reasons and do not name the socket
- * (5.17 to 6.10). The oldest give way.
+/* Connections in TIME_WAIT, on kernels that do not name the socket (before 6.11).
+ * The oldest give way.
  */
 struct wait_key {
 	__u8 laddr[16], raddr[16];
@@ -160,7 +160,8 @@ KTRACE(drop, kfree_skb, struct sk_buff *skb, void *location)
 	if (sk && drop_waited(drop_reason(ctx), skb, sk))
 		return 0;
 	netns = BPF_CORE_READ(skb, dev, nd_net.net, ns.inum);
-	if (!sk && args_kfree_skb == 3 && drop_bare(drop_reason(ctx)) && wait_heeded(&p, netns))
+	/* Without reasons (before 5.17) nothing else tells such a segment from one that was dropped. */
+	if (!sk && args_kfree_skb < 4 && (args_kfree_skb < 3 || drop_bare(drop_reason(ctx))) && wait_heeded(&p, netns))
 		return 0;
 	return dropped(ctx, &p, sk, out, netns, drop_reason(ctx), (__u64)location);
 }

@@ -85,7 +85,7 @@ var Tool = &tool.Tool{
 	Config:  func() any { return &config{Stack: true} },
 	Points: []probe.Point{
 		{Name: "drop"},
-		{Name: "waits", Optional: true, Misses: "that a packet without a reason was heeded by a connection in TIME_WAIT", Needed: func(k *probe.Kernel) bool { return len(k.Args("kfree_skb")) == 3 }},
+		{Name: "waits", Optional: true, Misses: "that a packet without a reason was heeded by a connection in TIME_WAIT", Needed: needsSocket},
 		{Name: "rcv", Optional: true, Misses: inSocket, Needed: needsSocket},
 	},
 	Views: views,

@@ -52,6 +52,8 @@ static __always_inline int life(const struct sock *sk, int old)
 	if (!sock_wanted(sk) || !tuple_load(&tuple, sk) || !tuple_wanted(&tuple))
 		return 0;
 	o = owner_entry(sk);
+	if (o && owner_stale(o, sk))
+		o = NULL;
 	owner_known(&who, sk, o);
 	if (!who_wanted(&who))
 		return 0;

@@ -55,7 +55,7 @@ static __noinline struct owner *entry_at(const struct sock *sk, int new)
 		who_current(&first.kept.copy[0].who);
 		first.kept.exec = who_exec();
 	}
-	if (!o) {
+	if (!o || owner_stale(o, sk)) {
 		owner_put(sk, &first, 0, BPF_ANY);
 		return owner_entry(sk);
 	}

@@ -30,6 +30,8 @@ static __always_inline bool entry_fill(struct top_entry *e, const struct sock *s
 	struct owner *o = owner_entry(sk);
 	struct tcp_bytes b = {};
 
+	if (o && owner_stale(o, sk))
+		o = NULL;
 	e->born = !o ? NONE : o->flags & OWNER_BORN ? o->seen : 0;
 	e->head.ts = bpf_ktime_get_ns();
 	e->head.netns = sock_netns(sk);
