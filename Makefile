@@ -49,8 +49,8 @@ quick: ## the inner loop, three minutes: format, vet, packages without traffic, 
 	$(GO) run ./test/run -quick
 
 .PHONY: test-full
-test-full: ## as test, with every way on every kernel
-	FULL=1 $(GO) run ./test/run
+test-full: ## as test, with every way on every kernel; writes test/proof/test-full.json
+	$(GO) run ./test/proof/write test-full env FULL=1 $(GO) run ./test/run
 
 .PHONY: coverage
 coverage: ## as test, and see which tools of others work on the same kernels; writes docs/COVERAGE.md
@@ -81,8 +81,12 @@ soak: ## 100,000 sockets, and sessions without a pause for ten minutes; writes t
 	$(GO) run ./test/proof/write soak $(GO) test -count=1 -v -timeout 30m ./test/soak -sockets 100000 -for 10m
 
 .PHONY: mutants
-mutants: ## put 100 defects into the BPF C, one at a time, and list those that no test notices (an hour or two)
+mutants: ## put 100 defects into the BPF C, and list those that no test notices (an hour; goes on where it was stopped); writes test/proof/mutants.json
 	$(GO) run ./test/mutants
+
+.PHONY: mutants-go
+mutants-go: ## as mutants, 30 defects in the Go of the engine; writes no proof
+	$(GO) run ./test/mutants -go -n 30
 
 .PHONY: bench
 bench: build ## speed and size, natively and in a VM, beside the tools of others; writes them into docs/BENCHMARKS.md

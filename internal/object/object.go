@@ -10,6 +10,7 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
+	"io/fs"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -18,6 +19,12 @@ import (
 
 // kept are the objects that Spec has read, if they are to be kept.
 var kept *sync.Map
+
+// Use has objects read from folder, which has one folder per architecture, in place
+// of those in this binary. That is for tests which put defects into objects.
+func Use(folder fs.FS) { source = folder }
+
+var source fs.FS = files
 
 // Keep has objects read once. That is for tests, which attach tools hundreds of
 // times; a run reads one object and has better use for the memory.
@@ -71,7 +78,7 @@ func choosePlain(p *ebpf.ProgramSpec) {
 }
 
 func read(name string) ([]byte, error) {
-	f, err := files.Open(arch + "/" + name + ".o.gz")
+	f, err := source.Open(arch + "/" + name + ".o.gz")
 	if err != nil {
 		return nil, err
 	}

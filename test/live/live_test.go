@@ -40,6 +40,9 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if folder := os.Getenv("SEINE_TEST_OBJECTS"); folder != "" {
+		object.Use(os.DirFS(folder)) // make mutants sets it; children inherit it
+	}
 	lab.Main()
 	cli.TrialMain()
 	lab.Programs = programs.Path

@@ -3,8 +3,10 @@
 package main
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -15,10 +17,41 @@ type mutant struct {
 	Op   string `json:"op"`
 	Old  string `json:"old"`
 	New  string `json:"new"`
+	Nth  int    `json:"nth,omitempty"` // of the same change to the same line in this file
 }
 
 func (m mutant) String() string {
 	return fmt.Sprintf("%s:%d %s: %s => %s", m.File, m.Line, m.Op, strings.TrimSpace(m.Old), strings.TrimSpace(m.New))
+}
+
+// key tells mutants apart, wherever their lines move to. Equal changes of equal lines
+// of a file share it, but for their number in the file.
+func (m mutant) key() string {
+	file := m.File
+	if m.Nth > 0 {
+		file += fmt.Sprint(" #", m.Nth)
+	}
+	return keyOf(file, m.Old, m.New)
+}
+
+func keyOf(file, from, to string) string {
+	return fmt.Sprintf("%s: %s => %s", strings.TrimSpace(file), strings.TrimSpace(from), strings.TrimSpace(to))
+}
+
+// shuffle puts mutants into an order that depends on the seed and on each mutant
+// alone: when a file changes, the others' mutants stay where they were.
+func shuffle(list []mutant, seed uint64) {
+	seen := map[string]int{}
+	rank := map[string]string{}
+	for i := range list {
+		m := &list[i]
+		plain := m.key()
+		m.Nth = seen[plain]
+		seen[plain]++
+		sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", seed, m.key()))
+		rank[m.key()] = string(sum[:])
+	}
+	slices.SortFunc(list, func(a, b mutant) int { return strings.Compare(rank[a.key()], rank[b.key()]) })
 }
 
 // apply returns text with the mutant's line in place of the old one.
@@ -60,14 +93,14 @@ func mutants(file, text string) (out []mutant) {
 		if strings.TrimSpace(line) == "" || noise.MatchString(line) || declaration.MatchString(line) && !strings.Contains(line, "=") {
 			continue
 		}
-		add := func(op, to string) { out = append(out, mutant{file, i + 1, op, line, to}) }
+		add := func(op, to string) { out = append(out, mutant{file, i + 1, op, line, to, 0}) }
 		// Comments behind code are no code.
 		code, _, _ := strings.Cut(line, "/*")
 		code, _, _ = strings.Cut(code, "//")
 		rest := line[len(code):]
 		bare := strings.TrimRight(code, " \t")
 		if !goFile && statement.MatchString(bare) && !declaration.MatchString(bare) {
-			add("delete", "")
+			add("delete", line[:len(line)-len(strings.TrimLeft(line, "\t"))]+";")
 		}
 		if m := condition.FindStringSubmatch(bare); m != nil && !goFile {
 			add("negate", fmt.Sprintf("%s(!(%s))%s", m[1], m[2], m[3]))

@@ -34,7 +34,7 @@ static int f(int a)
 		"swap if (a != 3 && key) /* a == 4 */",
 		"swap if (a == 3 || key) /* a == 4 */",
 		"number if (a == 4 && key) /* a == 4 */",
-		"delete", "delete", "delete",
+		"delete ;", "delete ;", "delete ;",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

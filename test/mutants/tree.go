@@ -4,32 +4,44 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
 
-	"seine/internal/object"
+	objects "seine/internal/object"
 	"seine/internal/probe"
 	"seine/internal/tool"
 	"seine/tools"
 )
 
+// base is what all workers share: binaries of the project as it is.
+type base struct {
+	dir     string
+	gen     string              // compiles objects
+	live    string              // the live tests
+	objects map[string]programs // of each tool
+	mu      sync.Mutex
+	tests   map[string]string // test binaries of packages, for -go
+}
+
 // tree is a copy of the project that mutants are put into.
 type tree struct {
-	dir  string
-	base map[string]programs // of each tool's object as it is
+	*base
+	dir string
 }
 
 // programs are the instructions of an object's programs, by name.
@@ -38,13 +50,38 @@ type programs map[string]string
 // mapPrefix tells maps from programs.
 const mapPrefix = "map "
 
-// copyTree copies the files that git knows, as they are in the working tree.
-func copyTree(ctx context.Context) (*tree, error) {
+// prepare builds what the workers share.
+func prepare(ctx context.Context) (*base, error) {
+	dir, err := os.MkdirTemp("", "seine-mutants-")
+	if err != nil {
+		return nil, err
+	}
+	b := &base{dir: dir, gen: filepath.Join(dir, "gen"), live: filepath.Join(dir, "objects.test"), objects: map[string]programs{}, tests: map[string]string{}}
+	for _, c := range [][]string{{"build", "-o", b.gen, "./internal/gen"}, {"test", "-c", "-o", b.live, "./test/live"}} {
+		if out, err := output(ctx, ".", nil, "go", c...); err != nil {
+			return nil, fmt.Errorf("go %s: %w: %s", c[0], err, out)
+		}
+	}
+	objects, err := filepath.Glob(object("*"))
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range objects {
+		name, _, _ := strings.Cut(filepath.Base(o), ".")
+		if b.objects[name], err = read(object(name)); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// tree copies the files that git knows, as they are in the working tree.
+func (b *base) tree(ctx context.Context) (*tree, error) {
 	list, err := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
 	if err != nil {
 		return nil, fmt.Errorf("git ls-files: %w", err)
 	}
-	dir, err := os.MkdirTemp("", "seine-mutants-")
+	dir, err := os.MkdirTemp("", "seine-mutants-tree-")
 	if err != nil {
 		return nil, err
 	}
@@ -64,41 +101,27 @@ func copyTree(ctx context.Context) (*tree, error) {
 			return nil, err
 		}
 	}
-	return &tree{dir: dir, base: map[string]programs{}}, nil
+	return &tree{b, dir}, nil
 }
 
-// output runs a command in the tree and returns all that it printed.
-func (t *tree) output(ctx context.Context, name string, args ...string) (string, error) {
+// output runs a command in a folder and returns all that it printed.
+func output(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
 	c := exec.CommandContext(ctx, name, args...)
-	c.Dir = t.dir
-	c.Env = append(os.Environ(), "CGO_ENABLED=0")
+	c.Dir = dir
+	c.Env = append(append(os.Environ(), "CGO_ENABLED=0"), env...)
+	c.WaitDelay = 10 * time.Second // a child may hold the pipe
 	b, err := c.CombinedOutput()
 	return string(b), err
 }
 
-// baseline reads the objects as they are without a mutant.
-func (t *tree) baseline() error {
-	objects, err := filepath.Glob(filepath.Join(t.dir, t.object("*")))
-	if err != nil {
-		return err
-	}
-	for _, o := range objects {
-		name, _, _ := strings.Cut(filepath.Base(o), ".")
-		if t.base[name], err = t.read(name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // object is where a tool's object for this machine is kept.
-func (t *tree) object(name string) string {
+func object(name string) string {
 	return filepath.Join("internal/object", runtime.GOARCH, name+".o.gz")
 }
 
-// read returns the programs of a tool's object.
-func (t *tree) read(name string) (programs, error) {
-	f, err := os.Open(filepath.Join(t.dir, t.object(name)))
+// read returns the programs of an object.
+func read(file string) (programs, error) {
+	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
 	}
@@ -130,9 +153,9 @@ func (t *tree) read(name string) (programs, error) {
 	return out, nil
 }
 
-// reachable returns the names of the programs of a tool that this kernel attaches
-// by some way.
-func reachable(name string) (map[string]bool, error) {
+// attached returns the programs of a tool that this kernel attaches, by each way; ""
+// is the best one.
+func attached(name string) (map[string][]string, error) {
 	i := slices.IndexFunc(tools.All, func(t *tool.Tool) bool { return t.Name == name })
 	if i < 0 {
 		return nil, fmt.Errorf("no tool %s", name)
@@ -141,7 +164,7 @@ func reachable(name string) (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	spec, err := object.Spec(name)
+	spec, err := objects.Spec(name)
 	if err != nil {
 		return nil, err
 	}
@@ -152,19 +175,23 @@ func reachable(name string) (map[string]bool, error) {
 			forces = append(forces, w.Name)
 		}
 	}
-	out := map[string]bool{}
+	out := map[string][]string{}
 	for _, f := range forces {
 		for _, c := range probe.Predict(k, spec, points, probe.Force{All: f}) {
-			for _, p := range c.Programs {
-				out[p] = true
-			}
+			out[f] = append(out[f], c.Programs...)
 		}
 	}
 	return out, nil
 }
 
-// try puts one mutant into the tree, looks who notices, and takes it out again.
-func (t *tree) try(ctx context.Context, m mutant, engine bool) (verdict, error) {
+// A change is a tool whose object a mutant changed.
+type change struct {
+	tool string
+	best bool // programs that the best way attaches, or maps
+}
+
+// try puts one mutant into the tree, looks which test notices, and takes it out again.
+func (t *tree) try(ctx context.Context, m mutant) (verdict, error) {
 	v := verdict{mutant: m}
 	path := filepath.Join(t.dir, m.File)
 	text, err := os.ReadFile(path)
@@ -175,67 +202,75 @@ func (t *tree) try(ctx context.Context, m mutant, engine bool) (verdict, error) 
 		return v, err
 	}
 	defer os.WriteFile(path, text, 0o644)
-	if engine {
-		v.Tools = engineTools
-	} else {
-		names, err := includes(t.dir, m.File)
-		if err != nil {
-			return v, err
-		}
-		if v.Ended, v.Tools, err = t.compile(ctx, names); err != nil || v.Ended != "" {
-			return v, err
-		}
-		defer t.restore(v.Tools)
+	j := &judge{tree: t, v: &v}
+	if *engine {
+		j.engine(ctx)
+		return v, nil
 	}
-	v.Ended, v.By = t.test(ctx, v.Tools, engine)
-	return v, nil
-}
-
-// compile makes the objects of tools anew and returns those that changed.
-func (t *tree) compile(ctx context.Context, names []string) (ended string, changed []string, err error) {
-	out, err := t.output(ctx, "go", append([]string{"run", "./internal/gen"}, names...)...)
-	if ctx.Err() != nil {
-		return "", nil, ctx.Err()
-	}
+	names, err := includes(t.dir, m.File)
 	if err != nil {
-		if !strings.Contains(out, "clang") {
-			return "", nil, fmt.Errorf("%w: %s", err, out)
-		}
-		t.restore(names)
-		return stillborn, nil, nil
+		return v, err
 	}
-	ended = equivalent
+	defer t.restore(names)
+	v.Ended = stillborn
 	for _, name := range names {
-		now, err := t.read(name)
+		c, ended, err := t.compile(ctx, name)
 		if err != nil {
-			return "", nil, err
+			return v, err
 		}
-		if reflect.DeepEqual(now, t.base[name]) {
-			continue
-		}
-		here, err := reachable(name)
-		if err != nil {
-			return "", nil, err
-		}
-		if !differ(now, t.base[name], here) {
-			if ended == equivalent {
-				ended = elsewhere
+		if c == nil {
+			if v.Ended == stillborn || ended == elsewhere {
+				v.Ended = ended // no object has changed, so far
 			}
 			continue
 		}
-		changed = append(changed, name)
+		v.Tools = append(v.Tools, name)
+		if j.changes = append(j.changes, *c); j.live(ctx, *c) {
+			return v, nil
+		}
 	}
-	if len(changed) > 0 {
-		return "", changed, nil
+	if len(j.changes) > 0 {
+		j.rest(ctx)
 	}
-	t.restore(names)
-	return ended, nil, nil
+	return v, nil
 }
 
-// differ tells whether a map changed, or a program that this kernel attaches.
-func differ(now, base programs, here map[string]bool) bool {
+// compile makes the object of a tool anew. If it has changed so that this kernel sees
+// it, it returns how; else why not.
+func (t *tree) compile(ctx context.Context, name string) (c *change, ended string, err error) {
+	out, err := output(ctx, t.dir, nil, t.gen, "-lax", "-arch", runtime.GOARCH, name)
+	if ctx.Err() != nil {
+		return nil, "", ctx.Err()
+	}
+	if err != nil {
+		if !strings.Contains(out, "clang") {
+			return nil, "", fmt.Errorf("%w: %s", err, out)
+		}
+		return nil, stillborn, nil
+	}
+	now, err := read(filepath.Join(t.dir, object(name)))
+	if err != nil {
+		return nil, "", err
+	}
+	before := t.objects[name]
+	if reflect.DeepEqual(now, before) {
+		return nil, same, nil
+	}
+	ways, err := attached(name)
+	if err != nil {
+		return nil, "", err
+	}
+	best := differ(now, before, ways[""])
+	if !best && !differ(now, before, slices.Concat(slices.Collect(maps.Values(ways))...)) {
+		return nil, elsewhere, nil
+	}
+	return &change{name, best}, "", nil
+}
+
+// differ tells whether a map changed, or one of the programs.
+func differ(now, base programs, of []string) bool {
 	for n, ins := range now {
-		if ins != base[n] && (here[n] || strings.HasPrefix(n, mapPrefix)) {
+		if ins != base[n] && (slices.Contains(of, n) || strings.HasPrefix(n, mapPrefix)) {
 			return true
 		}
 	}
@@ -244,54 +279,65 @@ func differ(now, base programs, here map[string]bool) bool {
 
 // restore puts the objects of the working tree back.
 func (t *tree) restore(names []string) {
-	for _, arch := range []string{"amd64", "arm64"} {
-		for _, name := range names {
-			at := filepath.Join("internal/object", arch, name+".o.gz")
-			if b, err := os.ReadFile(at); err == nil {
-				os.WriteFile(filepath.Join(t.dir, at), b, 0o644)
-			}
+	for _, name := range names {
+		if b, err := os.ReadFile(object(name)); err == nil {
+			os.WriteFile(filepath.Join(t.dir, object(name)), b, 0o644)
 		}
 	}
 }
 
-// engineTools are those whose live tests look at the engine's Go: one of each kind
-// of output.
-var engineTools = []string{"tcplife", "socketio", "so1stbyte", "tcptop", "skbdrop", "sockstat"}
-
-// enginePackages have unit tests of it.
-var enginePackages = []string{"./internal/tool", "./internal/row", "./internal/kern", "./internal/probe", "./internal/sink", "./tools"}
-
-var failed = regexp.MustCompile(`--- FAIL: (\S+)`)
-
-// test runs what should notice: the best way first, then the others.
-func (t *tree) test(ctx context.Context, names []string, engine bool) (ended, by string) {
-	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
-	defer cancel()
-	notices := func(out string, err error) bool {
-		if err == nil {
-			return false
+// includes lists the tools whose source includes file, at any depth.
+func includes(dir, file string) ([]string, error) {
+	if strings.HasPrefix(file, "tools/") {
+		return []string{filepath.Base(filepath.Dir(file))}, nil
+	}
+	sources, err := filepath.Glob(filepath.Join(dir, "tools/*/*.bpf.c"))
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, src := range sources {
+		seen := map[string]bool{}
+		if err := headersOf(dir, src, seen); err != nil {
+			return nil, err
 		}
-		by = "exit"
-		if m := failed.FindAllStringSubmatch(out, -1); m != nil {
-			by = m[len(m)-1][1]
-		}
-		return true
-	}
-	if engine && notices(t.output(ctx, "go", append([]string{"test", "-failfast"}, enginePackages...)...)) {
-		return killed, by
-	}
-	live := filepath.Join(t.dir, "live.test")
-	if notices(t.output(ctx, "go", "test", "-c", "-o", live, "./test/live")) {
-		return killed, "build"
-	}
-	run := "-test.run=^TestLive$/^(" + strings.Join(names, "|") + ")$"
-	for _, ways := range [][]string{{"-best"}, {}} {
-		if notices(t.output(ctx, live, append(ways, "-test.v", "-test.failfast", "-test.timeout=14m", run)...)) {
-			return killed, by
+		if seen[filepath.Base(file)] {
+			out = append(out, filepath.Base(filepath.Dir(src)))
 		}
 	}
-	if !engine && notices(t.output(ctx, "go", "test", "./tools")) {
-		return killed, by
+	slices.SortFunc(out, func(a, b string) int { return cmp.Or(soon(a)-soon(b), strings.Compare(a, b)) })
+	return out, nil
+}
+
+// sensitive are tools that notice most, in little time.
+var sensitive = []string{"tcplife", "soconnect", "socketio", "tcpsnoop", "solife", "skbdrop", "so1stbyte", "udpconnect"}
+
+func soon(name string) int {
+	if i := slices.Index(sensitive, name); i >= 0 {
+		return i
 	}
-	return survived, ""
+	return len(sensitive)
+}
+
+// headersOf adds the headers of bpf/ that src includes to seen.
+func headersOf(dir, src string, seen map[string]bool) error {
+	text, err := os.ReadFile(src)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(text)) {
+		name, ok := strings.CutPrefix(strings.TrimSpace(line), `#include "`)
+		if !ok {
+			continue
+		}
+		name = strings.TrimSuffix(name, `"`)
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		if err := headersOf(dir, filepath.Join(dir, "bpf", name), seen); err != nil {
+			return err
+		}
+	}
+	return nil
 }

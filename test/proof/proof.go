@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,7 +29,7 @@ type Proof struct {
 	OK      bool              `json:"ok"`
 	Date    string            `json:"date"`
 	Kernels []string          `json:"kernels"`
-	Inputs  []string          `json:"inputs"` // files and folders that it is about
+	Inputs  []string          `json:"inputs"` // files and folders that it is about, * for any name
 	Hash    string            `json:"hash"`   // of the inputs
 	Figures map[string]string `json:"figures"`
 }
@@ -45,7 +46,9 @@ var Required []string
 
 // inputs says what a proof is about.
 var inputs = map[string][]string{
-	"soak": {"bpf", "internal/tool", "internal/probe", "internal/kern", "tools/tcplife", "tools/solife", "tools/tcptop", "test/soak"},
+	"mutants":   {"bpf", "tools/*/*.bpf.c", "tools/*/live*.go", "test/live"},
+	"test-full": {"bpf", "tools/*/*.bpf.c", "tools/*/live*.go", "internal/probe", "internal/tool", "internal/bt", "test/live", "test/vm"},
+	"soak":      {"bpf", "internal/tool", "internal/probe", "internal/kern", "tools/tcplife", "tools/solife", "tools/tcptop", "test/soak"},
 }
 
 // Of begins a proof of the tree at root.
@@ -69,8 +72,15 @@ func (p *Proof) Write(root string) error {
 
 func (p *Proof) file(root string) string { return filepath.Join(root, Folder, p.Name+".json") }
 
-// Attr takes a figure from a line of go test -v: what a test gave to t.Attr.
+// passed is the last line of make test.
+var passed = regexp.MustCompile(`^\d+ passed, \d+ failed`)
+
+// Attr takes a figure from a line: what a test gave to t.Attr under go test -v, or the
+// sum of make test.
 func (p *Proof) Attr(line string) {
+	if passed.MatchString(line) {
+		p.Figures["tests"] = line
+	}
 	rest, ok := strings.CutPrefix(line, "=== ATTR  ")
 	if words := strings.SplitN(rest, " ", 3); ok && len(words) == 3 {
 		p.Figures[words[1]] = strings.TrimSpace(words[2])
@@ -159,9 +169,20 @@ func git(root string, args ...string) (string, error) {
 
 // hashOf is over the names and contents of the files.
 func hashOf(root string, in []string) (string, error) {
+	var folders []string
+	for _, pattern := range in {
+		some, err := filepath.Glob(filepath.Join(root, pattern))
+		if err == nil && len(some) == 0 {
+			err = fmt.Errorf("%s: %w", pattern, fs.ErrNotExist)
+		}
+		if err != nil {
+			return "", err
+		}
+		folders = append(folders, some...)
+	}
 	sum := sha256.New()
-	for _, folder := range in {
-		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, d fs.DirEntry, err error) error {
+	for _, folder := range folders {
+		err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
 				return err
 			}

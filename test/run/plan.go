@@ -179,6 +179,9 @@ func (s *suite) proofs(context.Context) error {
 	all, err := proof.Check(".")
 	errs := []error{err}
 	for _, v := range all {
+		if everyWay() && v.Name == "test-full" {
+			continue // this run is its proof
+		}
 		fmt.Printf("proof %s: %s\n", v.Name, v.Text)
 		if v.Err != nil {
 			errs = append(errs, fmt.Errorf("proof %s: %w", v.Name, v.Err))

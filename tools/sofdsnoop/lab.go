@@ -134,7 +134,8 @@ func (s *sender) three() error {
 	return unix.Sendmsg(s.fd, []byte("x"), unix.UnixRights(file, pipe, memfd), nil, 0)
 }
 
-// parts: two control messages with descriptors, credentials between them.
+// parts: two control messages with descriptors, credentials between them. The first
+// one ends where the next begins; after the credentials there are four bytes between.
 func (s *sender) parts() error {
 	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {
@@ -149,8 +150,8 @@ func (s *sender) parts() error {
 	if err != nil {
 		return err
 	}
-	oob := append(unix.UnixRights(event), unix.UnixCredentials(&unix.Ucred{Pid: int32(os.Getpid())})...)
-	return unix.Sendmsg(s.fd, []byte("x"), append(oob, unix.UnixRights(file, memfd)...), nil, 0)
+	oob := append(unix.UnixRights(event, file), unix.UnixCredentials(&unix.Ucred{Pid: int32(os.Getpid())})...)
+	return unix.Sendmsg(s.fd, []byte("x"), append(oob, unix.UnixRights(memfd)...), nil, 0)
 }
 
 // kinds: sockets of several families, a directory, a device.

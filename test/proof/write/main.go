@@ -4,7 +4,8 @@
 //
 //	go run ./test/proof/write NAME COMMAND [ARG...]
 //
-// Figures are what the test gives to t.Attr, under go test -v.
+// Figures are what the test gives to t.Attr, under go test -v, and the last line of
+// make test.
 package main
 
 import (
