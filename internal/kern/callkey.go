@@ -44,7 +44,7 @@ var callOps = [...]string{"connect", "accept", "bind", "socket", "listen", "send
 func (CallOp) Kind() row.Kind { return row.Text }
 
 // Cell gives the name.
-func (o *CallOp) Cell(c *row.Cell) { enum(int(*o), callOps[:], c) }
+func (o *CallOp) Cell(c *row.Cell) { c.SetWord(uint64(*o), callOps[:]) }
 
 // Prot is the kernel's name of a protocol.
 type Prot [32]byte

@@ -98,7 +98,7 @@ var states = [...]string{
 func (State) Kind() row.Kind { return row.Text }
 
 // Cell gives the name.
-func (s *State) Cell(c *row.Cell) { enum(int(*s), states[:], c) }
+func (s *State) Cell(c *row.Cell) { c.SetWord(uint64(*s), states[:]) }
 
 // Reset says who reset a session: RESET_* of tcplife.bpf.c.
 type Reset uint8
@@ -115,7 +115,7 @@ var resets = [...]string{"", "remote", "local"}
 func (Reset) Kind() row.Kind { return row.Text }
 
 // Cell gives the name; absent when nobody did.
-func (r *Reset) Cell(c *row.Cell) { enum(int(*r), resets[:], c) }
+func (r *Reset) Cell(c *row.Cell) { c.SetWord(uint64(*r), resets[:]) }
 
 // Dir is the direction of a transfer: enum io_dir of sockio.h.
 type Dir uint32
@@ -126,7 +126,7 @@ var dirs = [...]string{"read", "write"}
 func (Dir) Kind() row.Kind { return row.Text }
 
 // Cell gives the name.
-func (d *Dir) Cell(c *row.Cell) { enum(int(*d), dirs[:], c) }
+func (d *Dir) Cell(c *row.Cell) { c.SetWord(uint64(*d), dirs[:]) }
 
 // Packet says whether a packet came or went: enum packet_dir of skb.h.
 type Packet uint32
@@ -137,19 +137,7 @@ var packets = [...]string{"in", "out"}
 func (Packet) Kind() row.Kind { return row.Text }
 
 // Cell gives the name.
-func (p *Packet) Cell(c *row.Cell) { enum(int(*p), packets[:], c) }
-
-// enum gives the name of n; one that has none is absent if n is 0, else the number.
-func enum(n int, names []string, c *row.Cell) {
-	switch {
-	case n < len(names) && names[n] != "":
-		c.SetText(names[n])
-	case n == 0:
-		*c = row.Cell{}
-	default:
-		c.SetText(strconv.Itoa(n))
-	}
-}
+func (p *Packet) Cell(c *row.Cell) { c.SetWord(uint64(*p), packets[:]) }
 
 // Result is what a call returned: 0 or more, or a negative errno. Its columns
 // are named by "result" and "errno".

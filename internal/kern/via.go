@@ -12,4 +12,4 @@ type Via uint32
 func (Via) Kind() row.Kind { return row.Text }
 
 // Cell gives the name.
-func (v *Via) Cell(c *row.Cell) { c.SetText([...]string{"syscall", "uring"}[*v&1]) }
+func (v *Via) Cell(c *row.Cell) { c.SetWord(uint64(*v), []string{"syscall", "uring"}) }

@@ -3,6 +3,7 @@
 package row
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -93,6 +94,7 @@ func (s *Schema) Fill(r *Row, p unsafe.Pointer) {
 // A tag is `col:"id,option,…"`, or several of them separated by semicolons
 // where one field gives several columns. Options: head=H width=N div=N scale=N
 // prec=N left sum key age unit=U as=NAMER before=TEXT after=TEXT prefix=TEXT. The help line is the field's `help` tag.
+// A number with a tag `words:"read,write"` is shown by its word.
 func SchemaOf(t reflect.Type) (*Schema, error) {
 	s := &Schema{}
 	if err := s.add(t, 0); err != nil {
@@ -133,6 +135,9 @@ func (s *Schema) add(t reflect.Type, base uintptr) error {
 				c.Help = help[i]
 			}
 			g, kind, err := getterOf(f.Type, base+f.Offset)
+			if words, ok := f.Tag.Lookup("words"); ok && err == nil {
+				g, kind, err = inWords(g, kind, strings.Split(words, ","))
+			}
 			if err != nil {
 				return fmt.Errorf("%s.%s: %w", t, f.Name, err)
 			}
@@ -257,6 +262,31 @@ func getterOf(t reflect.Type, off uintptr) (getter, Kind, error) {
 		return func(p unsafe.Pointer, c *Cell) { c.SetText(*(*string)(unsafe.Add(p, off))) }, Text, nil
 	}
 	return nil, 0, fmt.Errorf("no cell for type %s", t)
+}
+
+// inWords shows numbers by their words. A number that has none is absent if it is 0;
+// others are shown as they are.
+func inWords(g getter, kind Kind, words []string) (getter, Kind, error) {
+	if kind != Uint {
+		return nil, 0, errors.New("words are for numbers without a sign")
+	}
+	return func(p unsafe.Pointer, c *Cell) {
+		g(p, c)
+		c.SetWord(c.N, words)
+	}, Text, nil
+}
+
+// SetWord makes c the word of a number. A number that has none is absent if it is 0;
+// others are shown as they are.
+func (c *Cell) SetWord(n uint64, words []string) {
+	switch {
+	case n < uint64(len(words)) && words[n] != "":
+		c.SetText(words[n])
+	case n == 0:
+		*c = Cell{}
+	default:
+		c.SetText(strconv.FormatUint(n, 10))
+	}
 }
 
 // SetShow chooses the columns that a table shows from a list of ids, each with

@@ -9,7 +9,6 @@ import (
 
 	"seine/internal/kern"
 	"seine/internal/probe"
-	"seine/internal/row"
 	"seine/internal/tool"
 )
 
@@ -19,16 +18,10 @@ var readme string
 // metric is enum metric of netsize.bpf.c.
 type metric uint32
 
-func (metric) Kind() row.Kind { return row.Text }
-
-func (m *metric) Cell(c *row.Cell) {
-	c.SetText([...]string{"nic_recv", "nic_send", "recv", "send"}[*m&3])
-}
-
 // key is struct size_key of netsize.bpf.c.
 type key struct {
 	Dev    kern.DevKey `col:",inline"`
-	Metric metric      `col:"metric,width=8,key" help:"nic_recv: from the driver, before GRO; recv: to the stack; send: from the stack; nic_send: to the driver, after segmentation"`
+	Metric metric      `col:"metric,width=8,key" words:"nic_recv,nic_send,recv,send" help:"nic_recv: from the driver, before GRO; recv: to the stack; send: from the stack; nic_send: to the driver, after segmentation"`
 	Pad    uint32      `col:"-"`
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"seine/internal/kern"
 	"seine/internal/probe"
-	"seine/internal/row"
 	"seine/internal/tool"
 )
 
@@ -19,16 +18,10 @@ var readme string
 // end is enum end of nettxlat.bpf.c.
 type end uint32
 
-func (end) Kind() row.Kind { return row.Text }
-
-func (e *end) Cell(c *row.Cell) {
-	c.SetText([...]string{"freed", "dropped", "received", "passed", "returned", "?", "?", "?"}[*e&7])
-}
-
 // key is struct tx_key of nettxlat.bpf.c.
 type key struct {
 	Dev kern.DevKey `col:",inline"`
-	End end         `col:"end,width=8,key" help:"freed: the driver is done with it; received: by the stack, over lo or veth; passed: to another device; dropped; returned: the driver was busy"`
+	End end         `col:"end,width=8,key" words:"freed,dropped,received,passed,returned" help:"freed: the driver is done with it; received: by the stack, over lo or veth; passed: to another device; dropped; returned: the driver was busy"`
 	Pad uint32      `col:"-"`
 }
 

@@ -7,7 +7,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"seine/internal/host"
 	"seine/internal/kern"
@@ -28,13 +27,7 @@ const gone, unknown kind = 4, 5 // gone: into another one
 
 func (kind) Kind() row.Kind { return row.Text }
 
-func (k *kind) Cell(c *row.Cell) {
-	if int(*k) < len(kinds) {
-		c.SetText(kinds[*k])
-		return
-	}
-	c.SetText(strconv.Itoa(int(*k)))
-}
+func (k *kind) Cell(c *row.Cell) { c.SetWord(uint64(*k), kinds[:]) }
 
 // key is struct life_key of skblife.bpf.c.
 type key struct {

@@ -35,21 +35,12 @@ type key struct {
 	Comm    kern.Comm    `col:"comm,width=16,key" help:"process name"`
 	Thread  kern.Comm    `col:"thread,width=16,key" help:"thread name"`
 	Raddr   kern.Addr    `col:"raddr,width=15,key" help:"remote address"`
-	Outcome outcome      `col:"outcome,width=13" help:"pending; no byte: it ended without one; no connection: no answer to its SYN, or a refusal; absent if a byte was read"`
+	Outcome outcome      `col:"outcome,width=13" words:",pending,no byte,no connection" help:"pending; no byte: it ended without one; no connection: no answer to its SYN, or a refusal; absent if a byte was read"`
 	Pending kern.Pending `col:"pending,width=7" help:"true of those that wait at the end of the interval: latencies are their ages"`
 }
 
 // outcome is enum outcome of so1stbyte.bpf.c.
 type outcome uint32
-
-func (outcome) Kind() row.Kind { return row.Text }
-
-func (o *outcome) Cell(c *row.Cell) {
-	*c = row.Cell{}
-	if *o != 0 {
-		c.SetText([...]string{"", "pending", "no byte", "no connection"}[*o&3])
-	}
-}
 
 // value is struct byte_value of so1stbyte.bpf.c.
 type value struct {
@@ -63,7 +54,7 @@ type event struct {
 	Connect kern.Nanos   `col:"connect_us,head=CONNECT(us),div=1000,width=11" help:"from the connect until the connection was there"`
 	Wait    kern.Nanos   `col:"wait_us,head=WAIT(us),div=1000,width=8,age" help:"from then until the first byte was read"`
 	Total   kern.Nanos   `col:"latency_us,head=TOTAL(us),div=1000,width=9,age" help:"both; of what has had no byte, its age or how long it lasted"`
-	Outcome outcome      `col:"outcome,width=13" help:"pending; no byte: it ended without one; no connection: no answer to its SYN, or a refusal; absent if a byte was read"`
+	Outcome outcome      `col:"outcome,width=13" words:",pending,no byte,no connection" help:"pending; no byte: it ended without one; no connection: no answer to its SYN, or a refusal; absent if a byte was read"`
 	Pending kern.Pending `col:"pending,width=7" help:"true if it waits still: the times are its age"`
 }
 

@@ -29,19 +29,13 @@ type event struct {
 	kern.Tuple
 	Latency kern.Nanos   `col:"latency_us,head=LAT(us),div=1000,width=8,age" help:"from the call to the end of the connection attempt"`
 	Result  kern.Result  `col:"result,as=connect,width=19;errno,as=errno,width=13" help:"how it ended, in the words of connect(2); errno by name, absent on success"`
-	By      via          `col:"via,width=7" help:"what asked for it: syscall, uring, or a send with MSG_FASTOPEN"`
+	By      via          `col:"via,width=7" words:"syscall,uring,send" help:"what asked for it: syscall, uring, or a send with MSG_FASTOPEN"`
 	Path    kern.Path    `col:"-"`
 	Pending kern.Pending `col:"pending,width=7" help:"true if it has not ended: the latency is its age"`
 }
 
 // via is enum connect_by of soconnect.bpf.c.
 type via uint32
-
-func (via) Kind() row.Kind { return row.Text }
-
-func (v *via) Cell(c *row.Cell) {
-	c.SetText([...]string{"syscall", "uring", "send", "?"}[*v&3])
-}
 
 // ends shows the path of a UNIX socket as its address, and takes out what a
 // failed connect has not: a local end, and where to if only the ring knows.

@@ -11,7 +11,6 @@ import (
 
 	"seine/internal/kern"
 	"seine/internal/probe"
-	"seine/internal/row"
 	"seine/internal/tool"
 )
 
@@ -21,18 +20,12 @@ var readme string
 // metric is enum metric of soconnlat.bpf.c.
 type metric uint32
 
-func (metric) Kind() row.Kind { return row.Text }
-
-func (m *metric) Cell(c *row.Cell) {
-	c.SetText([...]string{"connect", "failed", "wait", "?"}[*m&3])
-}
-
 // key is struct lat_key of soconnlat.bpf.c.
 type key struct {
 	PID    kern.ID32    `col:"pid,width=7,key" help:"process"`
 	TID    kern.ID32    `col:"tid,width=7,key" help:"thread id"`
 	UID    uint32       `col:"uid,width=5,key" help:"user"`
-	Metric metric       `col:"metric,width=7,key" help:"connect: until the handshake was done; failed: until it was given up; wait: from then until the program used the connection"`
+	Metric metric       `col:"metric,width=7,key" words:"connect,failed,wait" help:"connect: until the handshake was done; failed: until it was given up; wait: from then until the program used the connection"`
 	Comm   kern.Comm    `col:"comm,width=16,key" help:"process name"`
 	Thread kern.Comm    `col:"thread,width=16,key" help:"thread name"`
 	Raddr  kern.Addr    `col:"raddr,width=15,key" help:"remote address"`

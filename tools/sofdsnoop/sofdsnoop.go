@@ -29,7 +29,7 @@ type event struct {
 	ViaInode viaInode      `col:"socket,width=20" help:"descriptor and inode of the UNIX socket that it went through"`
 	FD       int32         `col:"fd,width=5" help:"the descriptor's number in the process of the row"`
 	Via      int32         `col:"-"`
-	Action   action        `col:"action,width=6" help:"SEND or RECV"`
+	Action   action        `col:"action,width=6" words:"SEND,RECV" help:"SEND or RECV"`
 	Pad      uint32        `col:"-"`
 	Type     kern.FileType `col:"type,width=14" help:"what was passed: regular, memfd, directory, pipe, char, block; socket: and its family; anon: and its name"`
 	Address  kern.Path     `col:"address,width=20" help:"name of the UNIX socket that it went through, or of its peer"`
@@ -38,10 +38,6 @@ type event struct {
 
 // action is enum pass_action.
 type action uint32
-
-func (action) Kind() row.Kind { return row.Text }
-
-func (a *action) Cell(c *row.Cell) { c.SetText([...]string{"SEND", "RECV"}[*a&1]) }
 
 // viaInode is the inode of the socket that a descriptor went through.
 type viaInode uint64

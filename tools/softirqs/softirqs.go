@@ -6,7 +6,6 @@ package softirqs
 
 import (
 	_ "embed"
-	"strconv"
 
 	"seine/internal/family"
 	"seine/internal/probe"
@@ -32,26 +31,16 @@ const netTX, netRX = 2, 3
 
 func (vector) Kind() row.Kind { return row.Text }
 
-func (v *vector) Cell(c *row.Cell) {
-	if int(*v) < len(vectors) {
-		c.SetText(vectors[*v])
-		return
-	}
-	c.SetText(strconv.Itoa(int(*v)))
-}
+func (v *vector) Cell(c *row.Cell) { c.SetWord(uint64(*v), vectors[:]) }
 
 // metric is enum irq_metric of softirqs.bpf.c.
 type metric uint32
-
-func (metric) Kind() row.Kind { return row.Text }
-
-func (m *metric) Cell(c *row.Cell) { c.SetText([...]string{"run", "wait"}[*m&1]) }
 
 // key is struct softirq_key of softirqs.bpf.c.
 type key struct {
 	Softirq vector `col:"softirq,width=9,key" help:"which softirq, as /proc/softirqs has it in small letters"`
 	CPU     uint32 `col:"cpu,width=3,key" help:"processor"`
-	Metric  metric `col:"metric,width=6,key" help:"run: from its beginning to its end; wait (with --raise): from being raised to its beginning"`
+	Metric  metric `col:"metric,width=6,key" words:"run,wait" help:"run: from its beginning to its end; wait (with --raise): from being raised to its beginning"`
 	Pad     uint32 `col:"-"`
 }
 

@@ -25,33 +25,17 @@ type config struct {
 // metric is enum mem_metric of sormem.bpf.c.
 type metric uint32
 
-func (metric) Kind() row.Kind { return row.Text }
-
-func (m *metric) Cell(c *row.Cell) {
-	c.SetText([...]string{"rmem_alloc", "rmem_limit", "rmem_ratio", "?"}[*m&3])
-}
-
 // reason is enum mem_reason of sormem.bpf.c.
 type reason uint32
 
-func (reason) Kind() row.Kind { return row.Text }
-
-func (r *reason) Cell(c *row.Cell) {
-	c.SetText([...]string{"buffer full", "queue full", "protocol memory", "zero window", "prune", "drop", "?", "?"}[*r&7])
-}
-
 // kind is KIND_* of sormem.bpf.c.
 type kind uint32
-
-func (kind) Kind() row.Kind { return row.Text }
-
-func (k *kind) Cell(c *row.Cell) { c.SetText([...]string{"send", "receive"}[*k&1]) }
 
 // key is struct mem_key of sormem.bpf.c.
 type key struct {
 	PID    kern.ID32  `col:"pid,width=7,key" help:"process"`
 	UID    uint32     `col:"uid,width=5,key" help:"user"`
-	Metric metric     `col:"metric,width=10,key" help:"rmem_alloc: bytes in the buffer; rmem_limit: its size; rmem_ratio: the one in per cent of the other"`
+	Metric metric     `col:"metric,width=10,key" words:"rmem_alloc,rmem_limit,rmem_ratio" help:"rmem_alloc: bytes in the buffer; rmem_limit: its size; rmem_ratio: the one in per cent of the other"`
 	Lport  kern.ID16  `col:"lport,width=5,key" help:"local port"`
 	Proto  kern.Proto `col:"proto,width=7,key" help:"protocol"`
 	Comm   kern.Comm  `col:"comm,width=16,key" help:"process name"`
@@ -75,8 +59,8 @@ type event struct {
 	Limit  uint64   `col:"limit_bytes,head=LIMIT,width=9" help:"its size"`
 	Ratio  kern.Opt `col:"ratio,head=%,width=4" help:"the one in per cent of the other"`
 	Drops  uint64   `col:"drops,width=5,sum" help:"packets: one, but for raw sockets on kernels that tell only later"`
-	Reason reason   `col:"reason,width=15" help:"buffer full (UDP), queue full (raw, netlink, ping), protocol memory, zero window, prune or drop (TCP)"`
-	Dir    kind     `col:"kind,width=7" help:"receive or send"`
+	Reason reason   `col:"reason,width=15" words:"buffer full,queue full,protocol memory,zero window,prune,drop" help:"buffer full (UDP), queue full (raw, netlink, ping), protocol memory, zero window, prune or drop (TCP)"`
+	Dir    kind     `col:"kind,width=7" words:"send,receive" help:"receive or send"`
 }
 
 // ends leaves out the ends that a socket does not have.

@@ -42,12 +42,6 @@ func (s *state) Cell(c *row.Cell) {
 // metric is enum metric of tcpnagle.bpf.c.
 type metric uint32
 
-func (metric) Kind() row.Kind { return row.Text }
-
-func (m *metric) Cell(c *row.Cell) {
-	c.SetText([...]string{"nagle", "cork", "cwnd", "rwnd", "other", "?", "?", "?"}[*m&7])
-}
-
 // key is struct send_key of tcpnagle.bpf.c.
 type key struct {
 	Laddr kern.Addr `col:"laddr,width=15,key" help:"local address"`
@@ -65,7 +59,7 @@ type key struct {
 // heldKey is struct held_key of tcpnagle.bpf.c.
 type heldKey struct {
 	Send   key    `col:",inline"`
-	Metric metric `col:"metric,width=6" help:"what held the data: nagle, cork, the congestion window (cwnd), the receiver's (rwnd), or pacing and queues (other)"`
+	Metric metric `col:"metric,width=6" words:"nagle,cork,cwnd,rwnd,other" help:"what held the data: nagle, cork, the congestion window (cwnd), the receiver's (rwnd), or pacing and queues (other)"`
 	Pad    uint32 `col:"-"`
 }
 

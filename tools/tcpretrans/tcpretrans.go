@@ -24,17 +24,11 @@ type config struct {
 // cause is enum cause of tcpretrans.bpf.c.
 type cause uint32
 
-func (cause) Kind() row.Kind { return row.Text }
-
-func (c *cause) Cell(cell *row.Cell) {
-	cell.SetText([...]string{"rto", "fast", "tlp", "synack"}[*c&3])
-}
-
 // event is struct retrans_event of tcpretrans.bpf.c.
 type event struct {
 	kern.Head
 	kern.Tuple
-	Cause  cause       `col:"cause,width=6;type,head=T,after=>" help:"rto: a timeout, fast: the peer's acknowledgements told, tlp: tail loss probe, synack: answer to a SYN; R: data or SYN sent again, L: tail loss probe, S: answer to a SYN sent again"`
+	Cause  cause       `col:"cause,width=6;type,head=T,after=>" words:"rto,fast,tlp,synack" help:"rto: a timeout, fast: the peer's acknowledgements told, tlp: tail loss probe, synack: answer to a SYN; R: data or SYN sent again, L: tail loss probe, S: answer to a SYN sent again"`
 	Seq    uint32      `col:"seq,width=10" help:"sequence number of the first byte"`
 	Bytes  uint32      `col:"bytes,width=6,sum" help:"payload of the packet"`
 	Segs   uint32      `col:"segments,width=4,sum" help:"segments that the packet is cut into"`
@@ -54,7 +48,7 @@ type key struct {
 	Raddr kern.Addr  `col:"raddr,width=15,key" help:"remote address"`
 	Lport uint16     `col:"lport,width=5,key" help:"local port"`
 	Rport uint16     `col:"rport,width=5,key" help:"remote port"`
-	Cause cause      `col:"cause,width=6,key" help:"rto, fast, tlp or synack"`
+	Cause cause      `col:"cause,width=6,key" words:"rto,fast,tlp,synack" help:"rto, fast, tlp or synack"`
 	State kern.State `col:"state,width=11,key" help:"state of the connection"`
 	Pad   [3]uint8   `col:"-"`
 	Netns kern.ID32  `col:"netns,width=10,key" help:"network namespace, by inode"`

@@ -8,7 +8,6 @@ import (
 
 	"seine/internal/kern"
 	"seine/internal/probe"
-	"seine/internal/row"
 	"seine/internal/tool"
 )
 
@@ -17,10 +16,6 @@ var readme string
 
 // dir is SNOOP_* of tcpsnoop.bpf.c.
 type dir uint8
-
-func (dir) Kind() row.Kind { return row.Text }
-
-func (d *dir) Cell(c *row.Cell) { c.SetText([...]string{"in", "out"}[*d&1]) }
 
 // event is struct snoop_event of tcpsnoop.bpf.c.
 type event struct {
@@ -34,7 +29,7 @@ type event struct {
 	Segs   uint32        `col:"gso_segs,width=8,sum" help:"segments that this packet stands for"`
 	Window uint16        `col:"window,head=WIN,width=5" help:"window as in the header: not scaled"`
 	Flags  kern.TCPFlags `col:"flags,width=5,key" help:"TCP flags: S SYN, F FIN, R RST, P PSH, . ACK, U URG, E ECE, W CWR"`
-	Dir    dir           `col:"dir,width=3,key" help:"in or out"`
+	Dir    dir           `col:"dir,width=3,key" words:"in,out" help:"in or out"`
 	Pad    uint32        `col:"-"`
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"seine/internal/kern"
 	"seine/internal/probe"
-	"seine/internal/row"
 	"seine/internal/tool"
 )
 
@@ -19,21 +18,13 @@ var readme string
 // queue is enum queue of tcpsynbl.bpf.c.
 type queue uint32
 
-func (queue) Kind() row.Kind { return row.Text }
-
-func (q *queue) Cell(c *row.Cell) { c.SetText([...]string{"syn", "accept"}[*q&1]) }
-
 // moment is enum moment of tcpsynbl.bpf.c.
 type moment uint32
-
-func (moment) Kind() row.Kind { return row.Text }
-
-func (m *moment) Cell(c *row.Cell) { c.SetText([...]string{"SYN", "ACK"}[*m&1]) }
 
 // key is struct synbl_key of tcpsynbl.bpf.c.
 type key struct {
 	Laddr kern.Addr `col:"laddr,width=15,key" help:"address of the listener; all zeros: any"`
-	Queue queue     `col:"metric,head=QUEUE,width=6,key" help:"the queue: syn, of requests that are not complete, or accept, of connections that wait for a process"`
+	Queue queue     `col:"metric,head=QUEUE,width=6,key" words:"syn,accept" help:"the queue: syn, of requests that are not complete, or accept, of connections that wait for a process"`
 	Limit uint32    `col:"limit,width=6,key" help:"how many the queue may hold: of listen(2), cut by net.core.somaxconn"`
 	PID   kern.ID32 `col:"pid,width=7,key" help:"process of the listener"`
 	UID   uint32    `col:"uid,width=5,key" help:"user"`
@@ -52,8 +43,8 @@ type value struct {
 type event struct {
 	kern.Head
 	kern.Tuple
-	At    moment `col:"at,width=3,key" help:"what was dropped: a SYN, or the ACK that completes a handshake"`
-	Queue queue  `col:"queue,width=6,key" help:"the queue that was full: syn or accept"`
+	At    moment `col:"at,width=3,key" words:"SYN,ACK" help:"what was dropped: a SYN, or the ACK that completes a handshake"`
+	Queue queue  `col:"queue,width=6,key" words:"syn,accept" help:"the queue that was full: syn or accept"`
 	Used  uint32 `col:"used,width=6" help:"its length"`
 	Limit uint32 `col:"limit,width=6" help:"how many it may hold"`
 }

@@ -37,17 +37,13 @@ func newConfig() any {
 // what is enum win of tcpwin.bpf.c.
 type what uint32
 
-func (what) Kind() row.Kind { return row.Text }
-
-func (w *what) Cell(c *row.Cell) { c.SetText([...]string{"rcv", "retrans", "new", "?"}[*w&3]) }
-
 // event is struct win_event of tcpwin.bpf.c.
 type event struct {
 	kern.Head
 	kern.Tuple
 	Sk         kern.Ptr  `col:"skaddr,prefix=0x,width=18" help:"the socket's address in the kernel, used again when it is gone; sock is a stable id"`
 	Since      uint64    `col:"time_us,div=1000,width=10" help:"since the start"`
-	Event      what      `col:"event,width=7,key" help:"rcv: a segment came in; retrans: one was sent again; new: the connection is established"`
+	Event      what      `col:"event,width=7,key" words:"rcv,retrans,new" help:"rcv: a segment came in; retrans: one was sent again; new: the connection is established"`
 	Cwnd       uint32    `col:"snd_cwnd,width=8" help:"congestion window, in segments"`
 	Ssthresh   uint32    `col:"snd_ssthresh,width=12" help:"slow start threshold, in segments"`
 	Sndbuf     int32     `col:"sk_sndbuf,width=9" help:"size of the send buffer"`

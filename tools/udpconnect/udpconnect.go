@@ -9,7 +9,6 @@ import (
 
 	"seine/internal/kern"
 	"seine/internal/probe"
-	"seine/internal/row"
 	"seine/internal/tool"
 )
 
@@ -24,16 +23,12 @@ type config struct {
 type event struct {
 	kern.Head
 	kern.Tuple
-	How how    `col:"how,width=8,key" help:"connect, or datagram: the first to that peer"`
+	How how    `col:"how,width=8,key" words:"connect,datagram" help:"connect, or datagram: the first to that peer"`
 	Pad uint32 `col:"-"`
 }
 
 // how is HOW_* of udpconnect.bpf.c.
 type how uint32
-
-func (how) Kind() row.Kind { return row.Text }
-
-func (h *how) Cell(c *row.Cell) { c.SetText([...]string{"connect", "datagram"}[*h&1]) }
 
 var datagram = probe.Point{Name: "datagram", Ways: []probe.Way{
 	{Name: "cgroup", Programs: []string{"datagram__cgroup__*"}},
