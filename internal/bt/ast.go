@@ -53,13 +53,15 @@ type (
 	Param struct {
 		node
 		N   int
-		Str bool // inside str(): a string, not a number
+		Str bool   // inside str(): a string, not a number
+		val *int64 // its number, set by check
 	}
 	// Call is name(args).
 	Call struct {
 		node
 		Name string
 		Args []Expr
+		val  *int64 // what is known of it beforehand, set by check
 	}
 	// Unary is -x, !x, ~x, *x, &x.
 	Unary struct {
@@ -118,14 +120,16 @@ type (
 	// Sizeof is sizeof(type) or sizeof(x).
 	Sizeof struct {
 		node
-		Of *TypeName
-		X  Expr
+		Of  *TypeName
+		X   Expr
+		val *int64 // set by check
 	}
 	// Offsetof is offsetof(type, field).
 	Offsetof struct {
 		node
 		Of    TypeName
 		Field string
+		val   *int64 // set by check
 	}
 )
 
@@ -170,10 +174,13 @@ type (
 		N        Expr
 		Body     []Stmt
 	}
-	// While is while (cond) { … }; the verifier decides whether it ends.
+	// While is while (cond) { … }. It is a function of its own, or jumps of which
+	// the verifier must see the end.
 	While struct {
 		Cond Expr
 		Body []Stmt
+		few  bool // its turns are few, and known
+		fn   int  // its number, set by check; 0: jumps
 	}
 	// For is for ($kv : @map) { … }. The body is a function of its own.
 	For struct {
@@ -234,5 +241,7 @@ type Script struct {
 	decls    map[string]mapDecl
 	structs  map[string]*cstruct
 	enums    map[string]int64
+	enumIn   map[string]*enum // by enumerator
+	enumTags map[string]*enum
 	ctypes   map[string]TypeName // typedefs of the script
 }

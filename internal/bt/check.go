@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"github.com/cilium/ebpf/btf"
 )
 
 // A checker gives types to a clause for one target at a time. Maps are known
@@ -24,6 +26,7 @@ type checker struct {
 	order    []*mapDef
 	layouts  map[*cstruct]*Type
 	enumSeen map[string]int64
+	enumIn   map[string]*btf.Enum
 
 	ctx   context.Context // of the compilation
 	steps uint
@@ -37,6 +40,8 @@ type checker struct {
 	changed bool
 	loops   int
 	uses    uses
+	nested  int             // functions around
+	deepest int             // of the clause
 	fn, fns int             // the function that is checked, and how many there are: bodies of for
 	homes   map[string]int  // the function that has a variable to itself; shared: several have it
 	each    map[string]bool // variables of for
@@ -89,6 +94,7 @@ func (c *checker) clause(cl *Clause, t *Target) (err error) {
 		}
 		c.vars, c.varPos, c.loops, c.uses = map[string]*Type{}, map[string][2]Pos{}, 0, uses{}
 		c.fn, c.fns, c.homes, c.each = 0, 0, map[string]int{}, map[string]bool{}
+		c.nested, c.deepest = 0, 0
 		c.grown = false
 		if cl.Pred != nil {
 			c.condition(cl.Pred)
@@ -151,8 +157,16 @@ func (c *checker) stmt(s Stmt) {
 		c.let(s)
 	case *If:
 		c.condition(s.Cond)
-		c.stmts(s.Then)
-		c.stmts(s.Else)
+		v, known := c.constant(s.Cond)
+		if s.comptime && !known {
+			c.failAt(s.Cond, "this is not known beforehand")
+		}
+		if !s.comptime || v != 0 {
+			c.stmts(s.Then)
+		}
+		if !s.comptime || v == 0 {
+			c.stmts(s.Else)
+		}
 	case *Unroll:
 		c.expr(s.N)
 		if n, ok := c.constant(s.N); !ok || n < 1 || n > 100 {
@@ -162,10 +176,7 @@ func (c *checker) stmt(s Stmt) {
 		c.stmts(s.Body)
 		c.loops--
 	case *While:
-		c.condition(s.Cond)
-		c.loops++
-		c.stmts(s.Body)
-		c.loops--
+		c.while(s)
 	case *For:
 		c.forEach(s)
 	case *Block:

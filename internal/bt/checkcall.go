@@ -103,9 +103,11 @@ func (c *checker) aggregation(e *Call) *Type {
 		}
 	}
 	if kind == HistOf && len(e.Args) == 2 {
-		if n, ok := c.constant(e.Args[1]); !ok || n != 0 {
-			c.failAt(e.Args[1], "hist(x, bits) is supported with 0 bits only")
+		n, ok := c.constant(e.Args[1])
+		if !ok || n < 0 || n > 5 {
+			c.failAt(e.Args[1], "the bits of hist() are a number from 0 to 5")
 		}
+		t.bits = int(n)
 	}
 	if n > 0 {
 		t.Signed = !unsigned64(e.Args[0].typ())
@@ -200,7 +202,7 @@ func (c *checker) formatted(e *Call) {
 			if v.conv == 'r' && t.Kind != Buffer && t.Kind != String {
 				c.failAt(a, "%%r needs a buffer, not %s", t)
 			}
-			if v.conv == 's' && t.number() && !t.Bool && t != unknown {
+			if v.conv == 's' && t.number() && !t.Bool && t.Enum == nil && t != unknown {
 				use := "%d"
 				if t.Kind == Pointer && t.Elem().Char {
 					use = "str(…)"
@@ -483,8 +485,8 @@ func (c *checker) strftime(e *Call) *Type {
 func (c *checker) clock(e *Call) *Type {
 	if len(e.Args) == 1 {
 		id, ok := e.Args[0].(*Ident)
-		if !ok || id.Name != "monotonic" && id.Name != "boot" {
-			c.failAt(e, "nsecs() takes monotonic or boot")
+		if !ok || !slices.Contains([]string{"monotonic", "boot", "tai", "sw_tai"}, id.Name) {
+			c.failAt(e, "nsecs() takes monotonic, boot, tai or sw_tai")
 		}
 		id.setType(typeVoid)
 	}
@@ -515,6 +517,9 @@ func (c *checker) strlen(e *Call) *Type {
 func (c *checker) length(e *Call) *Type {
 	m, ok := e.Args[0].(*MapRef)
 	if !ok || m.Keys != nil {
+		if t := c.expr(e.Args[0]); t.Kind == KStack || t.Kind == UStack {
+			return typeU64
+		}
 		return c.strlen(e)
 	}
 	d := c.maps[m.Name]
@@ -535,9 +540,8 @@ func (c *checker) contains(e *Call) *Type {
 	if t := c.expr(e.Args[0]); !stringish(t) && t != unknown {
 		c.failAt(e.Args[0], "%s() looks into strings, not %s", e.Name, t)
 	}
-	c.expr(e.Args[1])
-	if _, ok := e.Args[1].(*Str); !ok {
-		c.failAt(e.Args[1], "%s() looks for a string that is known beforehand", e.Name)
+	if t := c.expr(e.Args[1]); !stringish(t) && t != unknown {
+		c.failAt(e.Args[1], "%s() looks for strings, not %s", e.Name, t)
 	}
 	if e.Name == "strstr" {
 		return typeS64

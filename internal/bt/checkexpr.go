@@ -37,7 +37,9 @@ func (c *checker) typeOf(e Expr) *Type {
 		if e.Str {
 			return stringOf(c.set.strLen)
 		}
-		if _, ok := c.param(e); !ok {
+		v, ok := c.param(e)
+		e.val = &v
+		if !ok {
 			c.failAt(e, "$%d is %q, no number: write str($%d)", e.N, c.params[e.N-1], e.N)
 		}
 		return &Type{Kind: Number, Size: 8, Signed: true, Lit: true}
@@ -83,7 +85,7 @@ func (c *checker) typeOf(e Expr) *Type {
 		for _, x := range e.Elems {
 			v := c.value(x)
 			if v.Kind == Number {
-				v = &Type{Kind: Number, Size: 8, Signed: v.Signed || v.Size < 8, Bool: v.Bool}
+				v = &Type{Kind: Number, Size: 8, Signed: v.Signed || v.Size < 8, Bool: v.Bool, Enum: v.Enum}
 			}
 			t.Elems = append(t.Elems, v)
 			if t.store() > maxTuple {
@@ -100,15 +102,20 @@ func (c *checker) typeOf(e Expr) *Type {
 	case *Sizeof:
 		if e.Of != nil {
 			e.X = nil
-			if t := c.resolve(e.Of); t.Size == 0 {
+			t := c.resolve(e.Of)
+			if t.Size == 0 {
 				c.failAt(e, "the size of %s is not known", t)
 			}
+			v := int64(t.Size)
+			e.val = &v
 		} else {
-			c.expr(e.X)
+			v := int64(c.expr(e.X).sizeof())
+			e.val = &v
 		}
 		return &Type{Kind: Number, Size: 8, Lit: true}
 	case *Offsetof:
-		c.offset(e)
+		v := int64(c.offset(e))
+		e.val = &v
 		return &Type{Kind: Number, Size: 8, Lit: true}
 	}
 	panic(fmt.Sprintf("bt: no type for %T", e))
@@ -152,11 +159,20 @@ func (c *checker) unary(e *Unary) *Type {
 		}
 		c.failAt(e, "%s is no pointer", t)
 	case "&":
-		switch e.X.(type) {
+		switch m := e.X.(type) {
 		case *Field, *Index, *Unary:
 			return pointerTo(t, t.Space)
+		case *Var:
+			return pointerTo(t, InKernel)
+		case *MapRef:
+			if d := c.maps[m.Name]; d != nil && d.value != nil && !d.value.aggregate() {
+				return pointerTo(d.value, InKernel)
+			}
+			if !c.final {
+				return unknown
+			}
 		}
-		c.failAt(e, "only a field has an address")
+		c.failAt(e, "this has no address: a field, a $variable or the value of a @map has one")
 	case "!":
 		if !t.word() {
 			c.failAt(e, "! needs a number, not %s", t)

@@ -102,7 +102,7 @@ func (c *checker) setMap(m *MapRef, d *mapDef, t *Type) {
 		return
 	}
 	if t.Kind == Number && t.Size < 8 { // all of it is counted with, and printed
-		t = &Type{Kind: Number, Size: 8, Signed: true, Bool: t.Bool, Space: t.Space}
+		t = &Type{Kind: Number, Size: 8, Signed: true, Bool: t.Bool, Space: t.Space, Enum: t.Enum}
 	}
 	pos, end := m.span()
 	if d.value == nil {
@@ -137,7 +137,7 @@ func (c *checker) mapKeys(m *MapRef) *mapDef {
 			c.failAt(k, "%s cannot be a key", t)
 		}
 		if t.Kind == Number && t != unknown {
-			t = &Type{Kind: Number, Size: 8, Signed: t.Signed || t.Size < 8 && !t.Lit, Bool: t.Bool, Lit: t.Lit, Space: t.Space}
+			t = &Type{Kind: Number, Size: 8, Signed: t.Signed || t.Size < 8 && !t.Lit, Bool: t.Bool, Lit: t.Lit, Space: t.Space, Enum: t.Enum}
 			if kt := k.typ(); kt.Size < 8 && !kt.Signed {
 				t.Signed = true // an unsigned number of fewer bits fits
 			}
@@ -227,6 +227,16 @@ func unify(a, b *Type) (*Type, bool) {
 			}
 			b = &Type{Kind: Number, Size: 8, Signed: true, Lit: b.Lit, Space: b.Space}
 		}
+		if a.Enum != nil && (b.Enum == nil || b.Enum.name != a.Enum.name) { // a number among others
+			n := *a
+			n.Enum = nil
+			a = &n
+		}
+		if b.Enum != nil && a.Enum == nil {
+			n := *b
+			n.Enum = nil
+			b = &n
+		}
 		if a.Lit {
 			a, b = b, a
 		}
@@ -276,6 +286,8 @@ func unify(a, b *Type) (*Type, bool) {
 			t.Elems = append(t.Elems, e)
 		}
 		return t, true
+	case HistOf:
+		return a, a.bits == b.bits
 	case LhistOf:
 		return a, a.min == b.min && a.max == b.max && a.step == b.step
 	case SumOf, MinOf, MaxOf, AvgOf, StatsOf:
@@ -288,7 +300,7 @@ func unify(a, b *Type) (*Type, bool) {
 }
 
 func same(a, b *Type) bool {
-	return a == b || a.Kind == b.Kind && a.Size == b.Size && a.Signed == b.Signed && a.Len == b.Len && a.store() == b.store() && a.Lit == b.Lit && a.Space == b.Space && a.Bool == b.Bool && len(a.Names) == len(b.Names)
+	return a == b || a.Kind == b.Kind && a.Size == b.Size && a.Signed == b.Signed && a.Len == b.Len && a.store() == b.store() && a.Lit == b.Lit && a.Space == b.Space && a.Bool == b.Bool && len(a.Names) == len(b.Names) && (a.Enum == nil) == (b.Enum == nil)
 }
 
 // compatible says whether a value of type b can be kept in a.

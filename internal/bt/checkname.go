@@ -24,7 +24,8 @@ var builtins = map[string]*Type{
 	"kstack":   {Kind: KStack, Depth: stackDepth},
 	"ustack":   {Kind: UStack, Depth: stackDepth},
 	"username": {Kind: User},
-	"curtask":  nil, "retval": nil, "args": nil, "ctx": nil,
+	"usermode": typeU8, "has_cpid": typeBool, "probetype": stringOf(16),
+	"curtask": nil, "retval": nil, "args": nil, "ctx": nil,
 }
 
 func (c *checker) ident(e *Ident) *Type {
@@ -51,6 +52,13 @@ func (c *checker) ident(e *Ident) *Type {
 			}
 		}
 		return pointerTo(t, InKernel)
+	case "usermode":
+		c.uses.context = true
+		if _, ok := registers["cs"]; !ok {
+			c.failAt(e, "usermode is known on amd64 only")
+		}
+	case "probetype":
+		c.uses.context = true
 	case "cpid":
 		if c.child == 0 {
 			c.failAt(e, "there is no cpid without -c COMMAND")
@@ -69,9 +77,8 @@ func (c *checker) ident(e *Ident) *Type {
 	if t := builtins[e.Name]; t != nil {
 		return t
 	}
-	if v, ok := c.named(e.Name); ok {
-		_ = v
-		return &Type{Kind: Number, Size: 8, Signed: true, Lit: true}
+	if _, ok := c.named(e.Name); ok {
+		return &Type{Kind: Number, Size: 8, Signed: true, Lit: true, Enum: c.enumOf(e.Name)}
 	}
 	names := append(slices.Collect(maps.Keys(builtins)), "arg0", "arg1", "arg2", "arg3")
 	names = append(names, slices.Collect(maps.Keys(c.script.enums))...)
@@ -147,7 +154,7 @@ func (c *checker) named(name string) (int64, bool) {
 		return 0, false
 	}
 	if c.enumSeen == nil {
-		c.enumSeen = map[string]int64{}
+		c.enumSeen, c.enumIn = map[string]int64{}, map[string]*btf.Enum{}
 		spec, err := c.kernel.types()
 		if err != nil {
 			return 0, false
@@ -159,6 +166,7 @@ func (c *checker) named(name string) (int64, bool) {
 			if e, ok := t.(*btf.Enum); ok {
 				for _, v := range e.Values {
 					c.enumSeen[v.Name] = int64(v.Value)
+					c.enumIn[v.Name] = e
 				}
 			}
 		}
@@ -168,6 +176,17 @@ func (c *checker) named(name string) (int64, bool) {
 		return 1 << bit, true // #define REQ_SYNC (1ULL << __REQ_SYNC)
 	}
 	return v, ok
+}
+
+// enumOf is the enum of an enumerator, nil if the name is not one.
+func (c *checker) enumOf(name string) *enum {
+	if e := c.script.enumIn[name]; e != nil {
+		return e
+	}
+	if e := c.enumIn[name]; e != nil {
+		return btfEnum(e)
+	}
+	return nil
 }
 
 // argN is a register. Its width and sign come from BTF; a pointer is a number,

@@ -24,6 +24,14 @@ func constant(x Expr, s *Script) (int64, bool) {
 		case "!":
 			return b2i(v == 0), ok
 		}
+	case *Call:
+		return deref(x.val)
+	case *Param:
+		return deref(x.val)
+	case *Sizeof:
+		return deref(x.val)
+	case *Offsetof:
+		return deref(x.val)
 	case *Cast:
 		v, ok := constant(x.X, s)
 		n, known := intNames[x.To.Name]
@@ -40,6 +48,13 @@ func constant(x Expr, s *Script) (int64, bool) {
 		return fold(x.Op, a, b, true)
 	}
 	return 0, false
+}
+
+func deref(v *int64) (int64, bool) {
+	if v == nil {
+		return 0, false
+	}
+	return *v, true
 }
 
 func b2i(b bool) int64 {

@@ -49,6 +49,9 @@ func (c *checker) base(n *TypeName, depth int) *Type {
 	if s := c.script.structs[n.Tag+" "+n.Name]; s != nil {
 		return c.layout(n.Tag+" "+n.Name, s, depth)
 	}
+	if e := c.script.enumTags[n.Name]; e != nil && n.Tag == "enum" {
+		return &Type{Kind: Number, Size: 4, Signed: true, Enum: e}
+	}
 	spec, err := c.kernel.types()
 	if err != nil {
 		c.fail(n.pos, n.end, "type %s: %v", n.Name, err)

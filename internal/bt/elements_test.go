@@ -99,6 +99,25 @@ func TestElements(t *testing.T) {
 			print($a == (color="blue and long", size=2)); clear(@k); clear(@r); }`,
 			"{ .color = green, .size = 1 }\nblue and long 2\n2\n3\nblue and long\ntrue\n"},
 		{"small tuples", `begin { print((1,)); print(()); print((1, "a") == (1, "a")); print((1, ("longer than eight", 2)) != (1, ("x", 2))); $t = (5,); print($t.0); }`, "(1)\n()\ntrue\ntrue\n5\n"},
+		{"addresses", `struct pair { int a; int b; } begin { $a = (int16)-5; $p = &$a; print(*$p); @m[1] = 7; $q = &@m[1]; print(*$q); $s = "abc"; print(*(&$s)); print(&@m[2] == 0); clear(@m); }`, "-5\n7\nabc\ntrue\n"},
+		{"functions on strings", `begin { $h = "to find something"; $n = "some"; print((strstr($h, $n), strcontains($h, $n), strcontains($n, $h), strstr($h, $h), strstr($n, ""), strcap("abcdef"))); print((memcmp("abc", "abd", 3), memcmp("abc", "abd", 2), memcmp("b", "a", 1), memcmp("123456789", "123456780", 9))); }`,
+			"(8, true, false, 0, 0, 8)\n(-1, 0, 1, 1)\n"},
+		{"find", `begin { @m[1] = 7; @t["a"] = (1, "x"); let $v; if (find(@m, 1, $v)) { print($v); } if (!find(@m, 2, $v)) { print($v); } let $w; if (find(@t, "a", $w)) { print($w.1); } clear(@m); clear(@t); }`, "7\n7\nx\n"},
+		{"what is known beforehand", `begin { $s = "x"; print((is_str($s), is_str(1), is_ptr(curtask), is_integer(1), is_unsigned_integer(nsecs), is_array(pton("::1")), is_literal("x"), is_literal($s), kfunc_exist("no_such_function")));
+			if comptime (is_str($s)) { print("string"); } else { print($s + 1); } static_assert(sizeof(uint64) == 8 && sizeof($s) == 8, "eight"); if ($# > 3) { fail("too many: %d", $#); } if (0) { fail("never"); } }`,
+			"(true, false, true, true, true, true, true, false, false)\nstring\n"},
+		{"processes", fmt.Sprintf(`begin { printf("%%d %%d %%d %%d\n", pcomm == comm, pcomm() == pcomm(curtask), ppid(curtask) == ppid, ppid() == %d); printf("%%d %%d %%d %%s %%d %%d\n", pid(init) > 0, tid(curr_ns) == tid, pid(curr_ns) == %d, probetype, has_cpid, usermode); }`, os.Getppid(), os.Getpid()),
+			"⟨[01]⟩ 1 1 1\n1 1 1 special 0 0\n"},
+		{"clocks", `begin { $a = nsecs(tai); $b = nsecs(sw_tai); $c = nsecs(tai); print(((int64)($b - $a) > -1000000000, (int64)($c - $b) > -1000000000, nsecs(boot) + 1000000000 >= nsecs(monotonic))); }`, "(true, true, true)\n"},
+		{"lengths of stacks", `begin { print((len(kstack) > 1, len(kstack(2)), len(ustack(1)) <= 1)); }`, "(true, 2, true)\n"},
+		{"enums", `enum custom { FIRST, CUSTOM_ENUM = 3 } begin { $r = TCP_MAX_STATES; $d = SKB_DROP_REASON_SOCKET_FILTER; printf("%d %s %s %s\n", $r > 1, $d, CUSTOM_ENUM, (enum custom)0); @[CUSTOM_ENUM] = FIRST; print((enum custom)7); print((CUSTOM_ENUM, 5)); @x = FIRST; @x = 9; printf("%d\n", CUSTOM_ENUM); }`,
+			"1 SKB_DROP_REASON_SOCKET_FILTER CUSTOM_ENUM FIRST\n7\n(CUSTOM_ENUM, 5)\n3\n@[CUSTOM_ENUM]: FIRST\n\n@x: 9\n"},
+		{"finer histograms", `begin { @h = hist(-1, 1); @h = hist(0, 1); @h = hist(1, 1); @h = hist(2, 1); @h = hist(3, 1); @h = hist(4, 1); @h = hist(7, 1); @h = hist(7, 1); }`,
+			"@h: \n" + bar("(..., 0)", 1, 26) + bar("[0]", 1, 26) + bar("[1]", 1, 26) + bar("[2]", 1, 26) + bar("[3]", 1, 26) + bar("[4, 6)", 1, 26) + bar("[6, 8)", 2, 52) + "\n"},
+		{"the ends of finer histograms", `begin { @a = hist(9223372036854775807, 5); @a = hist(4611686018427387904, 5); @b = hist(18446744073709551615, 3); printf("%d\n", 1); }`,
+			"1\n@a: \n[4E, 4224P)            1 |" + strings.Repeat("@", 52) + "|\n⟨(?s).*⟩[8064P, 8E)            1 |" + strings.Repeat("@", 52) + "|\n\n@b: \n⟨.*⟩1 |" + strings.Repeat("@", 52) + "|\n\n"},
+		{"formats of bytes", `begin { $s = "a\x01b"; printf("%r|%rx|%rh|%-8rh|\n", buf($s, 3), buf($s, 3), buf($s, 3), buf("xy", 2)); }`, "a\\x01b|\\x61\\x01\\x62|61 01 62|78 79   |\n"},
+		{"assert", `begin { $a = 1; assert($a == 1, "fine"); print("on"); assert($a == 2, "not two"); print("never"); }`, "on\n"},
 		{"the standard library", `import "stdlib/base"; begin { print("there"); }`, "there\n"},
 		{"ends by itself", `BEGIN { @x = 1; print("begun"); } END { print("ended"); }`, "begun\nended\n@x: 1\n"},
 		{"numbers of fewer bits", `BEGIN { @a = (uint8)255; @a++; @b = (uint8)255; @b += 3; printf("%d %d\n", @a, @b); $u = (uint32)5; @c += $u; @c -= 2 * $u;
@@ -283,6 +302,7 @@ func TestEventElements(t *testing.T) {
 				sink += int(tracedAt(&userRecord{a: 5, name: [4]byte{'o', 'n', 'e'}, b: 6, next: &userRecord{a: 7, b: 8}, arr: [2][2]int32{{9, 8}, {-7, 6}}}))
 			},
 			[]string{"5 6 7\n7 one\n8\nn 5\nt 6\np 5\n[[9,8],[-7,6]]\n[-7,6]\n-7 16\n{ .a = 5, .name = one, .b = 6, .next = 0x", ", .arr = [[9,8],[-7,6]] }\n", "@arr: [[9,8],[-7,6]]\n"}},
+		{"socket_cookie", `rt:inet_sock_set_state /pid == $1 && args.newstate == TCP_SYN_SENT/ { @[socket_cookie(args.sk) == args.sk->__sk_common.skc_cookie.counter] = count(); }`, func() { refused(2) }, []string{"@[true]: 2\n"}},
 		{"usym", `u:/proc/self/exe:seine/internal/bt.traced { @[usym(reg("ip"))] = count(); }`, func() { sink += traced(1) }, []string{"@[seine/internal/bt.traced]: 1\n"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -309,6 +329,28 @@ func TestEventElements(t *testing.T) {
 				t.Error(errs)
 			}
 		})
+	}
+}
+
+// TestLoops has loops of which nobody knows the turns beforehand.
+func TestLoops(t *testing.T) {
+	if !running().loop() {
+		t.Skip("bpf_loop came with Linux 5.17")
+	}
+	out, errs := live(t, script(`begin {
+		$n = 5000; $sum = 0; for ($i : 0..$n) { $sum += $i; if ($i == 4000) { break; } } print($sum);
+		$i = 0; while ($i < 100000) { $i++; if ($i % 2) { continue; } @even++; } print($i);
+		for ($a : 0..40) { for ($b : 0..$a) { for ($c : 0..3) { $j = 0; while ($j < 2) { $j++; @inner++; } } } }
+		$r = rand % 10; while ($r > 0) { $r--; } print($r);
+		$s = ""; $k = 0; while ($k < 50) { $k++; $s = $k % 2 ? "odd" : "even"; @[$s] = count(); } print($s);
+		while (1) { @w++; if (@w > 10) { return; } } print("never");
+	} end { $k = 0; while (1) { $k++; } print($k); }`), Options{}, nil)
+	if want := "8002000\n100000\n0\neven\n8388608\n@[even]: 25\n@[odd]: 25\n\n@even: 50000\n@inner: 4680\n@w: 11\n"; out != want {
+		t.Errorf("got %q, want %q", out, want)
+	}
+	want(t, errs, "1 loop was ended: ")
+	if strings.Contains(errs, "lost") {
+		t.Error(errs)
 	}
 }
 
@@ -386,7 +428,7 @@ func TestSignal(t *testing.T) {
 	defer signal.Stop(got)
 	_, errs := live(t, func(o Options) (*Program, error) {
 		o.Unsafe, o.PIDs = true, self()
-		return Compile(&Source{Name: "-e", Text: `t:syscalls:sys_enter_getppid { signal("USR1"); errorf("sent %d\n", 10); warnf("careful\n"); }`}, o)
+		return Compile(&Source{Name: "-e", Text: `t:syscalls:sys_enter_getppid { signal("USR1"); errorf("sent %d\n", 10); warnf("careful\n"); } t:syscalls:sys_enter_getpgid { signal_thread("SIGUSR1"); }`}, o)
 	}, Options{}, func() {
 		unix.Getppid()
 		select {
@@ -394,8 +436,49 @@ func TestSignal(t *testing.T) {
 		case <-time.After(10 * time.Second):
 			t.Error("got no signal")
 		}
+		_, _ = unix.Getpgid(0)
+		select {
+		case <-got:
+		case <-time.After(10 * time.Second):
+			t.Error("got no signal of the thread's")
+		}
 	})
 	want(t, errs, "seine: sent 10\n", "careful\n")
+}
+
+// TestDebugf reads what a script writes to the kernel's log of traces.
+func TestDebugf(t *testing.T) {
+	needRoot(t)
+	root, err := host.Tracefs()
+	if err != nil {
+		t.Skip(err)
+	}
+	if _, err := os.Stat(filepath.Join(root, "trace")); err != nil {
+		t.Skip("this kernel keeps no traces (CONFIG_TRACING)")
+	}
+	line := fmt.Sprintf("seine %d 42\n", time.Now().UnixNano())
+	var data []byte
+	live(t, script(`t:syscalls:sys_enter_getppid { debugf("seine %lu %d\n", $1, 42); }`, strings.Fields(line)[1]), Options{PIDs: self()}, func() {
+		// The first program that writes there has the kernel turn the log on.
+		for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && !strings.Contains(string(data), line); time.Sleep(10 * time.Millisecond) {
+			unix.Getppid()
+			data = must(os.ReadFile(filepath.Join(root, "trace")))
+		}
+	})
+	if !strings.Contains(string(data), line) {
+		t.Errorf("the kernel's traces lack %q: %s", line, data[max(0, len(data)-300):])
+	}
+}
+
+// TestPerCPU reads a variable of which each CPU has its copy.
+func TestPerCPU(t *testing.T) {
+	if running().percpu("runqueues") == 0 {
+		t.Skip("this kernel does not say where its variables are (CONFIG_KALLSYMS_ALL)")
+	}
+	out, _ := live(t, script(`begin { $r = (struct rq *)percpu_kaddr("runqueues", 0); if ($r) { print($r->cpu); } $s = (struct rq *)percpu_kaddr("runqueues"); print($s->cpu == cpu); print(percpu_kaddr("runqueues", 100000) == 0); }`), Options{}, nil)
+	if out != "0\ntrue\ntrue\n" {
+		t.Errorf("got %q, want the first CPU, this one and none", out)
+	}
 }
 
 // TestChild has the process of -c.
@@ -624,4 +707,9 @@ func TestIntervalRoom(t *testing.T) {
 	if read != 93 {
 		t.Errorf("outputs of @read have %d, want 93", read)
 	}
+}
+
+// bar is a row of a histogram.
+func bar(label string, n, width int) string {
+	return fmt.Sprintf("%-16s%8d |%-52s|\n", label, n, strings.Repeat("@", width))
 }

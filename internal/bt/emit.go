@@ -38,6 +38,7 @@ const (
 	lostUpdates
 	lostScratch
 	lostStacks
+	lostTurns
 	startTime
 	countSlots
 )
@@ -108,7 +109,7 @@ func (u *unit) emit(cl *Clause, t *Target, cookie bool, via *calls) (_ *code, er
 	e.span = [2]Pos{t.pos.pos, t.pos.end}
 	e.room, e.out = stackRoom, "out"
 	if u.c.fns > 0 {
-		e.room = stackRooms[0]
+		e.room = stackRooms[u.c.deepest][0]
 		e.left = e.inScratch(8)
 		e.zero(e.left, 8)
 	}

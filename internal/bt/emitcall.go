@@ -43,10 +43,12 @@ func (e *emitter) builtin(x *Ident) {
 		return
 	}
 	switch x.Name {
-	case "pid":
-		e.add(asm.FnGetCurrentPidTgid.Call(), asm.RSh.Imm(asm.R0, 32))
-	case "tid":
-		e.add(asm.FnGetCurrentPidTgid.Call(), asm.Mov.Reg32(asm.R0, asm.R0))
+	case "pid", "tid":
+		e.processID(x.Name, true)
+	case "usermode":
+		e.userMode()
+	case "has_cpid":
+		e.add(asm.Mov.Imm(asm.R0, int32(b2i(e.c.child != 0))))
 	case "uid", "username":
 		e.add(asm.FnGetCurrentUidGid.Call(), asm.Mov.Reg32(asm.R0, asm.R0))
 	case "gid":
@@ -183,11 +185,7 @@ func (e *emitter) callValue(x *Call) {
 		id, _ := cgroupID(x.Args[0].(*Str).V)
 		e.add(asm.LoadImm(asm.R0, int64(id), asm.DWord))
 	case "nsecs":
-		fn := asm.FnKtimeGetNs
-		if len(x.Args) == 1 && x.Args[0].(*Ident).Name == "boot" {
-			fn = asm.FnKtimeGetBootNs
-		}
-		e.add(fn.Call())
+		e.clock(x)
 	case "strncmp":
 		n, _ := e.c.constant(x.Args[2])
 		e.compare(x.Args[0], x.Args[1], int(n))
@@ -214,13 +212,27 @@ func (e *emitter) callValue(x *Call) {
 	case "len":
 		if m, ok := x.Args[0].(*MapRef); ok && m.Keys == nil {
 			e.count(m)
+		} else if t := x.Args[0].typ(); t.Kind == KStack || t.Kind == UStack {
+			e.frames(t)
 		} else {
 			e.strlen(x)
 		}
 	case "strlen":
 		e.strlen(x)
+	case "find":
+		e.findKey(x)
+	case "memcmp":
+		e.memcmp(x)
+	case "percpu_kaddr":
+		e.percpu(x)
+	case "pid", "tid":
+		e.processID(x.Name, x.Args[0].(*Ident).Name == "curr_ns")
 	case "strcontains", "strstr":
-		e.contains(x.Args[0], x.Args[1].(*Str).V)
+		if s, ok := x.Args[1].(*Str); ok {
+			e.contains(x.Args[0], s.V)
+		} else {
+			e.containsValue(x.Args[0], x.Args[1])
+		}
 		if x.Name == "strcontains" { // -1 and on becomes 0 and 1
 			no := e.label("nowhere")
 			e.add(asm.Mov.Reg(asm.R1, asm.R0), asm.Mov.Imm(asm.R0, 0), asm.JSLT.Imm(asm.R1, 0, no), asm.Mov.Imm(asm.R0, 1))
@@ -319,6 +331,13 @@ func (e *emitter) callStmt(x *Call) {
 	case "signal":
 		e.scalar(x.Args[0])
 		e.add(asm.Mov.Reg(asm.R1, asm.R0), asm.FnSendSignal.Call())
+	case "signal_thread":
+		e.scalar(x.Args[0])
+		e.add(asm.Mov.Reg(asm.R1, asm.R0), asm.FnSendSignalThread.Call())
+	case "debugf":
+		e.debugf(x)
+	case "fail":
+		e.refuse(x)
 	}
 }
 

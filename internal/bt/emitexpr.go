@@ -111,7 +111,7 @@ func (e *emitter) known(x Expr) (int64, bool) {
 		return e.c.named(id.Name)
 	}
 	switch x.(type) {
-	case *Int, *Param:
+	case *Int, *Param, *Call, *Sizeof, *Offsetof:
 		return e.c.constant(x)
 	}
 	return 0, false
@@ -199,14 +199,6 @@ func (e *emitter) scalar(x Expr) {
 		e.cast(x)
 	case *Field, *Index:
 		e.loadField(x)
-	case *Sizeof:
-		if x.Of != nil {
-			e.add(e.imm(int64(e.c.resolve(x.Of).Size)))
-		} else {
-			e.add(e.imm(int64(x.X.typ().sizeof())))
-		}
-	case *Offsetof:
-		e.add(e.imm(int64(e.c.offset(x))))
 	default:
 		e.fail(x, "this is no number")
 	}
@@ -226,6 +218,11 @@ func (e *emitter) unary(x *Unary) {
 	case "*":
 		e.loadPlace(e.place(x), x.typ())
 	case "&":
+		if m, ok := x.X.(*MapRef); ok {
+			d := e.c.maps[m.Name]
+			e.lookup(d.name, e.key(d, m))
+			return
+		}
 		e.placeAddress(e.place(x.X))
 	case "!":
 		e.truth(x)

@@ -88,6 +88,13 @@ func (e *emitter) memory(x Expr, t *Type, dst loc) {
 			e.address(asm.R1, dst)
 			e.add(asm.Mov.Imm(asm.R2, 16), asm.FnGetCurrentComm.Call())
 			return
+		case "probetype":
+			name := e.target.Kind.String()
+			if e.target.Kind == Begin || e.target.Kind == End {
+				name = "special"
+			}
+			e.literal(name, t.store(), dst)
+			return
 		case "ustack":
 			e.userStack(x.typ(), dst)
 			return

@@ -52,6 +52,14 @@ func (e *emitter) stmt(s Stmt) {
 		}
 	case *If:
 		e.mark(s.Cond)
+		if v, ok := e.c.constant(s.Cond); ok { // the other branch is not there at all
+			if v != 0 {
+				e.stmts(s.Then)
+			} else {
+				e.stmts(s.Else)
+			}
+			return
+		}
 		no, end := e.label("else"), e.label("fi")
 		e.condition(s.Cond, no)
 		e.stmts(s.Then)
@@ -78,6 +86,10 @@ func (e *emitter) stmt(s Stmt) {
 		}
 		e.here(done)
 	case *While:
+		if s.fn > 0 {
+			e.whileCall(s)
+			return
+		}
 		top, done := e.label("while"), e.label("done")
 		e.here(top)
 		e.mark(s.Cond)
@@ -266,8 +278,8 @@ func (e *emitter) aggregate(d *mapDef, m *MapRef, call *Call) {
 		e.add(asm.StoreMem(asm.R0, 0, asm.R1, asm.DWord), storeImm(asm.R0, 8, 1))
 	case HistOf:
 		e.load(asm.R1, val)
-		e.log2(d.value.Signed)
-		e.bump(histSlots)
+		e.log2(d.value.Signed, d.value.bits)
+		e.bump(int32(histSlots(d.value.bits)))
 	case LhistOf:
 		e.load(asm.R1, val)
 		e.linear(d.value)
@@ -276,12 +288,17 @@ func (e *emitter) aggregate(d *mapDef, m *MapRef, call *Call) {
 }
 
 // log2 turns the value in R1 into the number of its bucket in R2: 0 for what is
-// below 0, 1 for 0, then one for each power of two.
-func (e *emitter) log2(signed bool) {
+// below 0, 1 for 0, then 2^bits for each power of two. What is below 2^bits has a
+// bucket for each value.
+func (e *emitter) log2(signed bool, bits int) {
 	end := e.label("bucket")
 	e.add(asm.Mov.Imm(asm.R2, 0))
 	if signed {
 		e.add(asm.JSLT.Imm(asm.R1, 0, end))
+	}
+	if bits > 0 {
+		e.finer(bits, end)
+		return
 	}
 	e.add(asm.Mov.Imm(asm.R2, 1), asm.JEq.Imm(asm.R1, 0, end), asm.Mov.Imm(asm.R2, 2))
 	for shift := int32(32); shift >= 1; shift /= 2 {
@@ -292,6 +309,25 @@ func (e *emitter) log2(signed bool) {
 		)
 		e.here(small)
 	}
+	e.here(end)
+}
+
+// finer is log2 of a value that is not negative, with more than one bucket for each
+// power of two: R5 is how far the value is shifted to have bits and one more.
+func (e *emitter) finer(bits int, end string) {
+	e.add(asm.Mov.Reg(asm.R2, asm.R1), asm.Add.Imm(asm.R2, 1), asm.JLT.Imm(asm.R1, 1<<bits, end), asm.Mov.Imm(asm.R5, 0), asm.Mov.Reg(asm.R4, asm.R1))
+	for shift := int32(32); shift >= 1; shift /= 2 {
+		small := e.label("small")
+		e.add(
+			asm.Mov.Reg(asm.R3, asm.R4), asm.RSh.Imm(asm.R3, shift+int32(bits)), asm.JEq.Imm(asm.R3, 0, small),
+			asm.RSh.Imm(asm.R4, shift), asm.Add.Imm(asm.R5, shift),
+		)
+		e.here(small)
+	}
+	e.add(
+		asm.Mov.Reg(asm.R2, asm.R4), asm.And.Imm(asm.R2, 1<<bits-1), asm.Add.Imm(asm.R5, 1), asm.LSh.Imm(asm.R5, int32(bits)),
+		asm.Add.Reg(asm.R2, asm.R5), asm.Add.Imm(asm.R2, 1),
+	)
 	e.here(end)
 }
 

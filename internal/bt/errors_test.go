@@ -47,13 +47,22 @@ func TestErrors(t *testing.T) {
 		{"BEGIN { @m[1] = 1; for ($kv : @m[1]) { } }", "-e:1:33: expected ')' after the map, all of which for goes over, found '['", ""},
 		{"BEGIN { @m[1] = 1; for ($kv : @m) { $kv = (1, 2); } }", "-e:1:37: $kv is an entry of the map and cannot be assigned", ""},
 		{"BEGIN { @m[1] = 1; for ($kv : @m) { print($kv.2); } }", "-e:1:43: the tuple has elements .0 to .1", ""},
-		{"BEGIN { @m[1] = 1; for ($a : @m) { for ($b : @m) { for ($c : @m) { } } } }", "-e:1:52: loops over maps are nested more than 2 deep", ""},
+		{"BEGIN { @m[1] = 1; for ($a : @m) { for ($b : @m) { for ($c : @m) { for ($d : @m) { } } } } }", "-e:1:68: loops over maps are nested more than 3 deep", ""},
 		{"BEGIN { for (i : 0..2) { } }", "-e:1:14: for declares a $variable, not 'i': write for ($i : 0..10) { }", ""},
 		{"BEGIN { for ($i : 0) { } }", "-e:1:20: expected '..' between the ends of a range, found ')'", ""},
 		{"BEGIN { @x = 1; @ = len(@x); }", "-e:1:25: @x has no keys to count", ""},
 		{"BEGIN { @ = str(comm, 2); }", "-e:1:23: str() of a string takes no length: printf(\"%.5s\") cuts it", ""},
 		{"BEGIN { @ = len(5); }", "-e:1:13: len() needs a string, not int64", ""},
-		{"BEGIN { @ = strcontains(comm, comm); }", "-e:1:31: strcontains() looks for a string that is known beforehand", ""},
+		{"BEGIN { @ = strcontains(comm, 5); }", "-e:1:31: strcontains() looks for strings, not int64", ""},
+		{"BEGIN { @ = hist(1, 6); }", "-e:1:21: the bits of hist() are a number from 0 to 5", ""},
+		{"BEGIN { @a = hist(1, 2); @a = hist(1, 3); }", "-e:1:26: type conflict: @a is hist since line 1, column 9, and cannot be hist", ""},
+		{"BEGIN { static_assert(sizeof(uint8) == 2, \"two bytes\"); }", "-e:1:9: two bytes", ""},
+		{"BEGIN { static_assert(pid == 2, \"x\"); }", "-e:1:23: static_assert() needs what is known beforehand", ""},
+		{"BEGIN { if (1) { fail(\"%s is %d\", \"this\", 5); } }", "-e:1:18: this is 5", ""},
+		{"BEGIN { if comptime (pid > 1) { } }", "-e:1:22: this is not known beforehand", ""},
+		{"BEGIN { @ = &pid; }", "-e:1:13: this has no address: a field, a $variable or the value of a @map has one", ""},
+		{"BEGIN { @m[1] = 1; $v = 1; if (find(@m, 1, 5)) { } }", "-e:1:44: find() sets a $variable to the value", ""},
+		{"BEGIN { @ = pcomm(1, 2); }", "-e:1:13: pcomm() takes 1 argument, not 2", ""},
 		{"t:sched:sched_process_exec { printf(\"%s\", args.filename); }", "-e:1:43: %s needs a string, not int8 *: use str(…)", ""},
 		{"rt:inet_sock_set_state { @ = args.nosuch; }", "-e:1:35: ", ""},
 		{"BEGIN { @ = cpid; }", "-e:1:13: there is no cpid without -c COMMAND", ""},
@@ -177,7 +186,9 @@ func TestNoForEach(t *testing.T) {
 // TestRefused wants the verifier's refusal at the line of the script.
 func TestRefused(t *testing.T) {
 	needRoot(t)
-	p, err := Compile(&Source{Name: "-e", Text: "BEGIN {\n\t$i = rand;\n\twhile (1) {\n\t\t@x++;\n\t}\n}"}, Options{})
+	k := newKernel()
+	k.loop = func() bool { return false }
+	p, err := compile(must(Parse(&Source{Name: "-e", Text: "BEGIN {\n\t$i = rand;\n\twhile (1) {\n\t\t@x++;\n\t}\n}"})), k, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

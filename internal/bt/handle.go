@@ -113,7 +113,9 @@ func (r *Run) sprintf(ev *Event) string {
 		t := ev.a.types[i]
 		s.WriteString(text(v.before))
 		switch {
-		case v.conv == 's' || v.conv == 'r' || t.Kind == Buffer:
+		case t.Kind == Buffer:
+			s.WriteString(v.bytes(b[8 : 8+min(int(word(b)), t.Len)]))
+		case v.conv == 's' || v.conv == 'r':
 			s.WriteString(v.str(r.text(t, b)))
 		default:
 			s.WriteString(v.number(int64(word(b)), t))
@@ -224,6 +226,7 @@ func (l Lost) Summary() []string {
 	say(l.Skipped, "run of a BPF program was skipped by the kernel", "runs of BPF programs were skipped by the kernel", "they came in the middle of another one, or another tracer is at the same hooks")
 	say(l.Cut, "reading of a map was cut short", "readings of maps were cut short", "its keys came and went meanwhile, so that some are missing. Use fewer keys")
 	say(l.Commands, "command of system() was not run", "commands of system() were not run", "the run ended before they did. Call it less often, or use a predicate")
+	say(l.Loops, "loop was ended", "loops were ended", fmt.Sprintf("they had more than the %d turns that the kernel allows", maxTurns))
 	say(l.Broken, "record could not be understood", "records could not be understood", "this is a mistake of seine: please report it")
 	return out
 }

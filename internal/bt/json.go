@@ -82,7 +82,7 @@ func (r *Run) jsonEntry(d *mapDef, e *entry, now time.Time) {
 	case StatsOf:
 		fields = append(fields, field{"count", e.nums[1]}, field{"avg", average(t, e.nums)}, field{"total", signedNumber(t, e.nums[0])})
 	case HistOf:
-		fields = append(fields, buckets(logBuckets(e.nums))...)
+		fields = append(fields, buckets(logBuckets(t.bits, e.nums))...)
 	case LhistOf:
 		fields = append(fields, buckets(linearBuckets(t, e.nums))...)
 	default:

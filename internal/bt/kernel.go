@@ -15,6 +15,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/features"
+	"golang.org/x/sys/unix"
 
 	"seine/internal/host"
 	"seine/internal/probe"
@@ -37,6 +38,9 @@ type kernel struct {
 	cookies   func() bool // attach cookies
 	stacks    func() bool // programs have one stack for each processor
 	forEach   func() error
+	loop      func() bool // bpf_loop
+	tai       func() bool // bpf_ktime_get_tai_ns
+	pidSpace  func() (dev, ino uint64, inside bool)
 	preempt   func() bool // programs can be preempted by others of this script
 	events    func() ([]string, error)
 }
@@ -92,6 +96,9 @@ func newKernel() *kernel {
 		}
 		return nil // or nobody may ask
 	})
+	k.loop = sync.OnceValue(func() bool { return features.HaveProgramHelper(ebpf.RawTracepoint, asm.FnLoop) == nil })
+	k.tai = sync.OnceValue(func() bool { return features.HaveProgramHelper(ebpf.RawTracepoint, asm.FnKtimeGetTaiNs) == nil })
+	k.pidSpace = pidSpace
 	k.preempt = host.TracepointsPreempt
 	k.events = sync.OnceValues(readEvents)
 	return k
@@ -118,6 +125,24 @@ func (k *kernel) proto(name, module string) (*btf.FuncProto, error) {
 		return nil, fmt.Errorf("%s has no prototype", name)
 	}
 	return proto, nil
+}
+
+// pidSpace is the PID namespace that we are in; inside is whether it is not the
+// machine's.
+func pidSpace() (dev, ino uint64, inside bool) {
+	var st unix.Stat_t
+	if !host.InPIDNamespace() || unix.Stat("/proc/self/ns/pid", &st) != nil {
+		return 0, 0, false
+	}
+	return st.Dev, st.Ino, true
+}
+
+// percpu is the address of a symbol of which every CPU may have a copy.
+func (k *kernel) percpu(name string) uint64 {
+	if at := k.address(name); at != 0 {
+		return at
+	}
+	return k.symbols()[name]
 }
 
 // readEvents lists GROUP:NAME of all tracepoints.

@@ -104,8 +104,14 @@ func (x *expansion) rewriter(given func(Expr) (Expr, bool)) *rewriter {
 			if len(x.s.macros[e.Name]) > 0 && x.find(e.Name, nil) != nil {
 				return x.call(e, x.find(e.Name, nil), nil), true
 			}
+			return x.fromLibrary(e, e.Name, nil, false)
 		case *Call:
 			list := x.s.macros[e.Name]
+			if len(list) == 0 {
+				if _, ok := library[e.Name]; ok {
+					return x.fromLibrary(e, e.Name, r.exprs(e.Args), true)
+				}
+			}
 			if len(list) == 0 || len(x.inside) > 0 && x.inside[len(x.inside)-1].name == e.Name && functions[e.Name].typ != nil {
 				return nil, false // of its own name: the function that is there besides
 			}

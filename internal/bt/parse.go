@@ -62,7 +62,7 @@ func Parse(src *Source) (s *Script, err error) {
 func newScript(src *Source) *Script {
 	return &Script{
 		Src: src, structs: map[string]*cstruct{},
-		enums: map[string]int64{}, decls: map[string]mapDecl{}, ctypes: map[string]TypeName{},
+		enums: map[string]int64{}, enumIn: map[string]*enum{}, enumTags: map[string]*enum{}, decls: map[string]mapDecl{}, ctypes: map[string]TypeName{},
 	}
 }
 
@@ -317,7 +317,7 @@ func (p *parser) stmt() Stmt {
 		case "while":
 			p.next()
 			cond := p.expr()
-			return &While{cond, p.block("after while and its condition")}
+			return &While{Cond: cond, Body: p.block("after while and its condition")}
 		case "for":
 			p.next()
 			return p.forStmt(t)
@@ -443,6 +443,9 @@ func (p *parser) forStmt(t token) Stmt {
 	p.expect("..", "between the ends of a range")
 	to := p.expr()
 	closed("after the range")
+	a, ok1 := constant(from, p.script)
+	b, ok2 := constant(to, p.script)
+	few := ok1 && ok2 && b-a <= fewTurns
 	at := p.node(t.pos, t.end)
 	name := fmt.Sprintf("$for %d", t.pos) // no script can write it
 	i := func() *Var { return &Var{p.node(v.pos, v.end), v.text} }
@@ -453,7 +456,7 @@ func (p *parser) forStmt(t token) Stmt {
 	}, p.block("after for (…)")...)
 	return &Block{[]Stmt{
 		&Assign{t.pos, t.end, next(), "", from}, &Assign{t.pos, t.end, end(), "", to},
-		&While{&Binary{at, "<", next(), end()}, body},
+		&While{Cond: &Binary{at, "<", next(), end()}, Body: body, few: few},
 	}}
 }
 

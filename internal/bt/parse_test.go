@@ -202,7 +202,7 @@ func TestSmall(t *testing.T) {
 		}
 	}
 	var b strings.Builder
-	nums := make([]uint64, histSlots)
+	nums := make([]uint64, histSlots(0))
 	nums[1], nums[2], nums[9] = 1, 2, 4 // 0, 1, [128, 256)
 	nums[0] = 1                         // below 0
 	bccHist(&b, "ret", nums)

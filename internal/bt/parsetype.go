@@ -194,7 +194,7 @@ func (p *parser) declaration() {
 	name := p.next()
 	if name.kind != tokIdent {
 		if t.text == "enum" && name.text == "{" {
-			p.enumerators()
+			p.enumerators("")
 			p.accept(";")
 			return
 		}
@@ -205,7 +205,7 @@ func (p *parser) declaration() {
 		return
 	case t.text == "enum":
 		p.expect("{", "after enum "+name.text)
-		p.enumerators()
+		p.enumerators(name.text)
 	default:
 		p.expect("{", "after "+t.text+" "+name.text)
 		p.script.structs[t.text+" "+name.text] = p.members(t)
@@ -214,8 +214,13 @@ func (p *parser) declaration() {
 	p.accept(";")
 }
 
-func (p *parser) enumerators() {
+func (p *parser) enumerators(tag string) {
 	next := int64(0)
+	names := map[int64]string{}
+	e := &enum{tag, func(v int64) string { return names[v] }}
+	if tag != "" {
+		p.script.enumTags[tag] = e
+	}
 	for !p.accept("}") {
 		t := p.next()
 		if t.kind != tokIdent {
@@ -230,7 +235,10 @@ func (p *parser) enumerators() {
 			}
 			next = v
 		}
-		p.script.enums[t.text] = next
+		p.script.enums[t.text], p.script.enumIn[t.text] = next, e
+		if names[next] == "" {
+			names[next] = t.text
+		}
 		next++
 		if !p.accept(",") && !p.is("}") {
 			t := p.peek()

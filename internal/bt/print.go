@@ -44,7 +44,7 @@ func (r *Run) printEntry(w io.Writer, d *mapDef, e *entry, div int64) {
 func (r *Run) printValue(w io.Writer, d *mapDef, e *entry, div int64) {
 	switch d.value.Kind {
 	case HistOf:
-		bars(w, logBuckets(e.nums), div)
+		bars(w, logBuckets(d.value.bits, e.nums), div)
 	case LhistOf:
 		bars(w, linearBuckets(d.value, e.nums), div)
 	default:
@@ -98,9 +98,12 @@ type bucket struct {
 }
 
 // logBuckets are those of hist(), from the first that is not empty to the last.
-func logBuckets(nums []uint64) []bucket {
+func logBuckets(bits int, nums []uint64) []bucket {
 	var out []bucket
 	first, last := span(nums)
+	if bits > 0 {
+		return fineBuckets(bits, nums, first, last)
+	}
 	for i := first; i <= last; i++ {
 		b := bucket{count: nums[i]}
 		switch i {
@@ -117,6 +120,37 @@ func logBuckets(nums []uint64) []bucket {
 			if i-1 < 64 {
 				b.hi = strconv.FormatUint(lo<<1, 10)
 			}
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+// fineBuckets are those of hist(x, bits).
+func fineBuckets(bits int, nums []uint64, first, last int) (out []bucket) {
+	// begin is where bucket i begins: below 2^bits each value has one.
+	begin := func(i int) uint64 {
+		if i -= 1; i < 1<<bits {
+			return uint64(i)
+		}
+		return (uint64(i)&(1<<bits-1) | 1<<bits) << (i>>bits - 1)
+	}
+	for i := first; i <= last; i++ {
+		b := bucket{count: nums[i]}
+		if i == 0 {
+			b.label, b.hi = "(..., 0)", "0"
+			out = append(out, b)
+			continue
+		}
+		lo := begin(i)
+		b.lo, b.label = strconv.FormatUint(lo, 10), "["+label(lo)+"]"
+		if i < len(nums)-1 {
+			hi := begin(i + 1)
+			if b.hi = strconv.FormatUint(hi, 10); hi > lo+1 {
+				b.label = "[" + label(lo) + ", " + label(hi) + ")"
+			}
+		} else {
+			b.label = "[" + label(lo) + ", ...)"
 		}
 		out = append(out, b)
 	}
@@ -167,13 +201,13 @@ func linearBuckets(t *Type, nums []uint64) []bucket {
 }
 
 // label shortens multiples of 1024, as bpftrace does.
-func label(v int64) string {
+func label[N int64 | uint64](v N) string {
 	unit := 0
 	for v != 0 && v%1024 == 0 && unit < 6 {
 		v /= 1024
 		unit++
 	}
-	return strconv.FormatInt(v, 10) + [...]string{"", "K", "M", "G", "T", "P", "E"}[unit]
+	return fmt.Sprint(v) + [...]string{"", "K", "M", "G", "T", "P", "E"}[unit]
 }
 
 const barWidth = 52

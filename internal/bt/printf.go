@@ -16,6 +16,7 @@ type verb struct {
 	prec   int // -1: none
 	size   int // bytes that h, hh, l say; 0: the value's own
 	conv   byte
+	form   byte // of %r: x, h, or 0
 }
 
 // parseFormatString reads C's formats. The text after the last conversion is not
@@ -85,6 +86,10 @@ func splitFormat(s string) (verbs []verb, rest string, err error) {
 		v.conv = s[i]
 		if strings.IndexByte("diuoxXcspr", v.conv) < 0 {
 			return nil, "", fmt.Errorf("%%%c is no conversion: there are %%d %%i %%u %%x %%X %%o %%c %%s %%p %%r", v.conv)
+		}
+		if v.conv == 'r' && i+1 < len(s) && (s[i+1] == 'x' || s[i+1] == 'h') {
+			i++
+			v.form = s[i]
 		}
 		start = i + 1
 		verbs = append(verbs, v)
@@ -158,6 +163,21 @@ func (v *verb) str(s string) string {
 		s = s[:v.prec]
 	}
 	return v.fill(s)
+}
+
+// bytes formats a buffer: as text, %rx as \x61\x0a, %rh as 61 0a.
+func (v *verb) bytes(b []byte) string {
+	switch v.form {
+	case 'x':
+		var s strings.Builder
+		for _, c := range b {
+			fmt.Fprintf(&s, "\\x%02x", c)
+		}
+		return v.str(s.String())
+	case 'h':
+		return v.str(fmt.Sprintf("% x", b))
+	}
+	return v.str(escapeBytes(b))
 }
 
 func (v *verb) fill(s string) string {

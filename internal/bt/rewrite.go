@@ -45,7 +45,7 @@ func (r *rewriter) stmt(s Stmt) Stmt {
 		n.N, n.Body = r.expr(s.N), r.stmts(s.Body)
 		return &n
 	case *While:
-		return &While{r.expr(s.Cond), r.stmts(s.Body)}
+		return &While{Cond: r.expr(s.Cond), Body: r.stmts(s.Body), few: s.few}
 	case *For:
 		n := *s
 		n.Var, n.Map, n.Body = r.expr(s.Var).(*Var), r.expr(s.Map).(*MapRef), r.stmts(s.Body)

@@ -328,8 +328,9 @@ func (r *Run) Lost() Lost { return r.lost }
 
 // Lost is what could not be kept: records, updates of maps, runs, stacks; runs
 // that the kernel skipped, of whatever process; readings that were cut short;
-// commands that the end came before; and records that make no sense.
-type Lost struct{ Events, Updates, Runs, Stacks, Skipped, Cut, Commands, Broken uint64 }
+// commands that the end came before; records that make no sense; and loops that the
+// kernel ended.
+type Lost struct{ Events, Updates, Runs, Stacks, Skipped, Cut, Commands, Broken, Loops uint64 }
 
 // readLost reads the counters.
 func (r *Run) readLost() Lost {
@@ -337,7 +338,7 @@ func (r *Run) readLost() Lost {
 	if r.l.maps[mapCounts].Lookup(uint32(0), &value) != nil {
 		return Lost{}
 	}
-	return Lost{value[lostEvents], value[lostUpdates], value[lostScratch], value[lostStacks], r.a.missed(r.l.twice), r.cut, r.unrun, r.broken}
+	return Lost{value[lostEvents], value[lostUpdates], value[lostScratch], value[lostStacks], r.a.missed(r.l.twice), r.cut, r.unrun, r.broken, value[lostTurns]}
 }
 
 // explain says which way each target took.

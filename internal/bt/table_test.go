@@ -21,7 +21,7 @@ import (
 // first that need least.
 var asserting = []string{
 	"TestElements", "TestEventElements", "TestSignal", "TestLibrary", "TestUserFunctions", "TestTracepointOneLiners", "TestReceiveOneLiner",
-	"TestRetransmitOneLiner", "TestFunctions", "TestWays", "TestLimits", "TestChild", "TestStringLength", "TestLoss", "TestGetopt", "TestImport",
+	"TestRetransmitOneLiner", "TestFunctions", "TestWays", "TestLimits", "TestChild", "TestStringLength", "TestLoss", "TestGetopt", "TestImport", "TestDebugf", "TestPerCPU",
 }
 
 // loaded are elements that no machine of ours has events for: their programs
@@ -43,7 +43,7 @@ func language() [][2]any {
 	names := append(slices.Sorted(maps.Keys(builtins)), "argN", "$1", "$#")
 	return [][2]any{
 		{"probes", probes}, {"statements", statements}, {"expressions", expressions}, {"builtins", names},
-		{"functions", append(slices.Sorted(maps.Keys(functions)), "getopt")}, {"aggregations", slices.Sorted(maps.Keys(aggregations))}, {"declarations", declarations},
+		{"functions", append(append(slices.Sorted(maps.Keys(functions)), "getopt"), slices.Sorted(maps.Keys(library))...)}, {"aggregations", slices.Sorted(maps.Keys(aggregations))}, {"declarations", declarations},
 	}
 }
 

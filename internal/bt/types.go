@@ -63,6 +63,7 @@ type Type struct {
 	Signed bool
 	Lit    bool // a literal: takes the sign of what it meets
 	Bool   bool
+	Enum   *enum
 	Char   bool // an array of it is a string
 	Space  Space
 	Len    int    // of String, Buffer, Array; of a Pointer, the most that a string there can have, if known
@@ -75,6 +76,13 @@ type Type struct {
 	min    int64 // of LhistOf
 	max    int64
 	step   int64
+	bits   int // of HistOf: 2^bits buckets for each power of two
+}
+
+// An enum gives values names.
+type enum struct {
+	name string
+	of   func(int64) string // "": it has no such value
 }
 
 // A record is a struct or union.
@@ -206,7 +214,7 @@ func (t *Type) store() int {
 	case MinOf, MaxOf, AvgOf, StatsOf:
 		return 16
 	case HistOf:
-		return 8 * histSlots
+		return 8 * histSlots(t.bits)
 	case LhistOf:
 		return 8 * int((t.max-t.min)/t.step+2)
 	}
@@ -225,8 +233,8 @@ func (t *Type) sizeof() int {
 	return t.store()
 }
 
-// histSlots are: negative, 0, then one for each power of two.
-const histSlots = 2 + 64
+// histSlots are: negative, 0, then those of each power of two.
+func histSlots(bits int) int { return 2 + (64-bits+1)<<bits - 1 }
 
 func (t *Type) String() string {
 	if t == nil {
@@ -284,7 +292,7 @@ func fromBTF(b btf.Type, space Space) *Type {
 	case *btf.Int:
 		return &Type{Kind: Number, Size: int(v.Size), Signed: v.Encoding == btf.Signed, Bool: v.Encoding == btf.Bool, Char: v.Name == "char", Space: space}
 	case *btf.Enum:
-		return &Type{Kind: Number, Size: int(v.Size), Signed: v.Signed, Space: space}
+		return &Type{Kind: Number, Size: int(v.Size), Signed: v.Signed, Space: space, Enum: btfEnum(v)}
 	case *btf.Struct:
 		return &Type{Kind: Record, Size: int(v.Size), Space: space, Rec: btfRecord("struct "+v.Name, int(v.Size), v.Members)}
 	case *btf.Union:
@@ -298,6 +306,17 @@ func fromBTF(b btf.Type, space Space) *Type {
 		return &Type{Kind: Number, Size: int(v.Size), Space: space}
 	}
 	return &Type{Kind: None, Space: space}
+}
+
+func btfEnum(e *btf.Enum) *enum {
+	return &enum{e.Name, func(n int64) string {
+		for _, v := range e.Values {
+			if int64(v.Value) == n || e.Size == 4 && int32(v.Value) == int32(n) {
+				return v.Name
+			}
+		}
+		return ""
+	}}
 }
 
 func skipQualifiers(b btf.Type) btf.Type {

@@ -149,6 +149,11 @@ func numberText(t *Type, v uint64) string {
 	if t.Bool {
 		return strconv.FormatBool(v != 0)
 	}
+	if t.Enum != nil {
+		if name := t.Enum.of(int64(v)); name != "" {
+			return name
+		}
+	}
 	if t.Kind == Number && !t.Signed && t.Size == 8 && !t.Lit {
 		return strconv.FormatUint(v, 10)
 	}
@@ -266,6 +271,11 @@ func (r *Run) json(t *Type, b []byte) any {
 	case Number:
 		if t.Bool {
 			return word(b) != 0
+		}
+		if t.Enum != nil {
+			if name := t.Enum.of(int64(word(b))); name != "" {
+				return name
+			}
 		}
 		if !t.Signed && t.Size == 8 && !t.Lit {
 			return word(b)
