@@ -212,18 +212,31 @@ func (p *Program) progress(a *attached, total int) {
 	}
 }
 
-// multi says whether a job takes one kprobe.multi link for all its targets.
+// multi says whether a job takes one kprobe.multi link for all its targets. One of a
+// single function does so too where another clause reaches it by such a link: the
+// order of links of different kinds is the kernel's.
 func (p *Program) multi(j *job) bool {
+	return (many(j) || p.amongMany(j)) && p.k.multi()
+}
+
+// many says whether a job is worth a kprobe.multi link.
+func many(j *job) bool {
 	t := j.targets[0]
-	if (t.Way != Kprobe && t.Way != Kretprobe) || len(j.targets) < 2 && !t.Wild {
+	return (t.Way == Kprobe || t.Way == Kretprobe) && (len(j.targets) > 1 || t.Wild) && !offsets(j)
+}
+
+func offsets(j *job) bool {
+	return slices.ContainsFunc(j.targets, func(t *Target) bool { return t.Offset != 0 })
+}
+
+func (p *Program) amongMany(j *job) bool {
+	t := j.targets[0]
+	if t.Way != Kprobe && t.Way != Kretprobe || len(j.targets) > 1 || offsets(j) {
 		return false
 	}
-	for _, t := range j.targets {
-		if t.Offset != 0 {
-			return false
-		}
-	}
-	return p.k.multi()
+	return slices.ContainsFunc(p.jobs, func(o *job) bool {
+		return o.targets[0].Way == t.Way && many(o) && slices.ContainsFunc(o.targets, func(u *Target) bool { return u.Name == t.Name })
+	})
 }
 
 func (p *Program) attachMulti(l *loaded, j *job, a *attached) error {
@@ -346,6 +359,9 @@ func (p *Program) one(prog *ebpf.Program, t *Target, cookie bool) (io.Closer, er
 			return nil, err
 		}
 		o := &link.UprobeOptions{Cookie: id, Offset: t.Offset, Address: t.Addr}
+		if t.usdt != nil {
+			o.RefCtrOffset = t.usdt.semaphore
+		}
 		if len(p.opts.PIDs) == 1 {
 			o.PID = int(p.opts.PIDs[0])
 		}

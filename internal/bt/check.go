@@ -28,6 +28,9 @@ type checker struct {
 	enumSeen map[string]int64
 	enumIn   map[string]*btf.Enum
 
+	errs    []error         // of the clause
+	spoiled map[string]bool // variables whose assignment is wrong
+
 	ctx   context.Context // of the compilation
 	steps uint
 
@@ -95,11 +98,14 @@ func (c *checker) clause(cl *Clause, t *Target) (err error) {
 		c.vars, c.varPos, c.loops, c.uses = map[string]*Type{}, map[string][2]Pos{}, 0, uses{}
 		c.fn, c.fns, c.homes, c.each = 0, 0, map[string]int{}, map[string]bool{}
 		c.nested, c.deepest = 0, 0
-		c.grown = false
+		c.grown, c.errs, c.spoiled = false, nil, map[string]bool{}
 		if cl.Pred != nil {
-			c.condition(cl.Pred)
+			c.guard(nil, func() { c.condition(cl.Pred) })
 		}
 		c.stmts(cl.Body)
+		if len(c.errs) > 0 {
+			return joined(c.errs)
+		}
 		c.wide = c.vars
 	}
 	return nil
@@ -142,7 +148,7 @@ func catch(err *error) {
 
 func (c *checker) stmts(list []Stmt) {
 	for _, s := range list {
-		c.stmt(s)
+		c.guard(s, func() { c.stmt(s) })
 	}
 }
 
@@ -281,7 +287,7 @@ func (c *checker) let(l *Let) {
 
 // home is the memory that an address of unknown origin is taken to be in.
 func (c *checker) home() Space {
-	if c.target.Kind == Uprobe || c.target.Kind == Uretprobe {
+	if c.target.Kind.user() {
 		return InUser
 	}
 	return InKernel

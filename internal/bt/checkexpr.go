@@ -48,6 +48,9 @@ func (c *checker) typeOf(e Expr) *Type {
 	case *Var:
 		c.mention(e)
 		t := c.vars[e.Name]
+		if t == nil && c.spoiled[e.Name] {
+			panic(follows{})
+		}
 		if t == nil {
 			near := row.Nearest(e.Name, slices.Sorted(maps.Keys(c.vars)))
 			if near != "" {

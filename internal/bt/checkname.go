@@ -194,6 +194,9 @@ func (c *checker) enumOf(name string) *enum {
 func (c *checker) argN(e *Ident, n int) *Type {
 	c.uses.types, c.uses.fields = true, true
 	t := c.target
+	if t.Kind == Usdt {
+		return c.usdtArg(e, n)
+	}
 	space := InKernel
 	switch {
 	case t.Kind == Uprobe:

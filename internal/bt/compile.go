@@ -107,10 +107,8 @@ func compile(s *Script, k *kernel, o Options) (*Program, error) {
 	if err := p.infer(targets); err != nil {
 		return nil, err
 	}
-	for i, cl := range s.Clauses {
-		if err := p.emitClause(cl, targets[i]); err != nil {
-			return nil, err
-		}
+	if err := p.clauses(func(i int, cl *Clause) error { return p.emitClause(cl, targets[i]) }); err != nil {
+		return nil, err
 	}
 	if n := p.set.maxPrograms; n > 0 && len(p.jobs) > n {
 		return nil, s.Src.errorf(0, 0, "there are %d programs, more than the %d of max_bpf_progs", len(p.jobs), n)
@@ -122,10 +120,10 @@ func compile(s *Script, k *kernel, o Options) (*Program, error) {
 func (p *Program) expand() ([][]*Target, error) {
 	x := &expander{src: p.Script.Src, k: p.k, args: p.opts.Args, way: p.opts.Way, pids: p.opts.PIDs, note: p.opts.note, missingProbes: p.set.missing}
 	var all [][]*Target
-	for _, cl := range p.Script.Clauses {
+	err := p.clauses(func(_ int, cl *Clause) error {
 		list, err := x.expand(cl)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, t := range list {
 			t.ID = len(p.u.names)
@@ -133,6 +131,10 @@ func (p *Program) expand() ([][]*Target, error) {
 			p.partial(t)
 		}
 		all = append(all, list)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	switch at := p.Script.Clauses[0].Points[0]; {
 	case len(p.u.names) == 0:
@@ -157,6 +159,20 @@ func (p *Program) partial(t *Target) {
 	}
 }
 
+// clauses does something with each clause, and gives what is wrong with all of them.
+func (p *Program) clauses(do func(int, *Clause) error) error {
+	var list []error
+	for i, cl := range p.Script.Clauses {
+		if err := do(i, cl); err != nil {
+			var ok bool
+			if list, ok = together(list, err); !ok {
+				return list[0]
+			}
+		}
+	}
+	return joined(list)
+}
+
 // infer goes over the script until the types of all maps are known.
 func (p *Program) infer(targets [][]*Target) error {
 	for round := 0; ; round++ {
@@ -165,11 +181,10 @@ func (p *Program) infer(targets [][]*Target) error {
 			return p.Script.Src.errorf(at.pos, at.end, "the types of maps depend on one another without end")
 		}
 		p.c.changed = false
-		for i, cl := range p.Script.Clauses {
-			err := p.each(cl, targets[i], func(*Target) error { return nil })
-			if err != nil {
-				return err
-			}
+		if err := p.clauses(func(i int, cl *Clause) error {
+			return p.each(cl, targets[i], func(*Target) error { return nil })
+		}); err != nil {
+			return err
 		}
 		if !p.c.changed && round > 0 {
 			break
@@ -293,5 +308,10 @@ func (p *Program) Listing() string {
 // KernelsFault says whether an error with a place in the script is not the
 // script's fault: the kernel cannot do what it asks for.
 func KernelsFault(err error) bool {
-	return errors.Is(err, probe.ErrNotSupported)
+	for _, e := range All(err) {
+		if !errors.Is(e, probe.ErrNotSupported) {
+			return false
+		}
+	}
+	return err != nil
 }

@@ -241,6 +241,10 @@ func (e *emitter) argument(x *Field) bool {
 
 // arg leaves argument i in R0.
 func (e *emitter) arg(i int, t *Type) {
+	if e.target.usdt != nil {
+		e.usdtArg(i)
+		return
+	}
 	switch e.target.Way {
 	case Kprobe, Uprobe:
 		e.add(asm.LoadMem(asm.R0, asm.R6, argRegs[i], asm.DWord))

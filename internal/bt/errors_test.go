@@ -25,7 +25,7 @@ func TestErrors(t *testing.T) {
 		{"BEGIN { $x = 1; $x = \"a\"; }", "-e:1:17: type conflict: $x is int64 since line 1, column 9, and cannot be string", ""},
 		{"t:syscalls:sys_enter_conect { @ = count(); }", "-e:1:1: unknown tracepoint syscalls:sys_enter_conect: did you mean syscalls:sys_enter_connect?", "^~~~~~~~~~~~~~~~~~~~~~~~~~~"},
 		{"tracepont:a:b { }", "-e:1:1: unknown probe type tracepont: did you mean tracepoint?", ""},
-		{"usdt:/bin/x:y { }", "-e:1:1: usdt probes are not supported", ""},
+		{"usdt:/bin/x:y { }", "-e:1:1: there is no file /bin/x", ""},
 		{"BEGIN { @ = count() ", "-e:1:21: expected ';' or '}', found the end of the program", ""},
 		{"BEGIN { @ = ; }", "-e:1:13: expected an expression, found ';'", ""},
 		{"BEGIN { printf(\"%d\"); }", "-e:1:9: printf() has 1 place in its format, and no value", ""},
@@ -92,7 +92,7 @@ func TestErrors(t *testing.T) {
 		{"macro f(x) { x } begin { print(f(1, 2)); }", "-e:1:32: macro f takes 1 argument, not 2", ""},
 		{"macro f(x) { $y = 1; x + $y } begin { print(f($y)); }", "-e:1:47: $y has no value here", ""},
 		{"macro f(x) { x } macro f(y) { y } begin { }", "-e:1:24: macro f is there already, from line 1, column 7", ""},
-		{"macro f(x) { x; } begin { print(f(1)); }", "-e:1:35: this does nothing", ""},
+		{"macro f(x) { x; } begin { print(f(1)); }", "-e:1:12: this block has no value", ""},
 		{"begin { print({ $a = 1; }); }", "-e:1:15: this block has no value", ""},
 		{"begin { 1 }", "-e:1:9: this does nothing: expected an assignment or a call", ""},
 		{"begin { let $a = 1; let $a = 2; }", "-e:1:25: $a is there already, from line 1, column 13", ""},
@@ -180,6 +180,27 @@ func TestNoForEach(t *testing.T) {
 	_, err = compile(s, k, Options{})
 	if want := "-e:2:18: for over maps needs Linux 5.13"; !KernelsFault(err) || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// TestSeveralErrors wants all mistakes of a script, the first ones first, and none
+// that only follows from another.
+func TestSeveralErrors(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"BEGIN { $a = nosuch; $b = $a + 1; @c = conut(); print($b); }\nEND { $x->y = 1; }\nEND { @d = 5 +; }", "-e:2:7: only a $variable or a @map can be assigned to\n-e:3:15: expected an expression, found ';'"},
+		{"BEGIN { $a = nosuch; $b = $a + 1; @c = conut(); print($b); }\nEND { @d = strlen(5); if (nosuch2) { @e = nosuch3; } }",
+			"-e:1:14: unknown name nosuch\n-e:1:40: unknown function conut(): did you mean count?\n-e:2:12: strlen() needs a string, not int64\n-e:2:27: unknown name nosuch2"},
+		{"t:syscalls:sys_enter_nosuch { }\nBEGIN { }\nt:nosuch:x { }", "-e:1:1: unknown tracepoint syscalls:sys_enter_nosuch⟨.*⟩\n-e:3:1: unknown tracepoint nosuch:x⟨.*⟩"},
+		{"BEGIN { while (nosuch) { $i++; } for ($i : 0..10) { break; } continue; }", "-e:1:16: unknown name nosuch\n-e:1:62: continue outside a loop"},
+		{"BEGIN { @ = 5 +; }\nEND { if (x { } }\nEND { @ = (); @ = 1 1; }", "-e:1:16: expected an expression, found ';'\n-e:2:13: expected ')' after the tuple, found '{'\n-e:3:21: expected ';' or '}', found '1'"},
+	} {
+		s, err := Parse(&Source{Name: "-e", Text: c.text})
+		if err == nil {
+			_, err = compile(s, running(), Options{})
+		}
+		if err == nil || !literally(c.want).MatchString(err.Error()) {
+			t.Errorf("%s\ngot\n%v\nwant\n%s", c.text, err, c.want)
+		}
 	}
 }
 

@@ -101,7 +101,7 @@ func (x *expander) point(ap AttachPoint) ([]*Target, error) {
 		if near := row.Nearest(parts[0], slices.Sorted(maps.Keys(kindNames))); near != "" {
 			return fail("unknown probe type %s: did you mean %s?", parts[0], near)
 		}
-		return fail("unknown probe type %s: there are %s", parts[0], "BEGIN, END, interval, profile, tracepoint, rawtracepoint, kprobe, kretprobe, fentry, fexit, uprobe, uretprobe, software, hardware")
+		return fail("unknown probe type %s: there are %s", parts[0], "BEGIN, END, interval, profile, tracepoint, rawtracepoint, kprobe, kretprobe, fentry, fexit, uprobe, uretprobe, usdt, software, hardware")
 	}
 	want := func(n ...int) bool { return slices.Contains(n, len(parts)) }
 	t := Target{Kind: kind, Way: kind}
@@ -135,6 +135,8 @@ func (x *expander) point(ap AttachPoint) ([]*Target, error) {
 			return fail("write a user function as %s:PATH:FUNCTION", kind)
 		}
 		return x.userFunctions(ap, kind, parts[1], parts[2])
+	case Usdt:
+		return x.staticProbes(ap, parts)
 	}
 	if !want(2, 3) || parts[len(parts)-1] == "" {
 		return fail("write a kernel function as %s:FUNCTION or %s:MODULE:FUNCTION", kind, kind)

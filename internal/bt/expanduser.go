@@ -98,30 +98,11 @@ func (x *expander) userFunctions(ap AttachPoint, kind ProbeKind, file, name stri
 // name of a file that a process of -p has mapped. A file without the function is
 // passed over.
 func (x *expander) allFiles(ap AttachPoint, kind ProbeKind, pattern, name string) (list []*Target, err error) {
-	var files []string
-	switch {
-	case strings.Contains(pattern, "/"):
-		files, _ = filepath.Glob(pattern)
-	case len(x.pids) > 0:
-		for _, pid := range x.pids {
-			mapped, err := mappedFiles(pid)
-			if err != nil {
-				return nil, x.missing(ap, "%v", err)
-			}
-			files = append(files, mapped...)
-		}
-		files = slices.DeleteFunc(files, func(f string) bool { return !match(pattern, filepath.Base(f)) })
-	default:
-		return nil, x.src.errorf(ap.pos, ap.end, "%s needs -p: the files that a process has mapped are looked through", ap.Raw)
+	files, err := x.matchingFiles(ap, pattern)
+	if err != nil {
+		return nil, err
 	}
-	slices.Sort(files)
-	same := map[string]bool{} // a file can have several names
-	for _, f := range slices.Compact(files) {
-		real, err := filepath.EvalSymlinks(f)
-		if err != nil || same[real] {
-			continue
-		}
-		same[real] = true
+	for _, f := range files {
 		found, err := x.userFunctions(ap, kind, f, name)
 		var none *missingError
 		if err != nil && !errors.As(err, &none) {

@@ -73,6 +73,11 @@ func List(w io.Writer, pattern string, args bool) error {
 			return err
 		}
 	}
+	if want(Usdt) && hasKind && !wild(kind) {
+		if err := l.usdt(rest); err != nil {
+			return err
+		}
+	}
 	for _, fn := range []ProbeKind{Kprobe, Kretprobe, Fentry, Fexit} {
 		if !want(fn) || !hasKind && fn != Kprobe {
 			continue

@@ -73,6 +73,24 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// TestMixedOrder has clauses that reach one function by a pattern, by several names
+// and by its name alone.
+func TestMixedOrder(t *testing.T) {
+	for _, kind := range []string{"k", "kr"} {
+		points := []string{":tcp_v4_connect", ":tcp_v4_conn*", ":tcp_v4_connect", ":tcp_v4_connect,KIND:tcp_v6_connect", ":tcp_v4_conn*", ":tcp_v4_connect"}
+		text, letters := "", ""
+		for i, p := range points {
+			letter := string(rune('a' + i))
+			letters += letter
+			text += kind + strings.ReplaceAll(p, "KIND", kind) + ` { printf("` + letter + `\n"); } `
+		}
+		out, errs := live(t, script(text), Options{PIDs: self()}, func() { refused(5) })
+		if got := strings.ReplaceAll(out, "\n", ""); got != strings.Repeat(letters, 5) || strings.Contains(errs, "lost") {
+			t.Errorf("%s: got %q, want %s five times\n%s", kind, got, letters, errs)
+		}
+	}
+}
+
 // plusOne returns in C's sense: Go's stack does not move under it.
 //
 //go:noinline

@@ -27,9 +27,10 @@ type parser struct {
 	pred         bool            // inside /predicate/
 	busy         map[string]bool // macros being expanded
 	fixed        *token          // every position is this one: inside a #define
-	semicolon    bool            // the last statement ended with one
-	uses         [][2]string     // which file imports which
-	bcc          *bccNames       // names of BCC's specs; nil in scripts
+	errs         []error
+	semicolon    bool        // the last statement ended with one
+	uses         [][2]string // which file imports which
+	bcc          *bccNames   // names of BCC's specs; nil in scripts
 }
 
 // Parse reads a program.
@@ -51,6 +52,9 @@ func Parse(src *Source) (s *Script, err error) {
 	s.Includes = pre.includes
 	p := &parser{src: src, text: pre.text, defines: pre.defines, script: s, busy: map[string]bool{}}
 	p.program()
+	if len(p.errs) > 0 {
+		return nil, joined(p.errs)
+	}
 	p.order()
 	if err := s.expand(); err != nil {
 		return nil, err
@@ -127,7 +131,7 @@ func (p *parser) program() {
 		t := p.peek()
 		switch {
 		case t.kind == tokEOF:
-			if len(p.script.Clauses) == 0 {
+			if len(p.script.Clauses) == 0 && len(p.errs) == 0 {
 				p.fail(t.pos, t.end, "the program has no probe")
 			}
 			return
@@ -147,7 +151,55 @@ func (p *parser) program() {
 		case t.kind == tokMap:
 			p.fail(t.pos, t.end, "a map is declared as let %s = hash(100), or used in a probe", t.text)
 		default:
-			p.clause()
+			if !p.tried(p.clause) {
+				return
+			}
+		}
+	}
+}
+
+// tried reads a part of the program. What is wrong with it is kept, and what it is
+// made of passed over, up to the brace that ends it; ok is whether there is one.
+func (p *parser) tried(read func()) (ok bool) {
+	start, depth := p.at, p.depth
+	defer func() {
+		r := recover()
+		if r == nil {
+			return
+		}
+		e, is := r.(*Error)
+		if !is {
+			panic(r)
+		}
+		p.errs = append(p.errs, e)
+		p.at, p.depth, p.pred = start, depth, false
+		ok = len(p.errs) < maxErrors && p.skip()
+	}()
+	read()
+	return true
+}
+
+// skip goes to behind the brace that ends what is here.
+func (p *parser) skip() (ok bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			if _, is := r.(*Error); !is {
+				panic(r)
+			}
+			ok = false
+		}
+	}()
+	for open := 0; ; {
+		switch t := p.next(); {
+		case t.kind == tokEOF:
+			return false
+		case t.kind != tokPunct:
+		case t.text == "{":
+			open++
+		case t.text == "}":
+			if open--; open <= 0 {
+				return true
+			}
 		}
 	}
 }
@@ -277,7 +329,7 @@ func (p *parser) points() (list []AttachPoint) {
 func pathStarted(s string) bool {
 	kind, _, ok := strings.Cut(s, ":")
 	k, known := kindNames[kind]
-	return ok && (known && (k == Uprobe || k == Uretprobe) || unsupportedKinds[kind])
+	return ok && (known && k.user() || unsupportedKinds[kind])
 }
 
 func (p *parser) block(after string) []Stmt {

@@ -21,7 +21,7 @@ import (
 // first that need least.
 var asserting = []string{
 	"TestElements", "TestEventElements", "TestSignal", "TestLibrary", "TestUserFunctions", "TestTracepointOneLiners", "TestReceiveOneLiner",
-	"TestRetransmitOneLiner", "TestFunctions", "TestWays", "TestLimits", "TestChild", "TestStringLength", "TestLoss", "TestGetopt", "TestImport", "TestDebugf", "TestPerCPU",
+	"TestRetransmitOneLiner", "TestFunctions", "TestWays", "TestLimits", "TestChild", "TestStringLength", "TestLoss", "TestGetopt", "TestImport", "TestDebugf", "TestPerCPU", "TestUSDT", "TestWatch", "TestIter", "TestSelf",
 }
 
 // loaded are elements that no machine of ours has events for: their programs

@@ -27,6 +27,7 @@ const (
 	Fexit
 	Uprobe
 	Uretprobe
+	Usdt
 )
 
 var kindNames = map[string]ProbeKind{
@@ -37,17 +38,18 @@ var kindNames = map[string]ProbeKind{
 	"kprobe": Kprobe, "k": Kprobe, "kretprobe": Kretprobe, "kr": Kretprobe,
 	"fentry": Fentry, "fexit": Fexit, "f": Fentry, "fr": Fexit, "kfunc": Fentry, "kretfunc": Fexit,
 	"uprobe": Uprobe, "u": Uprobe, "uretprobe": Uretprobe, "ur": Uretprobe,
+	"usdt": Usdt, "U": Usdt,
 }
 
 // unsupportedKinds get a better answer than "unknown".
 var unsupportedKinds = map[string]bool{
-	"usdt": true, "U": true, "watchpoint": true, "w": true, "asyncwatchpoint": true, "aw": true, "iter": true, "it": true, "self": true, "bench": true, "test": true,
+	"watchpoint": true, "w": true, "asyncwatchpoint": true, "aw": true, "iter": true, "it": true, "self": true, "bench": true, "test": true,
 }
 
 func (k ProbeKind) String() string {
 	return [...]string{
 		"BEGIN", "END", "interval", "profile", "software", "hardware", "tracepoint", "rawtracepoint",
-		"kprobe", "kretprobe", "fentry", "fexit", "uprobe", "uretprobe",
+		"kprobe", "kretprobe", "fentry", "fexit", "uprobe", "uretprobe", "usdt",
 	}[k]
 }
 
@@ -56,6 +58,9 @@ func (k ProbeKind) returns() bool { return k == Kretprobe || k == Fexit || k == 
 
 // function says whether the probe is on a kernel function.
 func (k ProbeKind) function() bool { return k >= Kprobe && k <= Fexit }
+
+// user says whether the probe is in code of user space.
+func (k ProbeKind) user() bool { return k == Uprobe || k == Uretprobe || k == Usdt }
 
 // ownTask says whether the current task is seine's, so that -p does not apply.
 func (k ProbeKind) ownTask() bool { return k <= Interval }
@@ -79,6 +84,7 @@ type Target struct {
 	ID          int // in the table of names, both for func and for probe
 	Wild        bool
 
+	usdt   *usdtProbe
 	format []tpField
 	proto  *btf.FuncProto // nil: not known or not asked for
 	noType error          // why proto is nil

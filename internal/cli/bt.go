@@ -182,17 +182,24 @@ func (e exitCode) Error() string { return fmt.Sprintf("the script ended with exi
 // btError shows the place in the script above the message, and makes a usage
 // error of what is wrong with the script.
 func btError(errw io.Writer, err error) error {
-	var at *bt.Error
-	if !errors.As(err, &at) {
-		return err
+	list := bt.All(err)
+	for i, e := range list {
+		var at *bt.Error
+		if !errors.As(e, &at) {
+			return e
+		}
+		if show := at.Show(); show != "" {
+			fmt.Fprintln(errw, show)
+		}
+		if i < len(list)-1 {
+			fmt.Fprintf(errw, "seine: %v\n", e)
+		}
 	}
-	if show := at.Show(); show != "" {
-		fmt.Fprintln(errw, show)
-	}
+	last := list[len(list)-1]
 	if bt.KernelsFault(err) {
-		return err
+		return last
 	}
-	return tool.Usagef("%s", err)
+	return tool.Usagef("%s", last)
 }
 
 func runCommand(stdout, stderr io.Writer) *cobra.Command {
