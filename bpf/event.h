@@ -16,15 +16,21 @@ struct who {
 /* What every event begins with. Go: kern.Head. */
 struct head {
 	__u64 ts;
-	__u32 view; /* index of the view that shows it */
+	__u16 view; /* index of the view that shows it */
+	__u16 tool; /* whose event it is: tool_id, set when it is sent */
 	__u32 netns;
 	struct who who;
 };
 
+/* The ring. Several tools may write to the same one: Go gives all of them the map of
+ * the engine in place of this one, and the section .data.ring with it.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
 } events SEC(".maps");
+
+const volatile __u16 tool_id = 0; /* set by Go: the number of this tool in the ring */
 
 /* Waking the reader costs more than the event itself, so that is done only
  * when so much is waiting; else the reader comes by its own clock. Set by Go.
@@ -35,24 +41,61 @@ const volatile __u64 wake_bytes = 0;
  * when it has. So it is woken once, and not by each event while the ring is full.
  * An event that comes between the two wakes nobody, but the next one does.
  */
-volatile __u64 woken = 0;
-__u64 wakes = 0; /* how often */
+volatile __u64 woken SEC(".data.ring") = 0;
+__u64 wakes SEC(".data.ring") = 0; /* how often */
+
+/* How many bytes of a ring that it shares a tool may have waiting: events beyond that
+ * are lost and counted, so that a flood of one tool's events leaves room for those of
+ * the others. 0: the ring is not shared. Set by Go.
+ */
+const volatile __u64 ring_most = 0;
+volatile __u64 ring_sent = 0;  /* bytes, since the start */
+volatile __u64 ring_taken = 0; /* of these, bytes that have become rows. Set by Go */
+
+#define EVENT_BYTES(type) (8 /* of the record's header */ + ((sizeof(type) + 7) & ~7ULL))
+
+/* Is there room for another event? Processors that ask at once all hear the same: the
+ * mark is exceeded by an event each at most.
+ */
+static __always_inline bool ring_room(__u64 bytes)
+{
+	return !ring_most || ring_sent - ring_taken + bytes <= ring_most;
+}
+
+static __always_inline void ring_count(__u64 bytes)
+{
+	if (ring_most)
+		__sync_fetch_and_add(&ring_sent, bytes);
+}
 
 #define EVENT_NEW(type)                                                        \
 	({                                                                     \
-		type *__e = bpf_ringbuf_reserve(&events, sizeof(type), 0);     \
+		type *__e = NULL;                                              \
 									       \
-		if (!__e)                                                      \
+		if (ring_room(EVENT_BYTES(type)))                              \
+			__e = bpf_ringbuf_reserve(&events, sizeof(type), 0);   \
+		if (!__e) {                                                    \
 			lose(LOSS_RING);                                       \
-		else                                                           \
+		} else {                                                       \
 			__builtin_memset(__e, 0, sizeof(type));                \
+			ring_count(EVENT_BYTES(type));                         \
+		}                                                              \
 		__e;                                                           \
 	})
+
+/* Send no event after all. */
+#define EVENT_DROP(e)                                                          \
+	do {                                                                   \
+		bpf_ringbuf_discard(e, BPF_RB_NO_WAKEUP);                      \
+		ring_count(-EVENT_BYTES(*(e)));                                \
+	} while (0)
 
 static __always_inline int event_send(void *e)
 {
 	__u64 flags = BPF_RB_NO_WAKEUP;
+	struct head *h = e; /* what every event begins with */
 
+	h->tool = tool_id;
 	if (!woken && bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) >= wake_bytes) {
 		woken = 1;
 		__sync_fetch_and_add(&wakes, 1);
@@ -62,7 +105,7 @@ static __always_inline int event_send(void *e)
 	return 0;
 }
 
-#define VIEW_NOTICE 0xffffffff /* of struct head: no row, a process to look at */
+#define VIEW_NOTICE 0xffff /* of struct head: no row, a process to look at */
 
 /* Have Go look at a process now. */
 static __always_inline void notice(__u32 pid)
@@ -72,6 +115,7 @@ static __always_inline void notice(__u32 pid)
 	if (!h)
 		return;
 	h->view = VIEW_NOTICE;
+	h->tool = tool_id;
 	h->who.pid = pid;
 	bpf_ringbuf_submit(h, BPF_RB_FORCE_WAKEUP);
 }

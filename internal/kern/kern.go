@@ -183,7 +183,8 @@ type Who struct {
 // Head is struct head of event.h: what every event begins with.
 type Head struct {
 	TS    Mono   `col:"time,width=8" help:"when it happened"`
-	View  uint32 `col:"-"`
+	View  uint16 `col:"-"`
+	Tool  uint16 `col:"-"`
 	Netns ID32   `col:"netns,width=10" help:"network namespace, by inode"`
 	Who
 }

@@ -26,6 +26,7 @@ type Kernel struct {
 	stored bool // only the BTF is at hand
 	fentry func() error
 
+	mu    sync.Mutex
 	spec  *ebpf.CollectionSpec // the last one, and what it needs
 	wants needs
 }

@@ -43,6 +43,8 @@ func (k *Kernel) Part(spec *ebpf.CollectionSpec) (*btf.Spec, error) { return k.p
 
 // needs is needsOf, which takes a while and is asked for the same spec again.
 func (k *Kernel) needs(spec *ebpf.CollectionSpec) needs {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if k.spec != spec {
 		k.spec, k.wants = spec, needsOf(spec)
 	}

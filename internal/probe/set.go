@@ -101,21 +101,41 @@ func CheckForce(spec *ebpf.CollectionSpec, points []Point, f Force) error {
 	return nil
 }
 
+// Options say how a tool is attached. The zero value works.
+type Options struct {
+	Force Force
+	Log   ebpf.LogLevel                         // of the verifier, for -vv
+	Fill  func(maps map[string]*ebpf.Map) error // called before any program runs; nil: nothing to do
+	// Share are maps that others use too: they stand in for those of the same name in
+	// the object, which are not made.
+	Share map[string]*ebpf.Map
+}
+
+// shared are the maps of spec that o has. They are as large as they are.
+func (o *Options) shared(spec *ebpf.CollectionSpec) map[string]*ebpf.Map {
+	out := map[string]*ebpf.Map{}
+	for name, m := range o.Share {
+		if s := spec.Maps[name]; s != nil {
+			s.MaxEntries = m.MaxEntries()
+			out[name] = m
+		}
+	}
+	return out
+}
+
 // Attach makes the maps of spec once, loads the programs of all points, and then
 // attaches them in order: quickly, since what happens meanwhile is seen by some of
 // them and not by others. So points that end something come before those that
 // begin it. A way that does not fit, or that the verifier or the attach refuses, is
-// replaced by the next one and the reason kept. Fill is called with the maps
-// before any program runs. Log goes to the verifier, for -vv.
-func Attach(k *Kernel, spec *ebpf.CollectionSpec, points []Point, f Force, log ebpf.LogLevel,
-	fill func(map[string]*ebpf.Map) error,
-) (_ *Set, err error) {
+// replaced by the next one and the reason kept.
+func Attach(k *Kernel, spec *ebpf.CollectionSpec, points []Point, o Options) (_ *Set, err error) {
 	bare := &ebpf.CollectionSpec{Maps: spec.Maps, Types: spec.Types, ByteOrder: spec.ByteOrder, Variables: spec.Variables}
 	opts, err := k.Load(spec)
 	if err != nil {
 		return nil, err
 	}
-	opts.Programs.LogLevel = log
+	opts.Programs.LogLevel = o.Log
+	opts.MapReplacements = o.shared(spec)
 	coll, err := ebpf.NewCollectionWithOptions(bare, opts)
 	if err != nil {
 		return nil, fmt.Errorf("making maps: %w", err)
@@ -130,15 +150,17 @@ func Attach(k *Kernel, spec *ebpf.CollectionSpec, points []Point, f Force, log e
 			s.Close()
 		}
 	}()
-	if err := fill(s.Maps); err != nil {
-		return nil, err
+	if o.Fill != nil {
+		if err := o.Fill(s.Maps); err != nil {
+			return nil, err
+		}
 	}
 	if s.twice, err = NewTwice(); err != nil {
 		return nil, err
 	}
 	var all []*candidate
 	for _, p := range points {
-		c, err := s.candidate(k, spec, p, f)
+		c, err := s.candidate(k, spec, p, o.Force)
 		if err != nil {
 			return nil, err
 		}

@@ -111,14 +111,12 @@ func (p *Prepared) sizeRing(used bool) error {
 	if m == nil {
 		return nil
 	}
-	page := uint64(os.Getpagesize())
-	ring := max(p.opts.Buffer, page)
-	if ring > 1<<30 {
-		return Usagef("--buffer: at most 1 GiB")
+	ring, err := ringSize(p.opts.Buffer)
+	if err != nil {
+		return err
 	}
-	ring = 1 << bits.Len64(ring-1)
 	if !used {
-		ring = page
+		ring = uint64(os.Getpagesize())
 	} else if !slices.ContainsFunc(p.Views, func(v View) bool { return takesEvents(v.Output) }) {
 		ring = min(ring, noticeRing)
 	}
@@ -131,6 +129,8 @@ func takesEvents(o Output) bool {
 	_, no := o.(interface{ noRing() })
 	return !no
 }
+
+func (s Snapshot[K, V]) mapName() string { return s.Map }
 
 func (Snapshot[K, V]) noRing() {}
 func (Poll[T]) noRing()        {}

@@ -60,7 +60,7 @@ type iterReader[K comparable, T any] struct {
 func (r *iterReader[K, T]) event(raw []byte) error {
 	var t T
 	if !decode(&t, raw) {
-		r.ses.report.Undecodable++
+		r.ses.undecodable.Add(1)
 		return nil
 	}
 	r.ended = append(r.ended, t)
@@ -129,7 +129,7 @@ func (r *iterReader[K, T]) show(t T) error {
 	if c := r.row.Get("time"); c != nil {
 		*c = row.Cell{Kind: row.Time, N: uint64(r.at.UnixNano())}
 	}
-	return r.ses.sink.Row(r.row)
+	return r.ses.show(r.row)
 }
 
 // Iterate runs the BPF iterator of a point and hands each record to do.

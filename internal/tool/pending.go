@@ -26,18 +26,24 @@ func PendingAt(name string) probe.Point {
 	return probe.Point{Name: name, Optional: true, Misses: "what has begun and not ended when the run ends"}
 }
 
-// tellPending runs the iterators, and says whether there are any.
-func (s *Session) tellPending() (told bool, err error) {
+// tellPending runs the iterators and shows what they tell.
+func (s *Session) tellPending() error {
+	var walks []func() error
 	for name, iters := range s.set.Iters {
 		if !strings.HasPrefix(name, Pending.Name) {
 			continue
 		}
 		for _, it := range iters {
-			if err := drain(it); err != nil {
-				return told, fmt.Errorf("point %s: %w", name, err)
-			}
-			told = true
+			walks = append(walks, func() error {
+				if err := drain(it); err != nil {
+					return fmt.Errorf("point %s: %w", name, err)
+				}
+				return nil
+			})
 		}
 	}
-	return told, nil
+	if walks == nil {
+		return nil
+	}
+	return s.during(append(walks, s.synced)...)
 }

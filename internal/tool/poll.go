@@ -57,7 +57,7 @@ func (r *pollReader[T]) output(last bool) error {
 	p := polled[T]{Time: wall(time.Now().UnixNano())}
 	for _, p.Val = range vals {
 		r.row.Schema.Fill(r.row, unsafe.Pointer(&p))
-		if err := r.ses.sink.Row(r.row); err != nil {
+		if err := r.ses.show(r.row); err != nil {
 			return err
 		}
 	}

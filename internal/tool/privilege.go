@@ -157,9 +157,23 @@ func (s *Session) Keeps(use map[string]bool) []Privilege {
 // GiveUp leaves the process with what it has of Keeps, for good, and returns that.
 // Unless it has to look into other processes, the kernel also refuses it to write or
 // run anything.
-func (s *Session) GiveUp(use map[string]bool) ([]Privilege, error) {
+func (s *Session) GiveUp(use map[string]bool) ([]Privilege, error) { return giveUp(s.Keeps(use)) }
+
+// GiveUp leaves the process with what its sessions keep. No tool can be added then.
+func (e *Engine) GiveUp(use func(*Session) map[string]bool) ([]Privilege, error) {
+	var keeps []Privilege
+	for _, s := range e.Sessions() {
+		for _, p := range s.Keeps(use(s)) {
+			if !slices.Contains(capsOf(keeps), p.Cap) {
+				keeps = append(keeps, p)
+			}
+		}
+	}
+	return giveUp(keeps)
+}
+
+func giveUp(keeps []Privilege) ([]Privilege, error) {
 	host.Cgroup2() // names of cgroups are looked up there, and it may have to be mounted
-	keeps := s.Keeps(use)
 	kept := slices.DeleteFunc(slices.Clone(keeps), func(p Privilege) bool { return !host.HasCap(p.Cap) })
 	if err := host.Keep(capsOf(keeps)...); err != nil {
 		return kept, err

@@ -12,11 +12,12 @@ import (
 	"seine/internal/words"
 )
 
-// A Report is what can be said after a run.
+// A Report is what can be said of a run, or after it.
 type Report struct {
 	Duration    time.Duration
 	Events      uint64            // records read from the ring
-	Wakes       uint64            // how often the reader was woken for them
+	Rows        uint64            // that were made of them, and of what was counted
+	Wakes       uint64            // how often the reader of the ring was woken
 	Losses      [lossKinds]uint64 // counted in the kernel: enum loss of loss.h
 	Undecodable uint64            // records that are too short
 	Missed      uint64            // runs of programs that the kernel skipped
@@ -135,28 +136,30 @@ func (r *Report) since(old *Report) (out []row.Loss) {
 // lossTick is how often losses are told while the tool runs, without an interval.
 const lossTick = time.Second
 
-// countLosses reads what the kernel side and the programs have lost until now.
-func (s *Session) countLosses() {
+// countLosses adds to r what the kernel side and the programs have lost until now.
+func (s *Session) countLosses(r *Report) {
 	if v := s.set.Vars["losses"]; v != nil {
-		v.Get(&s.report.Losses)
+		v.Get(&r.Losses)
 	}
-	s.report.Missed = s.set.Missed()
+	r.Missed = s.set.Missed()
+	r.Undecodable = s.undecodable.Load()
 }
 
 // tellLosses hands what was lost since the last time to the sink, and while the
 // tool runs also to whoever asked by OnLoss. At the end the summary says it.
 func (s *Session) tellLosses(ended bool) error {
-	s.countLosses()
-	news := s.report.since(&s.told)
+	var now Report
+	s.countLosses(&now)
+	news := now.since(&s.told)
 	if news == nil {
 		return nil
 	}
-	s.told = s.report
+	s.told = now
 	// A row of unknown owner is shown all the same, and there may be some in each
 	// interval: the summary says how many.
 	worth := slices.ContainsFunc(news, func(l row.Loss) bool { return l.Kind != losses[LossOwner].id })
 	if s.onLoss != nil && !ended && worth {
-		s.onLoss(&s.report)
+		s.onLoss(&now)
 	}
 	return s.sink.End(row.End{Time: time.Now(), Losses: news})
 }
@@ -164,13 +167,27 @@ func (s *Session) tellLosses(ended bool) error {
 // OnLoss has f called when something has been lost, at most once an interval.
 func (s *Session) OnLoss(f func(*Report)) { s.onLoss = f }
 
-// collect reads what the kernel side and the programs counted.
-func (s *Session) collect() {
-	r := &s.report
-	s.countLosses()
-	if v := s.set.Vars["wakes"]; v != nil {
-		v.Get(&r.Wakes)
+// Stats says how the session is doing, or how it did. It walks over the maps to see how
+// full they are.
+func (s *Session) Stats() *Report {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last != nil {
+		return s.last
 	}
+	return s.stats(true)
+}
+
+// stats is Stats for a caller that has the lock.
+func (s *Session) stats(maps bool) *Report {
+	r := &Report{
+		Events: s.events.Load(), Rows: s.rows.Load(), Wakes: s.engine.ring.woke(), Unseen: slices.Clone(s.unseen),
+		Budget: s.opts.Memory, Memory: s.memory, Ring: s.ring,
+	}
+	if !s.began.IsZero() {
+		r.Duration = time.Since(s.began)
+	}
+	s.countLosses(r)
 	for name, p := range s.set.Programs {
 		st, err := p.Stats()
 		if err != nil {
@@ -180,14 +197,12 @@ func (s *Session) collect() {
 			r.Programs = append(r.Programs, ProgramStats{name, st.RunCount, st.Runtime})
 		}
 	}
-	if !s.opts.Stats {
-		return
-	}
 	for name, m := range s.set.Maps {
-		if m.Type() == ebpf.Hash || m.Type() == ebpf.LRUHash {
+		if maps && (m.Type() == ebpf.Hash || m.Type() == ebpf.LRUHash) {
 			r.MapUse = append(r.MapUse, MapUse{name, entries(m), m.MaxEntries()})
 		}
 	}
+	return r
 }
 
 func entries(m *ebpf.Map) (n uint32) {

@@ -321,7 +321,7 @@ func (r *snapshotReader[K, V]) show(e *entry[K, V]) error {
 	if r.each != nil {
 		r.each(&e.Key, &e.Val, r.row)
 	}
-	return r.ses.sink.Row(r.row)
+	return r.ses.show(r.row)
 }
 
 // merger is a V that others can be added to.

@@ -71,7 +71,7 @@ type streamReader[T any] struct {
 func (r *streamReader[T]) event(raw []byte) error {
 	size := int(unsafe.Sizeof(r.value))
 	if len(raw) < size {
-		r.ses.report.Undecodable++
+		r.ses.undecodable.Add(1)
 		return nil
 	}
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&r.value)), size), raw)
@@ -92,6 +92,8 @@ func (r *streamReader[T]) tick() error {
 	return r.late.due(r.ses, r.show)
 }
 
+func (r *streamReader[T]) polls() bool { return r.late != nil }
+
 func (r *streamReader[T]) show(t *T) error {
 	r.row.Schema.Fill(r.row, unsafe.Pointer(t))
 	if r.pid >= 0 && r.row.Cells[r.pid].Kind == row.Null {
@@ -102,7 +104,7 @@ func (r *streamReader[T]) show(t *T) error {
 	if r.each != nil {
 		r.each(t, r.row)
 	}
-	return r.ses.sink.Row(r.row)
+	return r.ses.show(r.row)
 }
 
 func (r *streamReader[T]) output(bool) error { return nil }

@@ -66,6 +66,7 @@ type apartOrder struct {
 	Tool    string
 	Flags   []string
 	Stalled bool
+	Beside  []string
 }
 
 // attachment is the first thing that the process says.
@@ -92,14 +93,14 @@ func serve(in io.Reader, out io.Writer) error {
 	if !o.Stalled {
 		close(wait)
 	}
-	s, err := attachApart(o)
+	s, others, err := attachApart(o)
 	if err != nil {
 		return to.send(msgAttached, attachment{Err: cross(err)})
 	}
 	to.schemas = s.Schemas()
 	a := attachmentOf(s)
 	sink := row.Name(stalled{to, wait}, nil, kit.Namers(s))
-	if _, err := s.GiveUp(s.All()); err != nil {
+	if _, err := s.Engine().GiveUp((*tool.Session).All); err != nil {
 		return to.send(msgAttached, attachment{Err: cross(err)})
 	}
 	if err := to.send(msgAttached, a); err != nil {
@@ -113,24 +114,47 @@ func serve(in io.Reader, out io.Writer) error {
 		}
 		stop()
 	}()
+	others.start(ctx)
 	report, err := s.Run(ctx, sink)
-	return to.send(msgEnded, conclusion{report, cross(err)})
+	return to.send(msgEnded, conclusion{report, cross(errors.Join(err, others.end(stop)))})
 }
 
-func attachApart(o apartOrder) (*tool.Session, error) {
-	t := kit.Find(o.Tool)
+// attachApart attaches the tool, and before it those that are to run beside it.
+func attachApart(o apartOrder) (*tool.Session, *bystanders, error) {
+	p, err := prepare(o.Tool, o.Flags)
+	if err != nil {
+		return nil, nil, err
+	}
+	if o.Beside == nil {
+		s, err := p.Attach()
+		return s, nil, err
+	}
+	e, err := tool.NewEngine(tool.EngineOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := attachBeside(e, o.Beside)
+	if err != nil {
+		e.Close()
+		return nil, nil, err
+	}
+	s, err := e.Attach(p)
+	if err != nil {
+		e.Close()
+	}
+	return s, b, err
+}
+
+func prepare(name string, flags []string) (*tool.Prepared, error) {
+	t := kit.Find(name)
 	if t == nil {
-		return nil, fmt.Errorf("trial: there is no tool %s", o.Tool)
+		return nil, fmt.Errorf("trial: there is no tool %s", name)
 	}
-	cfg, opts, err := kit.Parse(t, o.Flags)
+	cfg, opts, err := kit.Parse(t, flags)
 	if err != nil {
 		return nil, err
 	}
-	p, err := tool.Prepare(t, cfg, opts)
-	if err != nil {
-		return nil, err
-	}
-	return p.Attach()
+	return tool.Prepare(t, cfg, opts)
 }
 
 func attachmentOf(s *tool.Session) *attachment {
@@ -166,6 +190,7 @@ func startTrial(ctx context.Context, schemas []*row.Schema, o apartOrder, apart 
 // here is a tool in this process.
 type here struct {
 	ses    *tool.Session
+	others *bystanders
 	namers map[string]row.Namer
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -173,11 +198,11 @@ type here struct {
 }
 
 func startHere(ctx context.Context, o apartOrder) (place, *attachment, error) {
-	s, err := attachApart(o)
+	s, others, err := attachApart(o)
 	if err != nil {
 		return nil, nil, err
 	}
-	h := &here{ses: s, namers: kit.Namers(s), wait: make(chan struct{})}
+	h := &here{ses: s, others: others, namers: kit.Namers(s), wait: make(chan struct{})}
 	if !o.Stalled {
 		close(h.wait)
 	}
@@ -191,8 +216,9 @@ func startHere(ctx context.Context, o apartOrder) (place, *attachment, error) {
 func (h *here) stop() { h.cancel() }
 
 func (h *here) collect(to row.Sink) (*tool.Report, error) {
-	defer h.cancel()
-	return h.ses.Run(h.ctx, row.Name(stalled{to, h.wait}, nil, h.namers))
+	h.others.start(h.ctx)
+	report, err := h.ses.Run(h.ctx, row.Name(stalled{to, h.wait}, nil, h.namers))
+	return report, errors.Join(err, h.others.end(h.cancel))
 }
 
 // stalled is a sink that takes no row for a while.

@@ -50,6 +50,9 @@ type Trial struct {
 	// costs much.
 	Apart bool
 
+	// Beside, set before Attach, names tools that run in the same engine.
+	Beside []string
+
 	Choices []Choice     // of the last attach, for reports
 	Notes   []string     // of the last attach
 	Report  *tool.Report // of the last detach
@@ -110,13 +113,18 @@ var ErrSkip = errors.New("skipped")
 
 // RunCase makes a world and runs c in it. The program must have called Main.
 func RunCase(ctx context.Context, t *tool.Tool, c Case, way string) (*Trial, error) {
+	return RunBeside(ctx, t, c, way, nil)
+}
+
+// RunBeside is RunCase with other tools in the same engine.
+func RunBeside(ctx context.Context, t *tool.Tool, c Case, way string, beside []string) (*Trial, error) {
 	since := lastPID()
 	w, err := lab.NewWorld(lab.Options{Hosts: c.Hosts, Thread: c.Thread})
 	if err != nil {
 		return nil, err
 	}
 	defer w.Close()
-	x := &Trial{since: since, Ctx: ctx, World: w, Way: way, tool: t}
+	x := &Trial{since: since, Ctx: ctx, World: w, Way: way, Beside: beside, tool: t}
 	return x, x.run(c)
 }
 
@@ -166,7 +174,7 @@ func (x *Trial) AttachAll(flags ...string) error {
 	if err != nil {
 		return err
 	}
-	p, a, err := startTrial(x.Ctx, schemas, apartOrder{Tool: x.tool.Name, Flags: flags, Stalled: x.Stalled}, x.Apart)
+	p, a, err := startTrial(x.Ctx, schemas, apartOrder{Tool: x.tool.Name, Flags: flags, Stalled: x.Stalled, Beside: x.Beside}, x.Apart)
 	if err != nil {
 		return err
 	}

@@ -92,7 +92,7 @@ func TestLoad(t *testing.T) {
 
 func load(t *testing.T, k *probe.Kernel, spec *ebpf.CollectionSpec, p probe.Point) error {
 	t.Helper()
-	set, err := probe.Attach(k, spec, []probe.Point{p}, probe.Force{}, 0, func(map[string]*ebpf.Map) error { return nil })
+	set, err := probe.Attach(k, spec, []probe.Point{p}, probe.Options{})
 	if err != nil {
 		return err
 	}

@@ -462,7 +462,7 @@ static __always_inline void tell(const struct query_key *k, const struct query *
 		e->latency = NONE;
 	}
 	if (bpf_map_delete_elem(&queries, k) || (answered && !latency_wanted(e->latency)))
-		bpf_ringbuf_discard(e, BPF_RB_NO_WAKEUP);
+		EVENT_DROP(e);
 	else
 		event_send(e);
 }

@@ -94,7 +94,7 @@ static __always_inline int emit(const struct sock *sk, const struct pending *p, 
 	}
 	__builtin_memcpy(e->path, p->to.path, sizeof(e->path));
 	if (!tuple_wanted(&e->tuple)) {
-		bpf_ringbuf_discard(e, BPF_RB_NO_WAKEUP);
+		EVENT_DROP(e);
 		return 0;
 	}
 	e->latency = latency;

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tool
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/bits"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cilium/ebpf"
+
+	"seine/internal/probe"
+)
+
+// An Engine runs tools in one process. They share what is known of the kernel, one
+// ring and the goroutine that reads it, and one clock. Tools come and go while others
+// run: all methods may be called at any time by any goroutine.
+type Engine struct {
+	kernel *probe.Kernel
+	buffer uint64
+	alone  bool // for one tool, which has the whole ring
+
+	mu       sync.Mutex
+	ring     *ring // made for the first tool
+	sessions map[*Session]bool
+	closed   bool
+}
+
+// EngineOptions are what tools have in common. The zero value works.
+type EngineOptions struct {
+	Buffer uint64 // bytes of the ring; 0: 8 MiB
+}
+
+// DefaultShared is the size of a ring that tools share.
+const DefaultShared = 8 << 20
+
+// Parts of a ring that tools share. The reader is woken well before one tool alone
+// has taken up its part, and the parts of three tools leave room for the others.
+const (
+	ringMost = 4  // a tool has no more than a quarter of it waiting
+	ringWake = 16 // the reader is woken when so much of it is full
+)
+
+// NewEngine makes an engine without tools.
+func NewEngine(o EngineOptions) (*Engine, error) {
+	k, err := probe.Running()
+	if err != nil {
+		return nil, err
+	}
+	if o.Buffer == 0 {
+		o.Buffer = DefaultShared
+	}
+	size, err := ringSize(o.Buffer)
+	if err != nil {
+		return nil, err
+	}
+	return &Engine{kernel: k, buffer: size, sessions: map[*Session]bool{}}, nil
+}
+
+// ringSize is the next size that a ring can have.
+func ringSize(asked uint64) (uint64, error) {
+	if asked > 1<<30 {
+		return 0, Usagef("--buffer: at most 1 GiB")
+	}
+	return 1 << bits.Len64(max(asked, uint64(os.Getpagesize()))-1), nil
+}
+
+// Attach loads the programs of the tool alone, in an engine of its own, and puts them
+// into place. The session must be closed, or run to its end.
+func (p *Prepared) Attach() (*Session, error) {
+	k, err := probe.Running()
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{kernel: k, alone: true, sessions: map[*Session]bool{}}
+	s, err := e.Attach(p)
+	if err != nil {
+		e.Close()
+	}
+	return s, err
+}
+
+// Attach loads the programs of a tool and puts them into place beside those that run.
+// The session must be closed, or run to its end.
+func (e *Engine) Attach(p *Prepared) (_ *Session, err error) {
+	k := e.kernel
+	var notes []string
+	if p.Tool.Look != nil {
+		if notes, err = p.Tool.Look(p.cfg, &p.opts.Filter); err != nil {
+			return nil, fmt.Errorf("%s: %w", p.Tool.Name, err)
+		}
+	}
+	if err := setHelpers(p.spec, k); err != nil {
+		return nil, err
+	}
+	for name, v := range p.spec.Variables {
+		// args_<tracepoint>: how many arguments it has here; see drop.h
+		if tp, ok := strings.CutPrefix(name, "args_"); ok {
+			if err := v.Set(uint32(len(k.Args(tp)))); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := setCode(p.spec); err != nil {
+		return nil, err
+	}
+	s := &Session{
+		engine: e, Notes: notes, opts: p.opts, views: p.Views, schemas: p.Schemas, by: p.by, keyBits: p.keyBits,
+		ticks: p.opts.Interval > 0, late: attachesLate(p.spec), keeps: p.Tool.Keeps,
+	}
+	if err := e.join(s, p); err != nil {
+		return nil, err
+	}
+	s.set, err = probe.Attach(k, p.spec, p.Points, probe.Options{
+		Force: p.opts.Force, Log: p.opts.Log, Fill: p.fill, Share: e.ring.maps(),
+	})
+	if err != nil {
+		e.leave(s)
+		return nil, fmt.Errorf("%s: %w", p.Tool.Name, err)
+	}
+	s.Maps, s.Choices = s.set.Maps, s.set.Choices
+	if err := s.open(); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("%s: %w", p.Tool.Name, err)
+	}
+	return s, nil
+}
+
+// fill writes the filters' sets.
+func (p *Prepared) fill(maps map[string]*ebpf.Map) error {
+	if p.opts.Filter.On == 0 {
+		return nil
+	}
+	return p.opts.Filter.fill(maps)
+}
+
+// join makes the session one of the engine's, and gives it a place in the ring.
+func (e *Engine) join(s *Session, p *Prepared) (err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return errors.New("the engine has been closed")
+	}
+	if e.ring == nil {
+		size := e.buffer
+		if e.alone {
+			size = uint64(p.spec.Maps[ringMap].MaxEntries) // as --buffer says
+		}
+		if e.ring, err = newRing(p.spec, uint32(size)); err != nil {
+			return err
+		}
+	}
+	most := 0
+	if e.alone {
+		most = 1
+	}
+	s.feed = newFeed(most)
+	id, err := e.ring.join(s.feed)
+	if err != nil {
+		return err
+	}
+	e.sessions[s] = true
+	if e.alone {
+		return nil
+	}
+	return errors.Join(setConstant(p.spec, "tool_id", id), setConstant(p.spec, "ring_most", e.ring.size()/ringMost),
+		setConstant(p.spec, "wake_bytes", e.ring.size()/ringWake))
+}
+
+// leave takes the session out of the engine. Its programs have been detached.
+func (e *Engine) leave(s *Session) {
+	e.ring.sync()
+	e.ring.leave(s.feed)
+	e.mu.Lock()
+	delete(e.sessions, s)
+	e.mu.Unlock()
+	if e.alone {
+		e.Close()
+	}
+}
+
+// Sessions are those that have not ended.
+func (e *Engine) Sessions() []*Session {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Collect(maps.Keys(e.sessions))
+}
+
+// Close detaches all tools. Those that run have to be ended by their contexts.
+func (e *Engine) Close() {
+	e.mu.Lock()
+	closed := e.closed
+	e.closed = true
+	e.mu.Unlock()
+	if closed {
+		return
+	}
+	for _, s := range e.Sessions() {
+		s.Close()
+	}
+	if e.ring != nil {
+		e.ring.close()
+	}
+}
+
+// open does what comes after the programs are in place and before there are rows.
+func (s *Session) open() (err error) {
+	if s.opts.Stats {
+		s.memory, s.ring = memory(s.Maps)
+	}
+	if !s.engine.alone {
+		s.credit = s.set.Vars["ring_taken"]
+	}
+	if v := s.set.Vars["count_epoch"]; v != nil {
+		if s.ticks {
+			s.epochs.v = v
+		}
+		if s.epochs.wait, err = newGrace(); err != nil {
+			return err
+		}
+	}
+	for _, it := range s.set.Iters[ownerSeed] {
+		if err := drain(it); err != nil {
+			return fmt.Errorf("walking over open sockets: %w", err)
+		}
+	}
+	// Now, not when the run begins: what happens after we are ready counts.
+	for i := range s.views {
+		r, err := s.views[i].Output.open(s, &s.views[i], i)
+		if err != nil {
+			return err
+		}
+		s.readers = append(s.readers, r)
+	}
+	return nil
+}

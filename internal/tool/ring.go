@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tool
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
+
+	"seine/internal/kern"
+)
+
+// A ring is the buffer between the programs of an engine's tools and their sessions,
+// with the one goroutine that reads it. That goroutine waits for nobody: it hands the
+// records of each tool to the tool's feed. So a tool whose rows are taken slowly
+// delays none of the others.
+type ring struct {
+	coll   *ebpf.Collection
+	woken  *ebpf.Variable
+	wakes  *ebpf.Variable
+	reader *ringbuf.Reader
+	done   chan struct{} // closed when the reader has ended
+
+	mu     sync.Mutex // for those who write feeds
+	feeds  atomic.Pointer[[]*feed]
+	stray  atomic.Uint64 // records of no tool
+	asking atomic.Bool   // asked is not empty
+	asked  []chan struct{}
+}
+
+const (
+	ringMap  = "events"     // its name in every object
+	ringVars = ".data.ring" // the section of its variables
+)
+
+// poll is how long an event may wait in the ring before it is read.
+const poll = 50 * time.Millisecond
+
+// newRing makes the ring that the object of a tool declares, for all tools.
+func newRing(spec *ebpf.CollectionSpec, size uint32) (*ring, error) {
+	part := &ebpf.CollectionSpec{
+		Maps:  map[string]*ebpf.MapSpec{ringMap: spec.Maps[ringMap].Copy(), ringVars: spec.Maps[ringVars]},
+		Types: spec.Types, ByteOrder: spec.ByteOrder, Variables: map[string]*ebpf.VariableSpec{},
+	}
+	part.Maps[ringMap].MaxEntries = size
+	for name, v := range spec.Variables {
+		if v.SectionName == ringVars {
+			part.Variables[name] = v
+		}
+	}
+	coll, err := ebpf.NewCollection(part)
+	if err != nil {
+		return nil, fmt.Errorf("making the ring: %w", err)
+	}
+	r := &ring{coll: coll, woken: coll.Variables["woken"], wakes: coll.Variables["wakes"], done: make(chan struct{})}
+	r.feeds.Store(&[]*feed{})
+	if r.reader, err = ringbuf.NewReader(coll.Maps[ringMap]); err != nil {
+		coll.Close()
+		return nil, fmt.Errorf("ring: %w", err)
+	}
+	go r.run()
+	return r, nil
+}
+
+// maps are those that stand in for a tool's own.
+func (r *ring) maps() map[string]*ebpf.Map { return r.coll.Maps }
+
+// size is how many bytes it has room for.
+func (r *ring) size() uint64 { return uint64(r.coll.Maps[ringMap].MaxEntries()) }
+
+// woke is how often programs have woken the reader.
+func (r *ring) woke() (n uint64) {
+	r.wakes.Get(&n)
+	return n
+}
+
+// close ends the reader.
+func (r *ring) close() {
+	for _, f := range *r.feeds.Load() {
+		f.close(nil)
+	}
+	r.reader.Close()
+	<-r.done
+	r.coll.Close()
+}
+
+// join gives f the first number that is free: the number of a tool in the ring.
+func (r *ring) join(f *feed) (id uint16, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	feeds := append([]*feed(nil), *r.feeds.Load()...)
+	at := 0
+	for at < len(feeds) && feeds[at] != nil {
+		at++
+	}
+	if at > int(^uint16(0)) {
+		return 0, errors.New("ring: too many tools")
+	}
+	if at == len(feeds) {
+		feeds = append(feeds, nil)
+	}
+	feeds[at] = f
+	r.feeds.Store(&feeds)
+	return uint16(at), nil
+}
+
+// leave frees the number. No program may still use it, and sync must have been called
+// since: else what it has sent would be taken for the next one's.
+func (r *ring) leave(f *feed) {
+	f.close(nil)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	feeds := append([]*feed(nil), *r.feeds.Load()...)
+	for i := range feeds {
+		if feeds[i] == f {
+			feeds[i] = nil
+		}
+	}
+	r.feeds.Store(&feeds)
+}
+
+// sync returns when all that is in the ring now has been handed to the feeds.
+func (r *ring) sync() {
+	ack := make(chan struct{})
+	r.mu.Lock()
+	r.asked = append(r.asked, ack)
+	r.asking.Store(true)
+	r.mu.Unlock()
+	r.reader.Flush()
+	select {
+	case <-ack:
+	case <-r.done:
+	}
+}
+
+// run reads until the reader is closed.
+func (r *ring) run() {
+	defer close(r.done)
+	b := batch{ring: r}
+	var err error
+	for err == nil {
+		if r.asking.Load() {
+			err = r.serve(&b)
+			continue
+		}
+		r.mayWake()
+		kern.SyncClock()
+		r.reader.SetDeadline(time.Now().Add(poll))
+		for {
+			err = r.reader.ReadInto(&b.rec)
+			if err != nil {
+				b.end()
+				break
+			}
+			b.take()
+			if b.rec.Remaining == 0 {
+				r.mayWake()
+				b.end()
+			}
+			if r.asking.Load() {
+				break
+			}
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, ringbuf.ErrFlushed) {
+			err = nil
+		}
+	}
+	if errors.Is(err, os.ErrClosed) {
+		err = nil
+	}
+	for _, f := range *r.feeds.Load() {
+		f.close(err)
+	}
+}
+
+// serve reads what is in the ring now, and no more: programs go on writing to it. Then
+// it tells those who have asked.
+func (r *ring) serve(b *batch) error {
+	r.mu.Lock()
+	asked := r.asked
+	r.asked = nil
+	r.asking.Store(false)
+	r.mu.Unlock()
+	r.reader.SetDeadline(time.Now())
+	var err error
+	for left := r.reader.AvailableBytes(); left > 0 && err == nil; left -= recordBytes(len(b.rec.RawSample)) {
+		if err = r.reader.ReadInto(&b.rec); err == nil {
+			b.take()
+		}
+	}
+	b.end()
+	for _, ack := range asked {
+		close(ack)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, ringbuf.ErrFlushed) {
+		err = nil
+	}
+	return err
+}
+
+// mayWake has programs wake the reader again; see event.h.
+func (r *ring) mayWake() { r.woken.Set(uint64(0)) }
+
+// recordBytes is what a record takes in the ring: EVENT_BYTES of event.h.
+func recordBytes(n int) int {
+	const header = 8
+	return header + (n+7)&^7
+}
+
+// A batch is what the reader has read and not handed over.
+type batch struct {
+	ring  *ring
+	rec   ringbuf.Record
+	feeds []*feed // that have some
+	bytes int
+}
+
+// batchMost is how many bytes are handed over at once at the most.
+const batchMost = 32 << 10
+
+// take gives the record to the feed of its tool.
+func (b *batch) take() {
+	raw := b.rec.RawSample
+	var head kern.Head
+	feeds := *b.ring.feeds.Load()
+	if len(raw) >= int(unsafe.Offsetof(head.Netns)) {
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(&head)), unsafe.Offsetof(head.Netns)), raw)
+	}
+	if int(head.Tool) >= len(feeds) || feeds[head.Tool] == nil {
+		b.ring.stray.Add(1)
+		return
+	}
+	f := feeds[head.Tool]
+	if len(f.in) == 0 {
+		b.feeds = append(b.feeds, f)
+	}
+	f.add(raw)
+	if b.bytes += len(raw); b.bytes >= batchMost {
+		b.end()
+	}
+}
+
+// end hands over what there is.
+func (b *batch) end() {
+	for _, f := range b.feeds {
+		f.hand()
+	}
+	b.feeds, b.bytes = b.feeds[:0], 0
+}
