@@ -180,6 +180,23 @@ func TestColumns(t *testing.T) {
 	})
 }
 
+// TestSays: every view says in one sentence what its rows tell, for seine with. Of
+// histograms it has the numbers that sum them up.
+func TestSays(t *testing.T) {
+	eachView(t, func(t *testing.T, _ *tool.Tool, v tool.View, s *row.Schema, _ int) {
+		if v.Says == "" {
+			t.Errorf("view %q has no sentence: declare Says", v.Name)
+			return
+		}
+		if s.HasHist() {
+			s = row.Summarize([]*row.Schema{s}).Schema(s)
+		}
+		if _, err := sink.NewTimeline(nil).Add(s, v.Says, nil); err != nil {
+			t.Errorf("view %q: %v", v.Name, err)
+		}
+	})
+}
+
 // TestGroupedHeads: the head of a column that rows are grouped by says that column
 // and no other, in the letters of the tool's heads.
 func TestGroupedHeads(t *testing.T) {

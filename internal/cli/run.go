@@ -379,13 +379,20 @@ func (r *run) sinkOptions(schemas []*row.Schema, columns map[*row.Schema][]int, 
 	if r.tool.Plot != nil {
 		o.Plot = sink.Plot(r.tool.Plot(r.cfg))
 	}
-	if f, ok := r.out.(*os.File); ok {
-		if ws, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil {
-			o.Terminal, o.Height = true, int(ws.Row)
-			o.Clear = kind == tool.Interval && !r.flags.noClear
-		}
+	if o.Terminal, o.Height = terminal(r.out); o.Terminal {
+		o.Clear = kind == tool.Interval && !r.flags.noClear
 	}
 	return o
+}
+
+// terminal says whether w is one, and how many lines it has.
+func terminal(w io.Writer) (is bool, height int) {
+	if f, ok := w.(*os.File); ok {
+		if ws, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil {
+			return true, int(ws.Row)
+		}
+	}
+	return false, 0
 }
 
 // netnsNamer gives namespaces the names that they have now, before privileges are

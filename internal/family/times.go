@@ -44,11 +44,13 @@ func (t *totals) Merge(o *totals) { t.Hist.Hist().Merge(o.Hist.Hist()) }
 func Times[K comparable](c *TimesConfig, keys string, by []string, name func(*K, *row.Row), keep func(*K) bool) tool.View {
 	v := tool.View{
 		Show: keys + " total_us:TOTAL_usecs count avg_us max_us", Sort: "total_us",
+		Says:   "{count} times[, {total_us} us][, at most {max_us} us]",
 		Points: []probe.Point{{Name: "entry"}, {Name: "exit"}},
 		By:     by,
 	}
 	if c.Dist {
 		v.Show, v.Sort = keys+" time_ns", "time_ns"
+		v.Says = "{count} times, p50 {p50}, p99 {p99} ns"
 		v.Output = tool.Snapshot[K, times]{
 			Map: "times", Keyed: true, Fold: true, Keep: keep,
 			Shown: func(t *times) bool { return t.Hist.Count > 0 },

@@ -102,6 +102,7 @@ type End struct {
 	Output bool   // an output of an interval or counting tool is complete; else: so many events for now
 	Last   bool   // nothing comes after this one
 	Losses []Loss // since an End that had some; for formats that tell them
+	Tool   string // whose losses they are
 }
 
 // A Loss is how many events did not make it into the output, and why.

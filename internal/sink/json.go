@@ -16,7 +16,6 @@ type jsonSink struct {
 	*writer
 	plans plans[jsonPlan]
 	stamp stamp
-	tool  string
 }
 
 type jsonPlan struct {
@@ -36,9 +35,6 @@ type jsonField struct {
 
 func newJSON(w *writer, o Options) (row.Sink, error) {
 	j := &jsonSink{writer: w}
-	if len(o.Schemas) > 0 {
-		j.tool = o.Schemas[0].Tool
-	}
 	j.plans.make = func(s *row.Schema) (*jsonPlan, error) { return jsonPlanOf(s, o.Columns[s]), nil }
 	return j, nil
 }
@@ -124,7 +120,7 @@ func (j *jsonSink) End(e row.End) error {
 	if e.Losses != nil {
 		b := append(j.buf, `{"time":"`...)
 		b = j.stamp.append(b, &row.Cell{Kind: row.Time, N: uint64(e.Time.UnixNano())})
-		b = appendJSON(append(b, `","tool":`...), j.tool)
+		b = appendJSON(append(b, `","tool":`...), e.Tool)
 		b = append(b, `,"losses":{`...)
 		for i, l := range e.Losses {
 			if i > 0 {

@@ -218,7 +218,7 @@ func TestJSONLosses(t *testing.T) {
 		}
 		b.Reset()
 		at := time.Date(2026, 11, 16, 8, 0, 0, 1, time.UTC)
-		if err := out.End(row.End{Time: at, Losses: []row.Loss{{Kind: "ring_full", N: 3}, {Kind: "skipped", N: 1}}}); err != nil {
+		if err := out.End(row.End{Time: at, Tool: "tcplife", Losses: []row.Loss{{Kind: "ring_full", N: 3}, {Kind: "skipped", N: 1}}}); err != nil {
 			t.Fatal(err)
 		}
 		if b.String() != want {

@@ -161,7 +161,7 @@ func (s *Session) tellLosses(ended bool) error {
 	if s.onLoss != nil && !ended && worth {
 		s.onLoss(&now)
 	}
-	return s.sink.End(row.End{Time: time.Now(), Losses: news})
+	return s.sink.End(row.End{Time: time.Now(), Losses: news, Tool: s.schemas[0].Tool})
 }
 
 // OnLoss has f called when something has been lost, at most once an interval.

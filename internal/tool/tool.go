@@ -78,6 +78,7 @@ type View struct {
 	Output  Output
 	Show    string                 // columns of the table, in order: "pid comm:PROCESS raddr"
 	Line    string                 // a sentence in place of the table
+	Says    string                 // what a row says beside other tools' rows, besides who and where: see sink.Timeline
 	NoStack string                 // what the table says where a row has no kernel stack; empty: nothing
 	Time    string                 // how the time column reads unless --time says otherwise; empty: clock
 	By      []string               // of a counting view: key fields unless --by names others

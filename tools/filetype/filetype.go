@@ -42,6 +42,7 @@ var Tool = &tool.Tool{
 	Views: tool.One(tool.View{
 		Output: tool.Snapshot[key, value]{Map: "counts"},
 		Show:   "comm op type count bytes errors",
+		Says:   "[{op} ][{type}: ]{count} calls, {bytes} bytes, {errors} failed",
 		By:     []string{"comm", "op", "type"},
 		Sort:   "count",
 	}),

@@ -190,6 +190,7 @@ func views(cfg any) []tool.View {
 				Since: func(q *query) kern.Mono { return q.Start },
 			}},
 			Show: "time pid comm latency_us raddr proto type result host",
+			Says: "{host} {type} after {latency_us} us[: {result}]",
 		}}
 	}
 	if c.libs == nil || c.libs.lib != c.Lib { // the views may be asked for before the flags are known
@@ -209,6 +210,7 @@ func views(cfg any) []tool.View {
 			Type: "head", Do: func(h *kern.Head) { c.libs.look(int(h.PID)) },
 		}},
 		Show: "time pid comm latency_us result host",
+		Says: "{host} after {latency_us} us[: {result}]",
 	}}
 }
 

@@ -73,6 +73,7 @@ var Tool = &tool.Tool{
 	Views: tool.One(tool.View{
 		Output: tool.Stream[event]{Type: "scan_event", Each: each},
 		Show:   "time dev event band freq_mhz beacons duration_ms result",
+		Says:   "{text}",
 		Line:   "{time} {text}",
 	}),
 }

@@ -61,6 +61,7 @@ func views(cfg any) []tool.View {
 		return []tool.View{{
 			Output: tool.Snapshot[key, mix]{Map: "mixes"},
 			Show:   "dir dev proto saddr sport daddr dport not_ect ect0 ect1 ce",
+			Says:   "[{dir} ][on {dev}: ]not capable {not_ect}, ECT(0) {ect0}, ECT(1) {ect1}, congested {ce}",
 			By:     []string{"dir", "dev", "netns", "proto", "saddr", "sport", "daddr", "dport"},
 			Sort:   "ce",
 		}}
@@ -68,6 +69,7 @@ func views(cfg any) []tool.View {
 	return []tool.View{{
 		Output: tool.Stream[event]{Type: "ecn_event"},
 		Show:   "time dir dev ip saddr daddr",
+		Says:   "congestion marked, {dir} on {dev}",
 		Time:   "micro",
 	}}
 }

@@ -40,6 +40,7 @@ var Tool = &tool.Tool{
 	Views: tool.One(tool.View{
 		Output: tool.Snapshot[key, value]{Map: "sizes"},
 		Show:   "metric bytes",
+		Says:   "[{dev} ][{metric}: ]{count} packets, p50 {p50}, p99 {p99} bytes",
 		Always: []string{"metric"},
 		Sort:   "metric",
 	}),

@@ -42,6 +42,7 @@ var Tool = &tool.Tool{
 	Views: tool.One(tool.View{
 		Output: tool.Snapshot[key, value]{Map: "lats"},
 		Show:   "end latency_us",
+		Says:   "[{dev} ][{end}: ]{count} packets, p50 {p50}, p99 {p99} us",
 		Always: []string{"end"},
 		Sort:   "latency_us",
 	}),

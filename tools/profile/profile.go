@@ -76,6 +76,7 @@ func views(cfg any) []tool.View {
 		Output: tool.Snapshot[key, value]{Map: "samples"},
 		Points: []probe.Point{{Name: "sample", Attach: probe.Sample(c.Hz)}},
 		Show:   "pid comm kstack ustack count cpu_ms",
+		Says:   "{count} samples, {cpu_ms} ms[ in {layer}]",
 		By:     stacks,
 		Sort:   "count",
 	}

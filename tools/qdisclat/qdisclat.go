@@ -64,6 +64,7 @@ func views(cfg any) []tool.View {
 		Points: []probe.Point{child(cfg.(*config).Kind)},
 		Output: tool.Snapshot[key, value]{Map: "queues"},
 		Show:   "dev kind dequeued split requeued unknown bypassed dropped latency_us",
+		Says:   "[{dev} ][{kind}: ]{count} packets, p50 {p50}, p99 {p99} us, {dropped} dropped",
 		By:     []string{"dev", "kind"},
 		Sort:   "latency_us",
 	}}

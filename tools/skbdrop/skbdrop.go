@@ -101,6 +101,7 @@ var Tool = &tool.Tool{
 				Name:   "drops",
 				Output: tool.Snapshot[key, value]{Map: "drops", Each: unclassified},
 				Show:   "reason location count kstack",
+				Says:   "{count} packets dropped[: {reason}][ at {location}]",
 				By:     []string{"reason", "location", "kstack"},
 				Sort:   "count",
 			},
@@ -108,6 +109,7 @@ var Tool = &tool.Tool{
 				Name:   "counters",
 				Output: tool.Poll[counter]{Open: counters},
 				Show:   "netns counter count",
+				Says:   "{counter} grew by {count}",
 			},
 		}
 	},

@@ -160,6 +160,7 @@ var Tool = &tool.Tool{
 				Name:   "lives",
 				Output: tool.Snapshot[key, value]{Map: "spans", Shown: func(v *value) bool { return v.Hist.Count > 0 }},
 				Show:   "kind life_ns",
+				Says:   "[{kind}: ]{count} buffers, life p50 {p50}, p99 {p99} ns",
 				By:     []string{"kind"},
 				Always: []string{"kind"},
 				Sort:   "life_ns",
@@ -172,6 +173,7 @@ var Tool = &tool.Tool{
 					Keep:  func(k *key) bool { return k.Kind != gone }, // counted where they were born
 				},
 				Show: "kind births freed merged unseen alive",
+				Says: "[{kind}: ]{births} buffers made, {freed} freed, {alive} alive",
 			},
 		}
 	},

@@ -66,11 +66,13 @@ func views(cfg any) []tool.View {
 		return []tool.View{{
 			Output: tool.Stream[event]{Type: "byte_event", Each: ends},
 			Show:   "pid comm:PROCESS raddr:ADDRESS rport:PORT connect_us wait_us latency_us outcome",
+			Says:   "first byte after {latency_us} us[: {outcome}]",
 		}}
 	}
 	return []tool.View{{
 		Output: tool.Snapshot[key, value]{Map: "waits"},
 		Show:   "comm:PROCESS proto rport outcome latency_us",
+		Says:   "[port {rport}: ]{count} first bytes[, {outcome}], p50 {p50}, p99 {p99} us",
 		By:     []string{"comm", "proto", "rport"},
 		Sort:   "latency_us",
 	}}

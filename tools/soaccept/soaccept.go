@@ -94,6 +94,7 @@ func views(cfg any) []tool.View {
 	v := tool.View{
 		Output: tool.Stream[event]{Type: "accept_event", Each: tidy},
 		Show:   "pid comm:PROCESS family:FAM:5 raddr:ADDRESS rport:PORT result",
+		Says:   "accept: {result}[ after {latency_us} us]",
 	}
 	if cfg.(*config).Blocked {
 		v.Points = []probe.Point{tool.Pending}

@@ -31,6 +31,7 @@ var Tool = &tool.Tool{
 	Views: tool.One(tool.View{
 		Output: tool.Snapshot[kern.IOKey, value]{Map: "counts"},
 		Show:   "comm:PROCESS pid dir proto port count bytes",
+		Says:   "[{dir}: ]{count} calls, {bytes} bytes[, port {port}]",
 		By:     []string{"comm", "pid", "dir", "proto", "port"},
 		Sort:   "count",
 	}),

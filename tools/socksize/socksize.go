@@ -59,12 +59,14 @@ func views(cfg any) []tool.View {
 	v := tool.View{
 		Output: tool.Snapshot[key, value]{Map: "sizes"},
 		Show:   "comm:PROCESS dir errors bytes",
+		Says:   "[{dir}: ]{count} calls, p50 {p50}, p99 {p99} bytes",
 		By:     []string{"comm", "dir"},
 		Sort:   "bytes",
 	}
 	if c.Totals {
 		v.Output = tool.Snapshot[key, totals]{Map: "sizes", Each: average}
 		v.Show = "comm:PROCESS dir count average_bytes total_bytes errors"
+		v.Says = "[{dir}: ]{count} calls, {total_bytes} bytes"
 		v.Sort = "count"
 	}
 	if c.Stacks {

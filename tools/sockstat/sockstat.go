@@ -38,6 +38,7 @@ var Tool = &tool.Tool{
 	Views: tool.One(tool.View{
 		Output: tool.Snapshot[kern.CallKey, value]{Map: "counts", Interval: true, Fold: true},
 		Show:   "time op count bytes errors",
+		Says:   "[{op}: ]{count} calls, {bytes} bytes, {errors} failed",
 		By:     []string{"op"},
 		Always: []string{"op"},
 		Sort:   "count",

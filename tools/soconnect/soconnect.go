@@ -74,5 +74,6 @@ var Tool = &tool.Tool{
 	Views: tool.One(tool.View{
 		Output: tool.Stream[event]{Type: "connect_event", Each: ends},
 		Show:   "pid comm:PROCESS family:FAM:5 proto raddr:ADDRESS rport:PORT latency_us result",
+		Says:   "connect: {result} after {latency_us} us",
 	}),
 }

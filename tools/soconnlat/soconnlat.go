@@ -56,6 +56,7 @@ var Tool = &tool.Tool{
 	Views: tool.One(tool.View{
 		Output: tool.Snapshot[key, value]{Map: "lats"},
 		Show:   "metric comm:PROCESS ustack latency_us",
+		Says:   "[{metric}: ]{count} connects, p50 {p50}, p99 {p99} us",
 		By:     []string{"comm", "ustack"},
 		Always: []string{"metric"},
 		Sort:   "latency_us",

@@ -24,6 +24,7 @@ var Tool = &tool.Tool{
 	Views: tool.One(tool.View{
 		Output: tool.Snapshot[kern.CallKey, kern.CallCount]{Map: "counts"},
 		Show:   "op comm:PROCESS family family_name count errors",
+		Says:   "[{op}: ]{count} calls, {errors} failed[, {family_name}]",
 		By:     []string{"op", "comm", "family", "family_name"},
 		Always: []string{"op"},
 		Sort:   "count",

@@ -107,5 +107,6 @@ var Tool = &tool.Tool{
 	Views: tool.One(tool.View{
 		Output: tool.Stream[event]{Type: "pass_event", Each: tidy},
 		Show:   "time action tid comm socket fd name",
+		Says:   "{action} descriptor {fd}[: {name}]",
 	}),
 }

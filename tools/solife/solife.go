@@ -107,5 +107,6 @@ var Tool = &tool.Tool{
 	Views: tool.One(tool.View{
 		Output: tool.Stream[event]{Type: "life_event", Each: tidy},
 		Show:   "time pid comm proto laddr lport raddr rport tx_bytes rx_bytes duration_ms",
+		Says:   "[{proto} socket][ lived {duration_ms} ms], {tx_bytes} bytes out, {rx_bytes} in",
 	}),
 }

@@ -55,5 +55,6 @@ var Tool = &tool.Tool{
 	Views: tool.One(tool.View{
 		Output: tool.Stream[event]{Type: "listen_event", Each: tidy},
 		Show:   "time pid comm ret backlog limit proto lport:PORT laddr:ADDR",
+		Says:   "listen: {result}, backlog {backlog}, limit {limit}",
 	}),
 }

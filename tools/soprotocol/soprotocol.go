@@ -24,6 +24,7 @@ var Tool = &tool.Tool{
 	Views: tool.One(tool.View{
 		Output: tool.Snapshot[kern.CallKey, kern.CallCount]{Map: "counts"},
 		Show:   "op comm:PROCESS proto proto_name prot count errors",
+		Says:   "[{op}: ]{count} calls, {errors} failed[, {proto_name}]",
 		By:     []string{"op", "comm", "proto", "proto_name", "prot"},
 		Always: []string{"op"},
 		Sort:   "count",

@@ -76,6 +76,7 @@ func views(any) []tool.View {
 			Points: []probe.Point{fill},
 			Output: tool.Snapshot[key, value]{Map: "fills"},
 			Show:   "metric bytes",
+			Says:   "[{metric}: ]{count} messages, p50 {p50}, p99 {p99} bytes",
 			Always: []string{"metric"},
 			Sort:   "bytes",
 		},
@@ -93,11 +94,13 @@ func views(any) []tool.View {
 			},
 			Output: tool.Stream[event]{Type: "mem_event", Each: ends},
 			Show:   "time pid comm proto laddr lport used_bytes limit_bytes ratio reason",
+			Says:   "receive buffer: {used_bytes} of {limit_bytes} bytes, {reason}",
 		},
 		{
 			Name:   "ratio",
 			Output: tool.Snapshot[key, percent]{Map: "ratios"},
 			Show:   "metric percent",
+			Says:   "[{metric}: ]{count} messages, p50 {p50}, p99 {p99} percent",
 			Sort:   "percent",
 		},
 	}

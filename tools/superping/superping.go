@@ -92,6 +92,7 @@ func views(cfg any) []tool.View {
 			Since: func(e *echo) kern.Mono { return e.Start },
 		}},
 		Show: "time pid comm ip raddr ident seq rtt_us",
+		Says: "ping {ident} seq {seq}: {outcome}",
 		Line: "IPv{ip} ping to {raddr}, ID {ident} seq {seq}: {outcome} ({comm} {pid})",
 	}}
 }

@@ -54,5 +54,6 @@ var Tool = &tool.Tool{
 	Views: tool.One(tool.View{
 		Output: tool.Stream[event]{Type: "accept_event"},
 		Show:   "time pid comm::10 raddr rport laddr lport queued_us",
+		Says:   "accept[ after {queued_us} us in the queue]",
 	}),
 }

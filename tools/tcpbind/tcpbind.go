@@ -67,5 +67,6 @@ var Tool = &tool.Tool{
 	Views: tool.One(tool.View{
 		Output: tool.Stream[event]{Type: "bind_event", Each: local},
 		Show:   "time pid comm errno:ERROR proto:PROT laddr:ADDR lport:PORT options ifindex",
+		Says:   "bind[ failed: {errno}][, {options}]",
 	}),
 }

@@ -88,6 +88,7 @@ func views(cfg any) []tool.View {
 		return []tool.View{{
 			Output: tool.Snapshot[key, value]{Map: "counts", Each: uncounted},
 			Show:   "comm laddr:SADDR raddr:DADDR rport:DPORT count failed pending",
+			Says:   "{count} connects, {failed} failed",
 			By:     []string{"laddr", "raddr", "rport"},
 			Merge:  true, // an address that is absent may be IPv4's or IPv6's
 			Sort:   "count",
@@ -97,7 +98,7 @@ func views(cfg any) []tool.View {
 	if c.UID {
 		show = "time uid pid comm ip laddr:SADDR raddr:DADDR rport:DPORT"
 	}
-	v := tool.View{Show: show, Time: "rel"}
+	v := tool.View{Show: show, Says: "connect[: {result}][ after {latency_us} us][, {host}]", Time: "rel"}
 	out := tool.Stream[event]{Type: "connect_event", Each: unknown}
 	if c.DNS {
 		v.Show += " host"

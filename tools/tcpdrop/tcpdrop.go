@@ -62,6 +62,7 @@ func views(cfg any) []tool.View {
 	v := tool.View{
 		Output: tool.Stream[event]{Type: "drop_event", Each: noLocation},
 		Show:   "time pid ip saddr+sport::21 daddr+dport::23 state flags reason kstack",
+		Says:   "{flags} dropped[ in {state}][: {reason}]",
 		Time:   "micro",
 	}
 	if c.NoStack {

@@ -70,6 +70,7 @@ func views(cfg any) []tool.View {
 	v := tool.View{
 		Output: tool.Stream[event]{Type: "life_event", Each: end},
 		Show:   "pid comm laddr lport raddr rport tx_bytes rx_bytes duration_ms end",
+		Says:   "[lived {duration_ms} ms, ]{tx_bytes} bytes out, {rx_bytes} in[, {end}]",
 	}
 	if cfg.(*config).Wide {
 		v.Show = "pid comm laddr::39 lport raddr::39 rport tx_bytes rx_bytes duration_ms end"

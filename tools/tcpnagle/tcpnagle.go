@@ -78,8 +78,8 @@ func views(cfg any) []tool.View {
 	if cfg.(*config).Xmit {
 		points := []probe.Point{{Name: "xmit"}}
 		return []tool.View{
-			{Name: "xmit", Points: points, Output: tool.Snapshot[key, kern.Count]{Map: "xmits"}, Show: "comm state count", By: by, Sort: "count"},
-			{Name: "blocked", Points: points, Output: tool.Snapshot[key, blocked]{Map: "blocks"}, Show: "comm state blocked_us"},
+			{Name: "xmit", Points: points, Output: tool.Snapshot[key, kern.Count]{Map: "xmits"}, Show: "comm state count", Says: "[{state}: ]{count} segments sent", By: by, Sort: "count"},
+			{Name: "blocked", Points: points, Output: tool.Snapshot[key, blocked]{Map: "blocks"}, Show: "comm state blocked_us", Says: "[{state}: ]{count} sends blocked, p50 {p50}, p99 {p99} us"},
 		}
 	}
 	points := []probe.Point{
@@ -92,8 +92,8 @@ func views(cfg any) []tool.View {
 		}},
 	}
 	return []tool.View{
-		{Name: "sends", Points: points, Output: tool.Snapshot[key, kern.Count]{Map: "sends"}, Show: "comm state count bytes", By: by, Sort: "count"},
-		{Name: "held", Points: points, Output: tool.Snapshot[heldKey, held]{Map: "helds"}, Show: "comm state metric held_us"},
+		{Name: "sends", Points: points, Output: tool.Snapshot[key, kern.Count]{Map: "sends"}, Show: "comm state count bytes", Says: "[{state}: ]{count} sends, {bytes} bytes", By: by, Sort: "count"},
+		{Name: "held", Points: points, Output: tool.Snapshot[heldKey, held]{Map: "helds"}, Show: "comm state metric held_us", Says: "[{state}: ]{count} segments held, p50 {p50}, p99 {p99} us"},
 	}
 }
 

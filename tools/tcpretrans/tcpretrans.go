@@ -71,6 +71,7 @@ func views(cfg any) []tool.View {
 		return []tool.View{{
 			Output: tool.Snapshot[key, value]{Map: "counts"},
 			Show:   "laddr lport raddr rport count segments",
+			Says:   "{count} retransmissions, {segments} segments",
 			By:     []string{"laddr", "lport", "raddr", "rport"},
 			Sort:   "count",
 		}}
@@ -78,6 +79,7 @@ func views(cfg any) []tool.View {
 	v := tool.View{
 		Output: tool.Stream[event]{Type: "retrans_event", Each: letter},
 		Show:   "time pid comm::10 laddr+lport::18 type raddr+rport::18 cause state",
+		Says:   "retransmission[: {cause}][ in {state}]",
 	}
 	if c.Sequence {
 		v.Show += " seq"

@@ -44,6 +44,7 @@ var Tool = &tool.Tool{
 	Views: tool.One(tool.View{
 		Output: tool.Stream[event]{Type: "snoop_event"},
 		Show:   "time pid comm::12 dir laddr+lport::21 raddr+rport::21 flags seq_rel ack_rel window bytes",
+		Says:   "{dir} {flags}, {bytes} bytes, window {window}",
 		Time:   "micro",
 	}),
 }

@@ -43,6 +43,7 @@ func views(cfg any) []tool.View {
 	v := tool.View{
 		Output: tool.Stream[event]{Type: "state_event", Each: ends},
 		Show:   "skaddr pid comm::10 laddr lport raddr rport oldstate newstate duration_ms",
+		Says:   "{oldstate} to {newstate}[ after {duration_ms} ms]",
 	}
 	if cfg.(*config).Wide {
 		v.Show = "time skaddr pid comm::16 laddr::39 lport raddr::39 rport oldstate newstate duration_ms"

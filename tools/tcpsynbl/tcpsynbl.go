@@ -54,12 +54,14 @@ var views = []tool.View{
 		Name:   "backlog",
 		Output: tool.Snapshot[key, value]{Map: "lengths"},
 		Show:   "comm laddr lport metric limit used",
+		Says:   "[{metric}: ]{count} SYNs, p50 {p50}, p99 {p99}[ of {limit} in the queue]",
 		By:     []string{"comm", "laddr", "lport", "metric", "limit"},
 	},
 	{
 		Name:   "drops",
 		Output: tool.Stream[event]{Type: "synbl_event"},
 		Show:   "time pid comm laddr+lport::21 raddr+rport::21 at:DROPPED queue used limit",
+		Says:   "{at} dropped, {queue} queue {used} of {limit}",
 	},
 }
 

@@ -87,6 +87,7 @@ func views(cfg any) []tool.View {
 	v := tool.View{
 		Output: tool.Iter[session, entry]{Point: "poll", Type: "top_entry", Key: keyOf, Diff: diff},
 		Show:   "pid comm::12 local remote rx_bytes tx_bytes",
+		Says:   "{rx_bytes} bytes in, {tx_bytes} out",
 		Sort:   "total_bytes",
 		Above:  load,
 	}

@@ -88,6 +88,7 @@ func views(cfg any) []tool.View {
 		return []tool.View{{
 			Output: tool.Snapshot[key, value]{Map: "counts"},
 			Show:   "skaddr:sock laddr:laddr lport:lport raddr:raddr rport:rport count:count rcv:rcv retrans:retrans new:new",
+			Says:   "{count} events, {retrans} retransmissions",
 			By:     []string{"skaddr", "laddr", "lport", "raddr", "rport"},
 			Sort:   "count",
 		}}
@@ -96,6 +97,7 @@ func views(cfg any) []tool.View {
 		Output: tool.Stream[event]{Type: "win_event"},
 		Show: "event:event skaddr:sock time_us:time_us snd_cwnd:snd_cwnd snd_ssthresh:snd_ssthresh sk_sndbuf:sk_sndbuf " +
 			"sk_wmem_queued:sk_wmem_queued laddr:laddr lport:lport raddr:raddr rport:rport",
+		Says: "{event}: window {snd_cwnd}, threshold {snd_ssthresh}, {sk_wmem_queued} bytes queued",
 		Book: ends,
 	}}
 }

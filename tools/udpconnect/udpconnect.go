@@ -40,6 +40,7 @@ func views(cfg any) []tool.View {
 	v := tool.View{
 		Output: tool.Stream[event]{Type: "udp_event"},
 		Show:   "time pid comm ip raddr rport",
+		Says:   "connect[ by {how}]",
 	}
 	if cfg.(*config).Unconnected {
 		v.Show += " how"

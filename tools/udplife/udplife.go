@@ -69,5 +69,6 @@ var Tool = &tool.Tool{
 	Views: tool.One(tool.View{
 		Output: tool.Stream[event]{Type: "life_event", Each: peerless},
 		Show:   "pid comm laddr lport raddr rport tx_bytes rx_bytes duration_ms",
+		Says:   "[lived {duration_ms} ms, ]{tx_bytes} bytes out, {rx_bytes} in[, {drops} dropped]",
 	}),
 }

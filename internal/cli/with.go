@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"seine/internal/enrich"
+	"seine/internal/host"
+	"seine/internal/row"
+	"seine/internal/sink"
+	"seine/internal/tool"
+	"seine/internal/words"
+)
+
+// mergeWait is how long a row waits for older ones of other tools: longer than an event
+// may wait in the ring.
+const mergeWait = 250 * time.Millisecond
+
+// A with is several tools in one engine, whose rows are merged by time:
+//
+//	          ┌► Session ─► row.Pipe ─┐
+//	kernel ─► ├► Session ─► row.Pipe ─┼► row.Merge ─► sink.Timeline ─► table, csv
+//	          └► Session ─► row.Pipe ─┘             └────────────────► json
+type with struct {
+	flags    *common
+	out, err io.Writer
+	members  []*member
+	timeline *sink.Timeline // nil: rows are written as they are
+	merge    *row.Merge
+	count    row.Count
+}
+
+// A member is one of the tools.
+type member struct {
+	run
+	plan    *row.Plan
+	uses    map[string]bool // columns that are shown
+	pipe    *row.Pipe
+	session *tool.Session
+	names   *enrich.Names
+	report  *tool.Report
+}
+
+// once are the flags that hold for all tools together: they stand beside the tools,
+// not among the flags of one.
+var once = []string{"output", "duration", "count", "time", "buffer", "stats", "verbose", "no-clear", "rate"}
+
+// together are the other flags that may stand beside the tools. They hold for each.
+var together = []string{
+	"interval", "where", "memory", "pid", "comm", "uid", "cgroup", "container", "netns", "port", "lport", "rport", "addr", "laddr", "raddr",
+	"family", "proto", "dev", "ipv4", "ipv6",
+}
+
+// withTool stands in for a tool where the common flags are declared: it can be
+// filtered by everything.
+var withTool = &tool.Tool{
+	Name: "with", Filters: ^tool.Filter(0),
+	Views: func(any) []tool.View { return []tool.View{{Output: tool.Stream[struct{}]{}}} },
+}
+
+func withCommand(stdout, stderr io.Writer) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "with TOOL TOOL… [common flags]",
+		Short: "several tools at once on one timeline",
+		Long: `Runs several tools in one process and shows their rows in the order of time. One argument is one tool
+with flags of its own, quoted. Filters that are given once hold for all of them.
+
+A table has the columns that tools have in common, and a sentence of each tool for the rest.
+-o json writes each row with all of its own columns.`,
+		Example: `  seine with tcplife 'tcpretrans --by cause -i 5'
+  seine with tcpconnect tcpdrop gethostlatency --comm nginx -o json`,
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return toolNames(args), cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+	cmd.SetFlagErrorFunc(flagError)
+	c := declare(cmd.Flags(), withTool, withTool.NewConfig())
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = !slices.Contains(once, f.Name) && !slices.Contains(together, f.Name) })
+	cmd.Flags().Lookup("output").Usage = "format: table, json, csv"
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		w := &with{flags: c, out: stdout, err: stderr}
+		return w.do(cmd, args)
+	}
+	return cmd
+}
+
+func (w *with) say(format string, args ...any) {
+	fmt.Fprintf(w.err, "seine: "+format+"\n", args...)
+}
+
+func (w *with) do(cmd *cobra.Command, args []string) error {
+	usual := debug.SetGCPercent(startGC)
+	if err := w.flags.check(nil); err != nil {
+		return err
+	}
+	for _, arg := range args {
+		m, err := w.member(cmd, arg)
+		if err != nil {
+			return err
+		}
+		w.members = append(w.members, m)
+	}
+	ctx, stop := context.WithCancel(cmd.Context())
+	defer stop()
+	if err := w.wire(func(error) { stop() }); err != nil {
+		return tool.Usagef("%v", err)
+	}
+	if err := checkPermission(); err != nil {
+		return err
+	}
+	if err := host.Memlock(); err != nil {
+		w.say("warning: %v", err)
+	}
+	if w.flags.stats {
+		stop, err := enableStats()
+		if err != nil {
+			w.say("warning: the kernel does not count the cost of programs: %v", err)
+		} else {
+			defer stop()
+		}
+	}
+	engine, err := tool.NewEngine(tool.EngineOptions{Buffer: w.flags.buffer})
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	if err := w.attach(engine); err != nil {
+		return err
+	}
+	debug.SetGCPercent(usual)
+	fmt.Fprintf(w.err, "Tracing with %s. Ctrl-C ends.\n", words.And(w.names()))
+	if w.flags.duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, w.flags.duration)
+		defer cancel()
+	}
+	stopWhenClosed(ctx, w.out, stop)
+	if err := w.count.End(row.End{}); err != nil { // the head of the table
+		return err
+	}
+	kept, err := engine.GiveUp(w.uses)
+	if err != nil {
+		w.say("warning: %v", err)
+	} else if w.flags.verbose > 0 {
+		w.say("capabilities kept: %s", inWords(privileges(kept)))
+	}
+	w.say("ready")
+	return w.run(ctx, stop)
+}
+
+// member prepares one tool: its name and its flags, with those that hold for all.
+func (w *with) member(cmd *cobra.Command, arg string) (*member, error) {
+	line, err := words.Fields(arg)
+	if err != nil {
+		return nil, tool.Usagef("%v", err)
+	}
+	if len(line) == 0 {
+		return nil, tool.Usagef("an empty argument: each one is a tool with its flags")
+	}
+	t, alias := find(line[0])
+	if t == nil {
+		return nil, unknownCommand(cmd.Root(), line[0])
+	}
+	m := &member{run: run{tool: t, cfg: t.NewConfig(), out: w.out, err: w.err}}
+	own := &cobra.Command{Use: t.Name}
+	m.flags = declare(own.Flags(), t, m.cfg)
+	if err := own.ParseFlags(line[1:]); err != nil {
+		return nil, flagError(own, err)
+	}
+	for _, name := range once {
+		if own.Flags().Changed(name) {
+			return nil, tool.Usagef("%s: --%s holds for all tools: write it outside of the quotes", t.Name, name)
+		}
+	}
+	if alias != nil {
+		if err := preset(own.Flags(), alias.Flags); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.pass(own.Flags(), t); err != nil {
+		return nil, err
+	}
+	o, err := m.flags.options(t, m.cfg, own.Flags().Args())
+	if err != nil {
+		return nil, err
+	}
+	m.flags.output = w.flags.output
+	m.args = own.Flags().Args()
+	if m.prepared, err = tool.Prepare(t, m.cfg, o); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// pass gives a tool the flags that hold for all, unless it has its own.
+func (w *with) pass(fs *pflag.FlagSet, t *tool.Tool) (err error) {
+	set := func(name, value string) {
+		if e := fs.Set(name, value); e != nil && err == nil {
+			err = tool.Usagef("--%s: %v", name, e)
+		}
+	}
+	w.flags.given.Visit(func(f *pflag.Flag) {
+		switch {
+		case !slices.Contains(together, f.Name) || fs.Changed(f.Name):
+		case f.Name == "interval" && t.Kind(t.NewConfig()) == tool.Events && !fs.Changed("by"): // prints as it happens
+		case f.Name == "netns":
+			for _, v := range w.flags.filters.netns {
+				set(f.Name, v)
+			}
+		default:
+			set(f.Name, f.Value.String())
+		}
+	})
+	if w.flags.stats {
+		set("stats", "true")
+	}
+	return err
+}
+
+// wire builds the pipes of all tools, from the sink backwards.
+func (w *with) wire(fail func(error)) error {
+	if !slices.Contains([]string{"table", "json", "csv"}, w.flags.output) {
+		return fmt.Errorf("-o %s: with writes table, json, csv", w.flags.output)
+	}
+	asIs := w.flags.output == "json"
+	if !asIs {
+		w.timeline = sink.NewTimeline(netnsNamer())
+	}
+	for _, m := range w.members {
+		if err := w.plan(m, asIs); err != nil {
+			return fmt.Errorf("%s: %w", m.tool.Name, err)
+		}
+	}
+	o := sink.Options{Time: w.flags.timeFormat, Start: time.Now(), Netns: netnsNamer(), Columns: map[*row.Schema][]int{}}
+	if o.Time == "" {
+		o.Time = "micro"
+	}
+	for _, m := range w.members {
+		if err := m.columnsOf(&o, asIs); err != nil {
+			return fmt.Errorf("%s: %w", m.tool.Name, err)
+		}
+	}
+	if !asIs {
+		o.Schemas = []*row.Schema{w.timeline.Schema()}
+		o.Terminal, o.Height = terminal(w.out)
+	}
+	out, err := sink.New(w.flags.output, w.out, o)
+	if err != nil {
+		return err
+	}
+	w.count.Next = out
+	var next row.Sink = row.Limit(&w.count, w.flags.count, false)
+	if w.flags.rate > 0 {
+		next = &row.Rate{Next: next, PerSecond: w.flags.rate, Every: 5 * time.Second, Notice: func(held uint64) {
+			w.say("%s not shown because of --rate %d", words.Count(held, "row was", "rows were"), w.flags.rate)
+		}}
+	}
+	if !asIs {
+		w.timeline.Into(next)
+		next = w.timeline
+	}
+	w.merge = row.NewMerge(next, mergeWait, fail)
+	for _, m := range w.members {
+		if m.pipe, err = m.plan.Build(w.merge.Source()); err != nil {
+			return fmt.Errorf("%s: --%w", m.tool.Name, err)
+		}
+		maps.Copy(m.pipe.Uses, m.uses)
+		if err := m.prepared.Use(m.pipe.Uses); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plan is what is done to the rows of one tool, and what they say.
+func (w *with) plan(m *member, asIs bool) (err error) {
+	schemas, err := m.view()
+	if err != nil {
+		return err
+	}
+	m.showKeys(schemas)
+	q := m.query()
+	q.Limit = 0
+	q.Summary = q.Summary || !asIs && slices.ContainsFunc(schemas, (*row.Schema).HasHist)
+	if m.plan, err = q.Plan(m.prepared.Schemas); err != nil {
+		return fmt.Errorf("--%w", err)
+	}
+	m.order(m.plan)
+	m.uses = map[string]bool{}
+	if asIs {
+		return nil
+	}
+	if m.flags.columns != "" {
+		return errors.New("--columns: a timeline has columns of its own: use -o json")
+	}
+	for _, s := range m.plan.Schemas {
+		says := ""
+		if !m.plan.Grouped() {
+			says = m.says(s.View)
+		}
+		uses, err := w.timeline.Add(s, says, m.prepared.By())
+		if err != nil {
+			return err
+		}
+		for _, id := range uses {
+			m.uses[id] = true
+		}
+	}
+	return nil
+}
+
+// says is the sentence of a view.
+func (m *member) says(view string) string {
+	for _, v := range m.prepared.Views {
+		if v.Name == view {
+			return v.Says
+		}
+	}
+	return ""
+}
+
+// columnsOf chooses the columns of rows that are written as they are.
+func (m *member) columnsOf(o *sink.Options, asIs bool) error {
+	if !asIs {
+		return nil
+	}
+	columns, err := m.columns(m.plan)
+	if err != nil {
+		return err
+	}
+	maps.Copy(o.Columns, columns)
+	o.Schemas = append(o.Schemas, m.plan.Schemas...)
+	if m.plan.Grouped() {
+		return nil
+	}
+	return m.shows(&row.Pipe{Uses: m.uses}, m.plan.Schemas, columns)
+}
+
+// attach attaches all tools, in the order in which they were named.
+func (w *with) attach(e *tool.Engine) (err error) {
+	for _, m := range w.members {
+		began := time.Now()
+		if m.session, err = e.Attach(m.prepared); err != nil {
+			return m.denied(err)
+		}
+		for _, n := range m.session.Notes {
+			w.say("%s: %s", m.tool.Name, n)
+		}
+		if w.flags.verbose > 0 {
+			w.say("%s:", m.tool.Name)
+			explain(w.err, m.session.Choices, time.Since(began), w.flags.verbose > 1)
+		}
+		m.names = enrich.NewNames(m.session)
+		m.session.OnLoss(func(rep *tool.Report) { w.say("%s: lost so far: %s", m.tool.Name, strings.Join(rep.Warnings(), "; ")) })
+	}
+	return nil
+}
+
+// run runs all tools until ctx ends, or one of them does.
+func (w *with) run(ctx context.Context, stop func()) error {
+	began := time.Now()
+	errs := make([]error, len(w.members))
+	var wg sync.WaitGroup
+	for i, m := range w.members {
+		wg.Go(func() {
+			defer stop()
+			m.report, errs[i] = m.session.Run(ctx, m.pipe.Head(m.names.Namers()))
+		})
+	}
+	wg.Wait()
+	err := errors.Join(append(errs, w.merge.Close())...)
+	w.summary(time.Since(began))
+	for _, m := range w.members {
+		m.names.Close()
+	}
+	return err
+}
+
+// uses are the columns of a session's rows that are shown.
+func (w *with) uses(s *tool.Session) map[string]bool {
+	for _, m := range w.members {
+		if m.session == s {
+			return m.pipe.Uses
+		}
+	}
+	return nil
+}
+
+// names are those of the tools.
+func (w *with) names() (out []string) {
+	for _, m := range w.members {
+		out = append(out, m.tool.Name)
+	}
+	return out
+}
+
+// summary says on stderr how the run went, and what each tool has lost.
+func (w *with) summary(took time.Duration) {
+	var lost uint64
+	for _, m := range w.members {
+		if m.report != nil {
+			lost += m.report.Lost()
+		}
+	}
+	w.say("%s, %s lost, %.1fs", words.Count(w.count.Rows, "row", "rows"), words.Thousands(lost), took.Seconds())
+	for _, m := range w.members {
+		if m.report == nil {
+			continue
+		}
+		for _, warning := range slices.Concat(m.report.Warnings(), m.names.Hints()) {
+			w.say("%s: %s", m.tool.Name, warning)
+		}
+		if w.flags.stats {
+			w.say("%s:", m.tool.Name)
+			m.cost(m.report)
+		}
+	}
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package row
+
+import (
+	"container/heap"
+	"sync"
+	"time"
+)
+
+// A Merge puts the rows of several sources into the order of their time and hands them
+// to one sink. Sources may be called by goroutines of their own.
+//
+// A row waits for so long that rows of other sources which are older have come by
+// then. One that comes later still is handed on at once: out of order, but not lost.
+type Merge struct {
+	next Sink
+	wait time.Duration
+	fail func(error)
+	now  func() time.Time
+
+	mu      sync.Mutex
+	waiting rowHeap
+	seq     uint64
+	timer   *time.Timer // nil: nothing waits
+	err     error       // of the sink; nothing is handed on after it
+}
+
+// mergeMost is how many rows wait at the most.
+const mergeMost = 20000
+
+// NewMerge makes a merge whose rows wait for so long. Fail is called once, when next
+// returns an error, which may be that it wants no more.
+func NewMerge(next Sink, wait time.Duration, fail func(error)) *Merge {
+	return &Merge{next: next, wait: wait, fail: fail, now: time.Now}
+}
+
+// Source is where the rows of one source go in.
+func (m *Merge) Source() Sink { return mergeSource{m} }
+
+type mergeSource struct{ *Merge }
+
+// Row takes a row, to be handed on when its time has come.
+func (m mergeSource) Row(r *Row) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err != nil {
+		return m.err
+	}
+	at := m.now()
+	if c := r.Get("time"); c != nil && c.Kind == Time {
+		at = time.Unix(0, int64(c.N))
+	}
+	m.seq++
+	heap.Push(&m.waiting, &waitingRow{r.Clone(), at, m.seq})
+	if len(m.waiting) > mergeMost {
+		m.hand()
+	}
+	if m.timer == nil {
+		m.timer = time.AfterFunc(m.wait, m.due)
+	}
+	return m.err
+}
+
+// End hands on what was lost, with the name of the tool that lost it. Of outputs and of
+// the end nothing is said: other sources may still have rows.
+func (m mergeSource) End(e End) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err == nil && e.Losses != nil {
+		m.set(m.next.End(End{Time: e.Time, Tool: e.Tool, Losses: e.Losses}))
+	}
+	return m.err
+}
+
+// due hands on the rows that have waited long enough.
+func (m *Merge) due() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.timer = nil
+	old := m.now().Add(-m.wait)
+	for len(m.waiting) > 0 && m.err == nil && !m.waiting[0].at.After(old) {
+		m.hand()
+	}
+	if m.err == nil {
+		m.set(m.next.End(End{Time: m.now()}))
+	}
+	if len(m.waiting) > 0 && m.err == nil {
+		m.timer = time.AfterFunc(max(m.waiting[0].at.Sub(old), time.Millisecond), m.due)
+	}
+}
+
+// hand hands on the oldest row.
+func (m *Merge) hand() {
+	if r := heap.Pop(&m.waiting).(*waitingRow); m.err == nil {
+		m.set(m.next.Row(r.row))
+	}
+}
+
+func (m *Merge) set(err error) {
+	if err != nil && m.err == nil {
+		m.err = err
+		m.fail(err)
+	}
+}
+
+// Close hands on the rows that wait, and ends the sink. No source may be used then.
+func (m *Merge) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.timer != nil {
+		m.timer.Stop()
+		m.timer = nil
+	}
+	for len(m.waiting) > 0 {
+		m.hand()
+	}
+	if m.err == nil {
+		m.set(m.next.End(End{Time: m.now(), Output: true, Last: true}))
+	}
+	if m.err == Done {
+		return m.next.End(End{Time: m.now(), Last: true})
+	}
+	return m.err
+}
+
+// waitingRow is a row with its time, and its number for rows of the same time.
+type waitingRow struct {
+	row *Row
+	at  time.Time
+	seq uint64
+}
+
+type rowHeap []*waitingRow
+
+func (h rowHeap) Len() int      { return len(h) }
+func (h rowHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h rowHeap) Less(i, j int) bool {
+	if !h[i].at.Equal(h[j].at) {
+		return h[i].at.Before(h[j].at)
+	}
+	return h[i].seq < h[j].seq
+}
+func (h *rowHeap) Push(x any) { *h = append(*h, x.(*waitingRow)) }
+func (h *rowHeap) Pop() any {
+	last := len(*h) - 1
+	r := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return r
+}
