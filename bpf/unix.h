@@ -14,8 +14,9 @@ static __always_inline void unix_path(char path[108], const struct sock *sk)
 	if (!addr)
 		return;
 	len = BPF_CORE_READ(addr, len) - 2; /* of the name, without the family */
+	/* The kernel puts a NUL behind a path that fills its room, and counts it. */
 	if (len > 108)
-		return;
+		len = 108;
 	/* The name is an array without a size, which CO-RE does not find: it begins
 	 * where the struct ends.
 	 */

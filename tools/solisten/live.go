@@ -5,6 +5,8 @@ package solisten
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -32,6 +34,7 @@ var Live = []trial.Case{
 	{Name: "netns", Hosts: lab.TwoHosts, Run: netns},
 	{Name: "failures", Run: failures},
 	{Name: "uring", Run: uring},
+	{Name: "longest", Run: longest},
 }
 
 // listens: every kind of listener once, MPTCP too.
@@ -113,12 +116,65 @@ func netns(x *trial.Trial) error {
 	return nil
 }
 
+// longest: a path that fills its room needs no NUL at its end.
+func longest(x *trial.Trial) error {
+	dir, err := x.World.Dir()
+	if err != nil {
+		return err
+	}
+	path := dir + "/"
+	path += strings.Repeat("x", pathRoom-len(path))
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	p, err := x.World.Start("", "listener", bodyLongest, path)
+	if err != nil {
+		return err
+	}
+	var done bool
+	if err := errors.Join(p.Expect(&done), p.Wait()); err != nil {
+		return err
+	}
+	rows, err := x.Exactly(1)
+	if err != nil {
+		return err
+	}
+	x.Want(rows[0], "laddr", path)
+	x.Want(rows[0], "pid", p.PID)
+	return nil
+}
+
 const (
 	bodyFailures = "solisten-failures"
 	bodyUring    = "solisten-uring"
+	bodyLongest  = "solisten-longest"
 )
 
+const pathRoom = len(unix.RawSockaddrUnix{}.Path)
+
 func init() {
+	lab.Register(bodyLongest, func(c *lab.Child) error {
+		var path string
+		if err := c.Arg(&path); err != nil {
+			return err
+		}
+		fd, err := lab.Socket(lab.Unix)
+		if err != nil {
+			return err
+		}
+		sa := unix.RawSockaddrUnix{Family: unix.AF_UNIX}
+		for i := range sa.Path {
+			sa.Path[i] = int8(path[i])
+		}
+		// unix.Bind takes no such path.
+		if _, _, errno := unix.Syscall(unix.SYS_BIND, uintptr(fd), uintptr(unsafe.Pointer(&sa)), unsafe.Sizeof(sa)); errno != 0 {
+			return fmt.Errorf("bind: %w", errno)
+		}
+		if err := unix.Listen(fd, 3); err != nil {
+			return err
+		}
+		return errors.Join(unix.Close(fd), c.Report(true))
+	})
 	lab.Register(bodyFailures, func(c *lab.Child) error {
 		udp, _, err := lab.Bind(lab.UDP4, "127.0.0.1:0")
 		if err != nil {
