@@ -121,17 +121,34 @@ func binary(file, dir string, env ...string) command {
 // byTool are live tests with a part for each tool, besides its cases; general are
 // those of what tools share.
 const (
-	byTool  = "^Test(Load|Accounts|Forgets|Threads|Agree|Leaderless)$/^"
+	byTool  = "^Test(Load|Keys|Accounts|Forgets|Threads|Agree|Leaderless)$/^"
 	general = "^Test(IdleKeys|Turns|LossesTold|OwnerWhole|Apart)$"
 )
 
-// enough is for how many tools byTool is run. A mutant of a header changes dozens.
-const enough = 4
-
 // objectTests are live tests with the objects of the tree.
 func (j *judge) objectTests(run string, flags ...string) trial {
-	with := binary(j.base.live, j.tree.dir, "SEINE_TEST_OBJECTS="+filepath.Join(j.tree.dir, "internal/object"))
-	return trial{flags, run, with, binary(j.base.live, ".")}
+	return trial{flags, run, binary(j.base.live, j.tree.dir, j.theirObjects()), binary(j.base.live, ".")}
+}
+
+// declared are the tests of ring 1 that look at objects, but for those that relocate
+// each one for each kernel, which take long.
+func (j *judge) declared() trial {
+	t := j.pkg("./tools", "tools")
+	t.run = "^Test(Layout|Constants|Points|Uses|Declared|Order|UprobeStacks|Scratch)$"
+	t.with = func(ctx context.Context, flags ...string) (string, error) {
+		b, err := j.original(ctx, "./tools")
+		if err != nil {
+			return "", err
+		}
+		return output(ctx, filepath.Join(j.tree.dir, "tools"), []string{j.theirObjects()}, b, flags...)
+	}
+	return t
+}
+
+// theirObjects has tests take the objects of the tree, so that nothing is linked for a
+// mutant.
+func (j *judge) theirObjects() string {
+	return "SEINE_TEST_OBJECTS=" + filepath.Join(j.tree.dir, "internal/object")
 }
 
 // live runs the live cases of a tool by its best way.
@@ -143,7 +160,7 @@ func (j *judge) live(ctx context.Context, c change) bool {
 // walk over all tools, and other ways if only their programs changed.
 func (j *judge) rest(ctx context.Context) {
 	for i, c := range j.changes {
-		if c.best && i < enough && j.notices(ctx, j.objectTests(byTool+c.tool, "-best")) {
+		if c.best && i < 3 && j.notices(ctx, j.objectTests(byTool+c.tool, "-best")) {
 			return
 		}
 	}
@@ -152,7 +169,7 @@ func (j *judge) rest(ctx context.Context) {
 			return
 		}
 	}
-	if len(j.changes) > 1 && j.notices(ctx, j.objectTests(general)) || j.notices(ctx, j.pkg("./tools", "./tools")) {
+	if len(j.changes) > 1 && j.notices(ctx, j.objectTests(general)) || j.notices(ctx, j.declared()) {
 		return
 	}
 	j.v.Ended = survived
@@ -213,9 +230,10 @@ func (j *judge) pkg(name, dir string) trial {
 	return trial{nil, ".", with, without}
 }
 
-// build makes the test binary of a package. Go does so only if something has changed.
+// build makes the test binary of a package. The trees share what Go has compiled,
+// which takes -trimpath.
 func (b *base) build(ctx context.Context, file, name, dir string) (string, error) {
-	return output(ctx, dir, nil, "go", "test", "-c", "-ldflags=-s=false -w=false", "-o", file, name)
+	return output(ctx, dir, nil, "go", "test", "-c", "-trimpath", "-ldflags=-s=false -w=false", "-o", file, name)
 }
 
 // original is a package's test binary without a mutant.

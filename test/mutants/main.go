@@ -24,6 +24,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -42,6 +43,9 @@ const (
 	elsewhere = "other kernels only"
 )
 
+// notEquivalent begins the reason of a survivor that counts.
+const notEquivalent = "Not equivalent"
+
 // most is how many of 100 mutants may survive that are not equivalent.
 const most = 5
 
@@ -53,8 +57,9 @@ var (
 	jobs   = flag.Int("j", 2, "how many mutants at a time")
 	keep   = flag.Bool("keep", false, "take kills over from earlier trees where the mutated file is the same")
 	every  = flag.Bool("ways", false, "let survivors of the best way go through all others")
+	enough = flag.Int("tools", 6, "of a mutant that changes more tools than this, try so many")
 	keptIn = flag.String("state", statePath(), "the `file` that keeps what became of each mutant")
-	only   = flag.String("only", "", "try the mutants whose text contains this, whatever became of them before; no proof is written")
+	only   = flag.String("only", "", "try the mutants whose text, file:line and all, matches this `expression`, whatever became of them before; no proof is written")
 )
 
 func main() {
@@ -101,6 +106,10 @@ func all() ([]mutant, error) {
 }
 
 func run(ctx context.Context) error {
+	chosen, err := regexp.Compile(*only)
+	if err != nil {
+		return err
+	}
 	queue, err := all()
 	if err != nil {
 		return err
@@ -127,7 +136,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(base.dir)
-	r := &tally{known: known, began: time.Now(), count: map[string]int{}}
+	r := &tally{only: chosen, known: known, began: time.Now(), count: map[string]int{}}
 	if err := r.all(ctx, base, queue, st); err != nil {
 		return err
 	}
@@ -167,6 +176,7 @@ func notIn(known map[string]string, queue []mutant) (out []string) {
 // tally adds up what became of the mutants.
 type tally struct {
 	mu      sync.Mutex
+	only    *regexp.Regexp
 	known   map[string]string
 	began   time.Time
 	count   map[string]int
@@ -231,7 +241,7 @@ func (r *tally) take(queue []mutant) (mutant, bool) {
 	for r.next < len(queue) && r.tried()+r.running < *many {
 		m := queue[r.next]
 		r.next++
-		if strings.Contains(m.String(), *only) {
+		if r.only.MatchString(m.String()) {
 			r.running++
 			return m, true
 		}
@@ -245,6 +255,9 @@ func (r *tally) add(v verdict, found bool, took time.Duration) {
 	r.running--
 	r.count[v.Ended]++
 	reason, isKnown := r.known[v.mutant.key()]
+	if isKnown && strings.HasPrefix(reason, notEquivalent) {
+		isKnown, v.By = false, reason
+	}
 	switch {
 	case v.Ended == survived && isKnown:
 		v.By = reason

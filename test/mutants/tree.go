@@ -57,7 +57,7 @@ func prepare(ctx context.Context) (*base, error) {
 		return nil, err
 	}
 	b := &base{dir: dir, gen: filepath.Join(dir, "gen"), live: filepath.Join(dir, "objects.test"), objects: map[string]programs{}, tests: map[string]string{}}
-	for _, c := range [][]string{{"build", "-o", b.gen, "./internal/gen"}, {"test", "-c", "-o", b.live, "./test/live"}} {
+	for _, c := range [][]string{{"build", "-trimpath", "-o", b.gen, "./internal/gen"}, {"test", "-c", "-trimpath", "-o", b.live, "./test/live"}} {
 		if out, err := output(ctx, ".", nil, "go", c...); err != nil {
 			return nil, fmt.Errorf("go %s: %w: %s", c[0], err, out)
 		}
@@ -228,6 +228,9 @@ func (t *tree) try(ctx context.Context, m mutant) (verdict, error) {
 		if j.changes = append(j.changes, *c); j.live(ctx, *c) {
 			return v, nil
 		}
+		if len(j.changes) == *enough {
+			break
+		}
 	}
 	if len(j.changes) > 0 {
 		j.rest(ctx)
@@ -309,14 +312,19 @@ func includes(dir, file string) ([]string, error) {
 	return out, nil
 }
 
-// sensitive are tools that notice most, in little time.
-var sensitive = []string{"tcplife", "soconnect", "socketio", "tcpsnoop", "solife", "skbdrop", "so1stbyte", "udpconnect"}
+// quick are tools whose live cases take a few seconds, slow those that take more than
+// ten.
+var (
+	quick = []string{"solisten", "tcpbind", "udpconnect", "socksize", "tcpaccept", "skbdrop", "soaccept", "socketio", "tcpsnoop"}
+	slow  = []string{"filetype", "qdisclat", "soconnect", "profile", "tcplife", "gethostlatency", "solife"}
+)
 
+// soon orders tools.
 func soon(name string) int {
-	if i := slices.Index(sensitive, name); i >= 0 {
-		return i
+	if i := slices.Index(quick, name); i >= 0 {
+		return i - len(quick)
 	}
-	return len(sensitive)
+	return slices.Index(slow, name) + 1 // 0: neither
 }
 
 // headersOf adds the headers of bpf/ that src includes to seen.
