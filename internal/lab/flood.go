@@ -213,14 +213,14 @@ func (a floodArg) drain(fd, told int) (r sinkResult, err error) {
 		if sent < 0 {
 			continue
 		}
-		if r.Dropped, err = drops(fd); err != nil || n == 0 || r.Received+r.Dropped >= sent {
+		if r.Dropped, err = Drops(fd); err != nil || n == 0 || r.Received+r.Dropped >= sent {
 			return r, err
 		}
 	}
 }
 
-// drops is how many packets a socket had no room for.
-func drops(fd int) (int, error) {
+// Drops is how many packets a socket had no room for, as it counts itself.
+func Drops(fd int) (int, error) {
 	var info [16]uint32 // enum SK_MEMINFO_*
 	const dropped = 8
 	size := uint32(unsafe.Sizeof(info))

@@ -33,6 +33,18 @@ func churn(c *lab.Child) error {
 	if lab.MPTCPSupported() == nil {
 		networks = append(networks, lab.MPTCP4)
 	}
+	// One socket of each kind is there all the time.
+	for _, n := range networks {
+		addr := "@live-older"
+		if n != lab.Unix {
+			addr = "127.0.0.1:0"
+		}
+		fd, _, err := lab.Listen(n, addr, 1)
+		if err != nil {
+			return err
+		}
+		defer lab.Close(fd)
+	}
 	if err := c.Report(true); err != nil {
 		return err
 	}

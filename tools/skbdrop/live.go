@@ -95,6 +95,9 @@ func told() int {
 	return len(k.Args("kfree_skb"))
 }
 
+// by is what cases group drops by.
+const by = "--by=reason,location,kstack,proto,dev,lport,rport,family,dir"
+
 // want is the one group of drops that a case makes, and what counts them too.
 type want struct {
 	reason   string // a * at the end stands for more
@@ -103,6 +106,7 @@ type want struct {
 	dev      string
 	dir      string // in unless it says otherwise
 	lport    string
+	rport    string
 	count    int
 	each     string // counter that moves once for each buffer, if these are fewer
 	counters map[string]int
@@ -110,7 +114,7 @@ type want struct {
 
 // counted runs the traffic of a case and compares.
 func counted(x *trial.Trial, traffic func() error, list ...want) error {
-	rows, err := x.Rows(traffic, "--by=reason,location,kstack,proto,dev,lport,family,dir")
+	rows, err := x.Rows(traffic, by)
 	if err != nil {
 		return err
 	}
@@ -165,9 +169,12 @@ func (w *want) is(r *row.Row) bool {
 	reason, wild := strings.CutSuffix(w.reason, "*")
 	got := r.Get("reason").S
 	return (got == reason || wild && strings.HasPrefix(got, reason)) && trial.Value(r.Get("proto")) == w.proto &&
-		(w.lport == "" || trial.Value(r.Get("lport")) == w.lport) &&
-		trial.Value(r.Get("dir")) == cmp.Or(w.dir, "in") && (w.dev == "" || trial.Value(r.Get("dev")) == w.dev) && slices.ContainsFunc(frames(r), func(f string) bool { return slices.Contains(strings.Fields(w.through), f) })
+		has(r, "lport", w.lport) && has(r, "rport", w.rport) &&
+		trial.Value(r.Get("dir")) == cmp.Or(w.dir, "in") && has(r, "dev", w.dev) && slices.ContainsFunc(frames(r), func(f string) bool { return slices.Contains(strings.Fields(w.through), f) })
 }
+
+// has tells whether a column has a value; "" is any.
+func has(r *row.Row, id, value string) bool { return value == "" || trial.Value(r.Get(id)) == value }
 
 // frames are the functions of a row's stack.
 func frames(r *row.Row) (names []string) {
@@ -216,13 +223,21 @@ func checksum(x *trial.Trial) error {
 	var none = lab.Packet{}.Src
 	add(11, lab.Packet{Proto: unix.IPPROTO_TCP, Payload: lab.TCPHeader(none, none, 7, closed, 1, lab.SYN)})
 	add(7, lab.Packet{Proto: unix.IPPROTO_UDP, Payload: lab.UDPHeader(7, closed), BadSum: true})
+	group := func(reason, through, proto string, n int, counters ...string) want {
+		w := want{reason: reason, through: through, proto: proto, dev: "eth0", lport: fmt.Sprint(closed), rport: "7",
+			count: n, counters: map[string]int{}}
+		for _, c := range counters {
+			w.counters[c] = n
+		}
+		return w
+	}
 	return counted(x, func() error {
 		defer x.World.Settle()
 		return x.World.Inject("client", all...)
 	},
-		want{reason: "UDP_CSUM", through: received4, proto: "udp", dev: "eth0", lport: fmt.Sprint(closed), count: 13, counters: map[string]int{"UdpInCsumErrors": 13}},
-		want{reason: "TCP_CSUM", through: "tcp_v4_rcv", proto: "tcp", dev: "eth0", lport: fmt.Sprint(closed), count: 11, counters: map[string]int{"TcpInCsumErrors": 11}},
-		want{reason: "IP_CSUM", through: "ip_rcv ip_rcv_core", proto: "udp", dev: "eth0", lport: fmt.Sprint(closed), count: 7, counters: map[string]int{"IpExtInCsumErrors": 7, "IpInHdrErrors": 7}},
+		group("UDP_CSUM", received4, "udp", 13, "UdpInCsumErrors"),
+		group("TCP_CSUM", "tcp_v4_rcv", "tcp", 11, "TcpInCsumErrors"),
+		group("IP_CSUM", "ip_rcv ip_rcv_core", "udp", 7, "IpExtInCsumErrors", "IpInHdrErrors"),
 	)
 }
 
@@ -236,7 +251,7 @@ func receiveBuffer(x *trial.Trial) error {
 	rows, err := x.Rows(func() error {
 		r, err = f.Run()
 		return err
-	}, "--by=reason,location,kstack,proto,dev,lport,family,dir")
+	}, by)
 	if err != nil {
 		return err
 	}
@@ -289,7 +304,7 @@ func reset(x *trial.Trial) error {
 	return counted(x, func() error {
 		defer x.World.Settle()
 		return x.World.Inject("client", all...)
-	}, want{reason: "TCP_RESET", through: "tcp_v4_rcv", proto: "tcp", lport: fmt.Sprint(c.Dport), count: 17})
+	}, want{reason: "TCP_RESET", through: "tcp_v4_rcv", proto: "tcp", lport: fmt.Sprint(c.Dport), rport: fmt.Sprint(c.Sport), count: 17})
 }
 
 // qdisc: more than a queue holds. The queueing discipline counts its drops.
@@ -323,7 +338,7 @@ func qdisc(x *trial.Trial) error {
 		dropped, err = x.World.QdiscDrops("client")
 		dropped -= before
 		return err
-	}, "--by=reason,location,kstack,proto,dev,lport,family,dir")
+	}, by)
 	if err != nil {
 		return err
 	}
@@ -332,7 +347,7 @@ func qdisc(x *trial.Trial) error {
 		return fmt.Errorf("the queue has dropped %d of 101, UDP says %d: want more than 50", dropped, errs)
 	}
 	compare(x, rows, []want{{
-		reason: "QDISC_*", through: "__dev_queue_xmit", proto: "udp", dev: "eth0", dir: "out", count: int(errs),
+		reason: "QDISC_*", through: "__dev_queue_xmit", proto: "udp", dev: "eth0", dir: "out", rport: fmt.Sprint(t.Port(0)), count: int(errs),
 		counters: map[string]int{"UdpSndbufErrors": int(errs), "IpOutDiscards": int(errs)},
 	}})
 	return nil

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"seine/internal/lab"
 	"seine/internal/row"
 	"seine/internal/trial"
@@ -46,6 +48,7 @@ var Live = []trial.Case{
 	{Name: "exit", Run: unconnected(true)},
 	{Name: "killed", Run: killed},
 	{Name: "drops", Run: dropped},
+	{Name: "earlier-drops", Run: earlierDrops},
 	{Name: "refused", Run: refused},
 }
 
@@ -219,6 +222,79 @@ func dropped(x *trial.Trial) error {
 		x.Want(r, "lport", f.Port)
 		x.Want(r, "drops", res.Dropped)
 		amounts(x, r, 0, 0, res.Received, 100*res.Received)
+	}
+	return nil
+}
+
+const bodyOverflows = "udplife-overflows"
+
+func init() { lab.Register(bodyOverflows, overflows) }
+
+// overflows sends more to a socket of its own than it has room for, and again when
+// it is told to; it reports the drops that the socket counts, each time.
+func overflows(c *lab.Child) error {
+	r, port, err := lab.Listen(lab.UDP4, "127.0.0.1:0", 0)
+	if err != nil {
+		return err
+	}
+	if err := unix.SetsockoptInt(r, unix.SOL_SOCKET, unix.SO_RCVBUF, 4096); err != nil {
+		return err
+	}
+	w, err := lab.Connect(lab.UDP4, fmt.Sprint("127.0.0.1:", port))
+	if err != nil {
+		return err
+	}
+	for range 2 {
+		for range 53 {
+			if _, err := unix.Write(w, make([]byte, 100)); err != nil {
+				return err
+			}
+		}
+		n, err := lab.Drops(r)
+		if err != nil {
+			return err
+		}
+		if err := c.Report([]int{n, port}); err != nil {
+			return err
+		}
+		if err := c.Await("go"); err != nil {
+			return err
+		}
+	}
+	return errors.Join(lab.Close(w), lab.Close(r))
+}
+
+// earlierDrops: what was dropped before the tool was there does not count.
+func earlierDrops(x *trial.Trial) error {
+	p, err := x.World.Start("", "overflows", bodyOverflows, nil)
+	if err != nil {
+		return err
+	}
+	var before, after []int
+	if err := p.Expect(&before); err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	if err := errors.Join(p.Call("go", &after), p.Tell("go"), p.Wait()); err != nil {
+		return err
+	}
+	if before[0] == 0 || after[0] == before[0] {
+		return fmt.Errorf("%d drops before, %d after: want some, and more", before[0], after[0])
+	}
+	x.Await(2)
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	x.Fail(trial.RowCount(len(rows), 2))
+	for _, r := range rows {
+		if int(r.Get("lport").N) == before[1] {
+			x.Want(r, "drops", after[0]-before[0])
+		} else {
+			x.Want(r, "drops", 0)
+		}
 	}
 	return nil
 }
