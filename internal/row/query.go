@@ -22,6 +22,7 @@ type Query struct {
 
 	Rate uint64            // at most so many rows a second; 0: all
 	Held func(rows uint64) // told now and then how many rows Rate holds back; may be nil
+	Now  func() time.Time  // the clock of Rate; nil: time.Now
 
 	Sort      string // the column that orders an output; empty: rows as they come
 	Ascending bool
@@ -134,7 +135,7 @@ func (p *Plan) Build(to Sink) (*Pipe, error) {
 		next = s
 	}
 	if p.Rate > 0 {
-		out.rate = &Rate{Next: next, PerSecond: p.Rate, Every: heldEvery, Notice: p.Held}
+		out.rate = &Rate{Next: next, PerSecond: p.Rate, Every: heldEvery, Notice: p.Held, Now: p.Now}
 		next = out.rate
 	}
 	if p.summary.Any() {

@@ -31,6 +31,10 @@ type Column struct {
 	Unit  string // of a histogram's values: bytes, us
 	As    string // the Namer that makes a name of the raw value: "cgroup", "errno", …
 
+	// Was is the ids that the column had in earlier versions: recordings of theirs have it
+	// under these.
+	Was []string
+
 	// What a table writes around values and head, as the book does: "-> ESTABLISHED", "R>".
 	Before, After string
 	// Prefix is what a table writes before values alone: 0x.
@@ -93,7 +97,7 @@ func (s *Schema) Fill(r *Row, p unsafe.Pointer) {
 //
 // A tag is `col:"id,option,…"`, or several of them separated by semicolons
 // where one field gives several columns. Options: head=H width=N div=N scale=N
-// prec=N left sum key age unit=U as=NAMER before=TEXT after=TEXT prefix=TEXT. The help line is the field's `help` tag.
+// prec=N left sum key age unit=U as=NAMER was=ID before=TEXT after=TEXT prefix=TEXT. The help line is the field's `help` tag.
 // A number with a tag `words:"read,write"` is shown by its word.
 func SchemaOf(t reflect.Type) (*Schema, error) {
 	s := &Schema{}
@@ -165,7 +169,7 @@ func parseTag(tag string) (Column, error) {
 		switch k {
 		case "":
 			continue
-		case "head", "as", "unit", "before", "after", "prefix":
+		case "head", "as", "was", "unit", "before", "after", "prefix":
 			err = nil
 		case "left", "sum", "key", "age":
 			if err = nil; has {
@@ -180,6 +184,8 @@ func parseTag(tag string) (Column, error) {
 			c.Head = v
 		case "as":
 			c.As = v
+		case "was":
+			c.Was = append(c.Was, v)
 		case "unit":
 			c.Unit = v
 		case "before":

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"strings"
+
+	"seine/internal/kern"
+	"seine/internal/row"
+)
+
+// A block is rows of one schema, column by column:
+//
+//	rows | ordinals | columns | for each column: length, kinds, dictionary, numbers
+//
+// Texts, addresses and objects are in the dictionary of their column; their number is the
+// place in it. Numbers are all the same, as they are, or differences, whichever is shortest.
+
+// MaxRows is how many rows a block can have.
+const MaxRows = 4096
+
+// maxRaw is how many bytes a block can have before it is compressed; it ends at fullRaw.
+const (
+	maxRaw  = 16 << 20
+	fullRaw = 1 << 20
+)
+
+var (
+	errBad     = errors.New("the block does not read as rows")
+	errNothing = errors.New("there is nothing in this range")
+)
+
+// How the numbers of a column are written.
+const (
+	same = iota
+	plain
+	deltas
+)
+
+const uniform = 0x80 // all kinds of a column are the same
+
+// column gathers the cells of one column.
+type column struct {
+	kinds []byte
+	nums  []uint64 // of cells that are not Null
+	words map[string]uint64
+	list  []string // of words, copied
+	dict  []byte
+	last  uint64 // the word before, which most often comes again
+	count uint64 // of the dictionary's entries
+}
+
+func (k *column) put(c *row.Cell) error {
+	k.kinds = append(k.kinds, byte(c.Kind))
+	switch c.Kind {
+	case row.Null:
+	case row.Int:
+		n := int64(c.N)
+		k.nums = append(k.nums, uint64(n<<1)^uint64(n>>63))
+	case row.Uint, row.Bool, row.Time:
+		k.nums = append(k.nums, c.N)
+	case row.Text, row.Addr:
+		k.word(c.S)
+	case row.Object:
+		b, once, err := appendObject(nil, c.Ref)
+		if err != nil {
+			return err
+		}
+		if once && len(k.list) == 0 {
+			k.nums = append(k.nums, k.add(b))
+		} else {
+			k.word(string(b))
+		}
+	default:
+		return fmt.Errorf("a cell of kind %d cannot be recorded", c.Kind)
+	}
+	return nil
+}
+
+func (k *column) word(s string) {
+	if len(k.list) == 0 || s != k.list[k.last] {
+		n, ok := k.words[s]
+		if !ok {
+			if k.words == nil {
+				k.words = map[string]uint64{}
+			}
+			n = k.add([]byte(s))
+			s = strings.Clone(s)
+			k.words[s], k.list = n, append(k.list, s)
+		}
+		k.last = n
+	}
+	k.nums = append(k.nums, k.last)
+}
+
+func (k *column) add(b []byte) uint64 {
+	k.dict = append(binary.AppendUvarint(k.dict, uint64(len(b))), b...)
+	k.count++
+	return k.count - 1
+}
+
+func (k *column) reset() {
+	k.kinds, k.nums, k.dict, k.last, k.count = k.kinds[:0], k.nums[:0], k.dict[:0], 0, 0
+	clear(k.list)
+	k.list = k.list[:0]
+	clear(k.words)
+}
+
+// append writes the column behind b.
+func (k *column) append(b []byte) []byte {
+	one := true
+	for _, x := range k.kinds {
+		if x != k.kinds[0] {
+			one = false
+			break
+		}
+	}
+	if one {
+		b = append(b, uniform|k.kinds[0])
+	} else {
+		b = append(append(b, 0), k.kinds...)
+	}
+	if len(k.nums) == 0 {
+		return b
+	}
+	b = binary.AppendUvarint(b, k.count)
+	b = append(b, k.dict...)
+	return appendNumbers(b, k.nums)
+}
+
+func appendNumbers(b []byte, nums []uint64) []byte {
+	var asPlain, asDeltas int
+	equal := true
+	prev := uint64(0)
+	for _, n := range nums {
+		equal = equal && n == nums[0]
+		asPlain += bits.Len64(n|1) + 6
+		d := int64(n - prev)
+		asDeltas += bits.Len64((uint64(d<<1)^uint64(d>>63))|1) + 6
+		prev = n
+	}
+	switch {
+	case equal:
+		return binary.AppendUvarint(append(b, same), nums[0])
+	case asPlain <= asDeltas:
+		b = append(b, plain)
+		for _, n := range nums {
+			b = binary.AppendUvarint(b, n)
+		}
+	default:
+		b, prev = append(b, deltas), 0
+		for _, n := range nums {
+			b = binary.AppendVarint(b, int64(n-prev))
+			prev = n
+		}
+	}
+	return b
+}
+
+// Objects that a cell can refer to.
+const (
+	isHist = 1 + iota
+	isStack
+)
+
+// appendObject writes a histogram or a stack. Once says that it is hardly ever the same twice.
+func appendObject(b []byte, ref any) (out []byte, once bool, err error) {
+	switch x := ref.(type) {
+	case *kern.Hist:
+		b = append(b, isHist)
+		for _, n := range [...]uint64{x.Count, x.Sum, x.Min, x.Max} {
+			b = binary.AppendUvarint(b, n)
+		}
+		last := -1
+		for i, n := range x.Slots {
+			if n > 0 {
+				b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(i-last)), n)
+				last = i
+			}
+		}
+		return b, true, nil
+	case *kern.Stack:
+		broken := byte(0)
+		if x.Broken {
+			broken = 1
+		}
+		b = append(b, isStack, broken)
+		for _, f := range x.Frames {
+			b = appendText(appendText(b, f.Sym), f.Module)
+			b = binary.AppendUvarint(b, f.Off)
+		}
+		return b, false, nil
+	}
+	return nil, false, fmt.Errorf("a %T cannot be recorded", ref)
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func parseObject(s string) (any, error) {
+	d := decoder{b: []byte(s)}
+	switch d.byte() {
+	case isHist:
+		h := &kern.Hist{Count: d.uint(), Sum: d.uint(), Min: d.uint(), Max: d.uint()}
+		for at := uint64(0); len(d.b) > 0 && !d.bad; {
+			at += d.uint()
+			if at < 1 || at > kern.HistSlots {
+				return nil, errBad
+			}
+			h.Slots[at-1] = d.uint()
+		}
+		if !d.bad {
+			return h, nil
+		}
+	case isStack:
+		st := &kern.Stack{Broken: d.byte() != 0}
+		for len(d.b) > 0 && !d.bad {
+			st.Frames = append(st.Frames, kern.Frame{Sym: string(d.bytes()), Module: string(d.bytes()), Off: d.uint()})
+		}
+		if !d.bad {
+			return st, nil
+		}
+	}
+	return nil, errBad
+}
+
+// A decoder reads numbers and bytes. It is bad once something was missing.
+type decoder struct {
+	b   []byte
+	bad bool
+}
+
+func (d *decoder) uint() uint64 {
+	n, size := binary.Uvarint(d.b)
+	if size <= 0 {
+		d.bad = true
+		return 0
+	}
+	d.b = d.b[size:]
+	return n
+}
+
+func (d *decoder) byte() byte {
+	if len(d.b) == 0 {
+		d.bad = true
+		return 0
+	}
+	x := d.b[0]
+	d.b = d.b[1:]
+	return x
+}
+
+func (d *decoder) bytes() []byte { return d.take(d.uint()) }
+
+func (d *decoder) take(n uint64) []byte {
+	if n > uint64(len(d.b)) {
+		d.bad = true
+		return nil
+	}
+	b := d.b[:n:n]
+	d.b = d.b[n:]
+	return b
+}
