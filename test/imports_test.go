@@ -32,9 +32,10 @@ var allowed = map[string][]string{
 	"internal/family": {"internal/row", "internal/kern", "internal/probe", "internal/tool"},
 	"internal/trial":  {"internal/row", "internal/kern", "internal/probe", "internal/lab", "internal/host", "internal/tool"},
 	"internal/cli": {"internal/bt", "internal/enrich", "internal/host", "internal/kern", "internal/lab", "internal/object", "internal/probe",
-		"internal/row", "internal/sink", "internal/sym", "internal/tool", "internal/trial", "internal/words", "tools"},
+		"internal/row", "internal/sink", "internal/sym", "internal/tool", "internal/trial", "internal/words", "internal/journal", "internal/record", "tools"},
 
 	"internal/journal": {},
+	"internal/record":  {"internal/journal", "internal/kern", "internal/row"},
 
 	"tools": {"internal/tool", "internal/trial", "tools/"},
 	"tools/": {"internal/row", "internal/kern", "internal/probe", "internal/tool", "internal/family", "internal/lab", "internal/trial", "internal/host",

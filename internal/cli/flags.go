@@ -32,6 +32,7 @@ type common struct {
 	ways                                               []string
 	verbose                                            int
 	filters                                            filterFlags
+	from                                               fromFlags
 	given                                              *pflag.FlagSet
 }
 
@@ -69,6 +70,7 @@ func declare(fs *pflag.FlagSet, t *tool.Tool, cfg any) *common {
 	if len(views) == 0 {
 		fs.MarkHidden("view") // there is nothing to choose
 	}
+	c.from.declare(fs)
 	fs.Var(&sizeFlag{&c.buffer}, "buffer", "size of the ring between kernel and seine (default 4M)")
 	fs.Var(&sizeFlag{&c.memory}, "memory", "budget for the kernel side's maps (default 32M)")
 	fs.BoolVar(&c.stats, "stats", false, "at the end, say what the run cost")
@@ -136,7 +138,7 @@ func (c *common) options(t *tool.Tool, cfg any, args []string) (o tool.Options, 
 		return o, tool.Usagef("%s prints rows as they happen: --sort and --top need --by", t.Name)
 	case c.rate > 0 && (kind != tool.Events || c.by != ""):
 		return o, tool.Usagef("--rate is for rows as they happen: use --top for the rows of an output")
-	case kind == tool.Interval && c.interval == 0:
+	case kind == tool.Interval && c.interval == 0 && c.from.path == "":
 		c.interval = time.Second
 	}
 	o = tool.Options{
@@ -150,6 +152,9 @@ func (c *common) options(t *tool.Tool, cfg any, args []string) (o tool.Options, 
 	}
 	if o.Force, err = parseWays(c.ways); err != nil {
 		return o, err
+	}
+	if c.from.path != "" {
+		return o, nil // rows of a recording are filtered by what is in them
 	}
 	o.Filter, err = c.filters.wanted(t)
 	return o, err
@@ -190,6 +195,9 @@ func (c *common) check(args []string) (err error) {
 	}
 	if err := sink.CheckTime(c.timeFormat); err != nil {
 		return tool.Usagef("--time: %v", err)
+	}
+	if err := c.from.check(c.given); err != nil {
+		return err
 	}
 	return c.positionals(args)
 }

@@ -42,6 +42,9 @@ type run struct {
 	quiet    bool // no banner, no summary
 	prepared *tool.Prepared
 	onReady  func(stop context.CancelFunc) // called when everything is attached
+	past     *past                         // rows come from it; nil: from the kernel
+	start    time.Time                     // where --time rel counts from
+	above    func(time.Time) string        // gives the line above outputs; nil: the view does
 }
 
 // startGC is how far the heap may grow, in percent, until everything is attached. To
@@ -64,9 +67,17 @@ func (r *run) do(ctx context.Context) error {
 	if r.flags.columns == "help" {
 		return sink.HelpColumns(r.out, schemas...)
 	}
+	if r.flags.from.path != "" {
+		if r.past, err = r.openPast(); err != nil {
+			return err
+		}
+	}
 	pipe, err := r.pipe(schemas)
 	if err != nil {
 		return tool.Usagef("%v", err)
+	}
+	if r.past != nil {
+		return r.past.play(ctx, pipe)
 	}
 	if err := r.prepared.Use(pipe.Uses); err != nil {
 		return err
@@ -106,6 +117,15 @@ func (r *run) do(ctx context.Context) error {
 	names := enrich.NewNames(session)
 	defer names.Close()
 	head := pipe.Head(names.Namers())
+	if r.flags.from.tee != "" {
+		tee, err := r.tee(o, pipe, names)
+		if err != nil {
+			session.Close()
+			return err
+		}
+		defer tee.close()
+		head = tee.head
+	}
 	if r.flags.verbose > 0 {
 		explain(r.err, session.Choices, time.Since(began), r.flags.verbose > 1)
 	}
@@ -115,7 +135,7 @@ func (r *run) do(ctx context.Context) error {
 	if err := head.End(row.End{}); err != nil { // the head of the table
 		return err
 	}
-	if r.onReady == nil { // else there is traffic to make, which takes more
+	if r.onReady == nil && r.flags.from.tee == "" { // else there is traffic to make, which takes more
 		kept, err := session.GiveUp(pipe.Uses)
 		if err != nil {
 			r.say("warning: %v", err)
@@ -184,6 +204,9 @@ func (r *run) query() row.Query {
 			r.say("%s not shown because of --rate %d", words.Count(rows, "row was", "rows were"), f.rate)
 		},
 		Limit: f.count, Outputs: f.by != "" || r.tool.Kind(r.cfg) != tool.Events,
+	}
+	if r.past != nil {
+		q.Now = func() time.Time { return r.past.now }
 	}
 	// What counts in the kernel groups there.
 	if f.by != "" && r.tool.Kind(r.cfg) != tool.Counting && len(r.prepared.Keys()) == 0 {
@@ -366,8 +389,9 @@ func (r *run) showKeys(schemas []*row.Schema) {
 }
 
 func (r *run) sinkOptions(schemas []*row.Schema, columns map[*row.Schema][]int, kind tool.Kind) sink.Options {
+	r.start = time.Now()
 	o := sink.Options{
-		Schemas: schemas, Columns: columns, Time: r.flags.timeFormat, Start: time.Now(),
+		Schemas: schemas, Columns: columns, Time: r.flags.timeFormat, Start: r.start,
 		Netns: netnsNamer(), Interval: r.flags.interval > 0, Above: r.prepared.Views[0].Above, Book: r.prepared.Views[0].Book,
 	}
 	if o.Time == "" {
@@ -381,6 +405,17 @@ func (r *run) sinkOptions(schemas []*row.Schema, columns map[*row.Schema][]int, 
 	}
 	if o.Terminal, o.Height = terminal(r.out); o.Terminal {
 		o.Clear = kind == tool.Interval && !r.flags.noClear
+	}
+	if above := o.Above; above != nil {
+		o.Above = func(t time.Time) string {
+			if r.above != nil {
+				return r.above(t)
+			}
+			return above(t)
+		}
+	}
+	if r.past != nil {
+		r.past.options(&o)
 	}
 	return o
 }

@@ -71,6 +71,8 @@ var withTool = &tool.Tool{
 	Views: func(any) []tool.View { return []tool.View{{Output: tool.Stream[struct{}]{}}} },
 }
 
+var errWithFrom = tool.Usagef("with shows what happens now: a tool alone takes --from")
+
 func withCommand(stdout, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "with TOOL TOOL… [common flags]",
@@ -108,6 +110,9 @@ func (w *with) do(cmd *cobra.Command, args []string) error {
 	usual := debug.SetGCPercent(startGC)
 	if err := w.flags.check(nil); err != nil {
 		return err
+	}
+	if w.flags.from.path != "" {
+		return errWithFrom
 	}
 	for _, arg := range args {
 		m, err := w.member(cmd, arg)
@@ -187,6 +192,9 @@ func (w *with) member(cmd *cobra.Command, arg string) (*member, error) {
 		if own.Flags().Changed(name) {
 			return nil, tool.Usagef("%s: --%s holds for all tools: write it outside of the quotes", t.Name, name)
 		}
+	}
+	if m.flags.from.path != "" {
+		return nil, errWithFrom
 	}
 	if alias != nil {
 		if err := preset(own.Flags(), alias.Flags); err != nil {

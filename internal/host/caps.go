@@ -15,6 +15,7 @@ type Capability int
 
 // The capabilities that matter to seine.
 const (
+	CapDACOverride   Capability = 1
 	CapDACReadSearch Capability = 2
 	CapNetAdmin      Capability = 12
 	CapSysPtrace     Capability = 19

@@ -15,7 +15,11 @@ import (
 // remove files, and to use TCP (Landlock, since 5.13; TCP since 6.7). Reading is
 // as before; what is open stays open. It comes after Keep, and also takes from it
 // whatever needs leave to trace other processes, such as /proc/PID/maps.
-func Lock() error {
+func Lock() error { return LockExcept() }
+
+// LockExcept is Lock, and files in these directories may still be written, made and
+// removed.
+func LockExcept(writable ...string) error {
 	abi, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno == unix.ENOSYS || errno == unix.EOPNOTSUPP {
 		return fmt.Errorf("no Landlock: %w", errors.ErrUnsupported)
@@ -28,8 +32,30 @@ func Lock() error {
 		return fmt.Errorf("landlock: rules: %w", errno)
 	}
 	defer unix.Close(int(fd))
+	for _, dir := range writable {
+		if err := allow(fd, attr.Access_fs, dir); err != nil {
+			return fmt.Errorf("landlock: %s: %w", dir, err)
+		}
+	}
 	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0); errno != 0 {
 		return fmt.Errorf("landlock: %w", errno)
+	}
+	return nil
+}
+
+// allow lets files in a directory be written, as far as the rules are about that.
+func allow(rules uintptr, refused uint64, dir string) error {
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	beneath := unix.LandlockPathBeneathAttr{Parent_fd: int32(fd), Allowed_access: refused & (unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
+		unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE | unix.LANDLOCK_ACCESS_FS_MAKE_DIR |
+		unix.LANDLOCK_ACCESS_FS_MAKE_REG | unix.LANDLOCK_ACCESS_FS_REFER | unix.LANDLOCK_ACCESS_FS_TRUNCATE)}
+	_, _, errno := syscall.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, rules, unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&beneath)), 0, 0, 0)
+	if errno != 0 {
+		return errno
 	}
 	return nil
 }

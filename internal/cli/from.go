@@ -1,0 +1,478 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"seine/internal/record"
+	"seine/internal/row"
+	"seine/internal/sink"
+	"seine/internal/tool"
+	"seine/internal/words"
+)
+
+// fromFlags say that rows come from a recording.
+type fromFlags struct {
+	path, since, until string
+	follow             bool
+	tee                string
+}
+
+func (f *fromFlags) declare(fs *pflag.FlagSet) {
+	fs.StringVar(&f.path, "from", "", "rows of this recording instead of the kernel's: a directory or a file")
+	fs.StringVar(&f.since, "since", "", "with --from: rows from then on: 14:02, 2026-11-16T14:02:00Z, '10m ago'")
+	fs.StringVar(&f.until, "until", "", "with --from: rows before then")
+	fs.BoolVar(&f.follow, "follow", false, "with --from: go on with what is being recorded")
+	fs.StringVar(&f.tee, "tee", "", "record what is shown, into this directory")
+	fs.MarkHidden("tee") // for tests: a recording must print what the run printed
+}
+
+// notOfRecordings are flags that are about the kernel.
+var notOfRecordings = []string{"buffer", "memory", "way", "stats"}
+
+// check refuses flags that do not go together.
+func (f *fromFlags) check(given *pflag.FlagSet) error {
+	if f.path == "" {
+		for _, name := range []string{"since", "until", "follow"} {
+			if given.Changed(name) {
+				return tool.Usagef("--%s is about a recording: give --from DIR", name)
+			}
+		}
+		return nil
+	}
+	for _, name := range notOfRecordings {
+		if given.Changed(name) {
+			return tool.Usagef("--%s is about the kernel: a recording has none of it", name)
+		}
+	}
+	if f.follow && f.until != "" {
+		return tool.Usagef("--follow goes on without end: leave out --until")
+	}
+	return nil
+}
+
+// A past is a recording in place of the kernel.
+type past struct {
+	run      *run
+	rec      *record.Recording
+	stream   *record.Contents
+	query    record.Query
+	keep     func(*row.Row) bool // filters that live are the kernel's
+	head     row.Sink
+	interval time.Duration // between outputs, as recorded
+	merge    bool          // outputs become fewer, or have fewer keys
+	blank    map[*row.Schema][]int
+
+	begin  int64     // where the range begins, or the first row
+	now    time.Time // of the row, or the end, that is being handed on
+	next   time.Time // when an output ends that was not recorded
+	above  string
+	held   *row.End // the end of a run: the last one, unless more comes
+	losses map[string]uint64
+	lost   uint64 // rows that could not be recorded
+	runs   int
+}
+
+// openPast finds what --from, and the tool's flags, ask for.
+func (r *run) openPast() (*past, error) {
+	f := &r.flags.from
+	rec, err := record.Read(f.path)
+	if err != nil {
+		return nil, tool.Usagef("--from: %v", err)
+	}
+	all, err := rec.Contents()
+	if err != nil {
+		return nil, err
+	}
+	p := &past{run: r, rec: rec, losses: map[string]uint64{}, blank: map[*row.Schema][]int{}}
+	if p.stream, err = r.choose(all); err != nil {
+		return nil, err
+	}
+	p.interval = p.stream.Interval
+	if r.flags.interval == 0 && r.tool.Kind(r.cfg) == tool.Interval {
+		r.flags.interval = p.interval
+	}
+	if err := p.outputs(); err != nil {
+		return nil, err
+	}
+	if p.keep, err = r.flags.filters.rows(r, p.stream, rec.Names()); err != nil {
+		return nil, err
+	}
+	now, end := time.Now(), time.Unix(0, p.stream.Max)
+	p.query = record.Query{Streams: map[uint64]bool{p.stream.Stream: true}, Follow: f.follow, Into: p.into}
+	for _, bound := range []struct {
+		name, given string
+		into        *time.Time
+	}{{"since", f.since, &p.query.Since}, {"until", f.until, &p.query.Until}} {
+		if bound.given == "" {
+			continue
+		}
+		if *bound.into, err = parseWhen(bound.given, now, end); err != nil {
+			return nil, tool.Usagef("--%s: %v", bound.name, err)
+		}
+	}
+	if q := &p.query; !q.Until.IsZero() && !q.Since.Before(q.Until) && f.since != "" {
+		return nil, tool.Usagef("--since %s is not before --until %s", f.since, f.until)
+	}
+	return p, nil
+}
+
+// began is where seconds count from: the range's beginning, or that of the first run.
+func (p *past) began() time.Time {
+	if !p.query.Since.IsZero() {
+		return p.query.Since
+	}
+	first := &firstMark{at: p.stream.Min} // where it is gone, the oldest row is what there is
+	if rec, err := record.Read(p.run.flags.from.path); err == nil {
+		rec.Play(context.Background(), &record.Query{Streams: p.query.Streams, Into: func(*record.Schema) *row.Schema { return nil }}, first)
+	}
+	return time.Unix(0, first.at)
+}
+
+// firstMark hears when a run began.
+type firstMark struct{ at int64 }
+
+func (*firstMark) Row(*row.Row) error { return nil }
+func (*firstMark) Idle() error        { return nil }
+func (f *firstMark) Mark(_ *record.Schema, m *record.Mark) error {
+	if m.Kind == record.Start {
+		f.at = m.Time
+	}
+	return row.Done
+}
+
+// outputs decides what becomes of the outputs that were recorded.
+func (p *past) outputs() error {
+	r := p.run
+	kind, asked := r.tool.Kind(r.cfg), r.flags.interval
+	if kind == tool.Events {
+		return nil
+	}
+	switch {
+	case asked == p.interval:
+	case asked > 0 && asked < p.interval:
+		return tool.Usagef("outputs were recorded every %s: -i %s or more, or 'seine record %s' with a shorter interval", p.interval, p.interval, quoted(p.stream.Tool+" -i "+asked.String()))
+	case kind == tool.Interval && !r.counts():
+		return tool.Usagef("outputs of %s show what was there every %s and do not add up: leave out -i", r.tool.Name, p.interval)
+	default:
+		p.merge = true
+	}
+	by := r.prepared.By()
+	for _, s := range p.stream.Schemas {
+		if s.View != r.prepared.Views[0].Name {
+			continue
+		}
+		for _, id := range by {
+			if !s.Has(id) {
+				return tool.Usagef("--by %s: %s was recorded by %s: 'seine record %s' would have recorded it", id, r.tool.Name, list(p.stream.By), quoted(p.stream.Tool+" --by "+strings.Join(by, ",")))
+			}
+		}
+	}
+	if len(by) < len(p.stream.By) {
+		p.merge = true
+	}
+	return nil
+}
+
+func list(ids []string) string {
+	if len(ids) == 0 {
+		return "nothing"
+	}
+	return strings.Join(ids, ",")
+}
+
+func quoted(tool string) string {
+	if strings.ContainsAny(tool, " ") {
+		return "\"" + tool + "\""
+	}
+	return tool
+}
+
+// counts says whether outputs of a tool that prints at each tick can be added up.
+func (r *run) counts() bool { return len(r.prepared.Keys()) > 0 }
+
+// into maps what was recorded to the schemas of the run.
+func (p *past) into(s *record.Schema) *row.Schema {
+	for _, mine := range p.run.prepared.Schemas {
+		if mine.View != s.View {
+			continue
+		}
+		if p.merge && mine == p.run.prepared.Schemas[0] {
+			p.blank[mine] = nil
+			for _, id := range p.run.prepared.Keys() {
+				if i := mine.Index(id); i >= 0 && !slices.Contains(p.run.prepared.By(), id) {
+					p.blank[mine] = append(p.blank[mine], i)
+				}
+			}
+		}
+		return mine
+	}
+	return nil
+}
+
+// options are what a sink asks the machine for, as it was.
+func (p *past) options(o *sink.Options) {
+	if o.Time == "rel" {
+		o.Start = p.began()
+	}
+	o.Netns = func(inode uint64) string { return p.rec.Names().Netns[inode] }
+	if o.Above != nil {
+		o.Above = func(time.Time) string { return p.above }
+	}
+}
+
+// as are names that have been made already.
+func as(schemas []*row.Schema) map[string]row.Namer {
+	out := map[string]row.Namer{}
+	for _, s := range schemas {
+		for i := range s.Columns {
+			out[s.Columns[i].As] = func(*row.Row, *row.Cell) {}
+		}
+	}
+	return out
+}
+
+// play is a run over a recording.
+func (p *past) play(ctx context.Context, pipe *row.Pipe) error {
+	r := p.run
+	if r.query().By != nil { // else a sink may read any column
+		use := maps.Clone(pipe.Uses)
+		for _, s := range r.prepared.Schemas {
+			for i := range s.Columns {
+				if c := &s.Columns[i]; c.Sum || c.ID == row.PendingID || c.ID == "time" {
+					use[c.ID] = true
+				}
+			}
+		}
+		if p.keep == nil {
+			p.query.Use = use
+		}
+	}
+	p.head = pipe.Head(as(r.prepared.Schemas))
+	if p.merge {
+		p.head = &merged{past: p, fold: row.Fold(&stamped{p, p.head}, r.prepared.By())}
+	}
+	if !r.quiet {
+		for _, n := range p.notes() {
+			r.say("%s", n)
+		}
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	stopWhenClosed(ctx, r.out, stop)
+	if err := p.head.End(row.End{}); err != nil { // the head of the table
+		return err
+	}
+	if r.flags.from.follow {
+		r.say("ready")
+	}
+	err := p.rec.Play(ctx, &p.query, p)
+	if err == nil || errors.Is(err, row.Done) || ctx.Err() != nil {
+		err = p.finish()
+	}
+	if !r.quiet {
+		p.summary(pipe)
+	}
+	return err
+}
+
+// notes is what a user must know of the recording.
+func (p *past) notes() (out []string) {
+	if f := p.stream.Filters; len(f) > 0 {
+		out = append(out, fmt.Sprintf("recorded with %s: there is nothing else", strings.Join(f, " ")))
+	}
+	return out
+}
+
+// finish ends the last output.
+func (p *past) finish() error {
+	e := row.End{Time: p.now, Output: true, Last: true}
+	if p.held != nil {
+		e.Time = p.held.Time
+	}
+	err := p.head.End(e)
+	if errors.Is(err, row.Done) {
+		return nil
+	}
+	return err
+}
+
+// Row takes a row of the recording.
+func (p *past) Row(r *row.Row) error {
+	if err := p.goOn(); err != nil {
+		return err
+	}
+	if c := r.Get("time"); c != nil && c.Kind == row.Time {
+		if err := p.reach(int64(c.N)); err != nil {
+			return err
+		}
+	}
+	if p.keep != nil && !p.keep(r) {
+		return nil
+	}
+	for _, i := range p.blank[r.Schema] {
+		r.Cells[i] = row.Cell{}
+	}
+	return p.head.Row(r)
+}
+
+// reach goes on to a moment: --duration may end there, and outputs of events before.
+func (p *past) reach(ns int64) error {
+	f := p.run.flags
+	at := time.Unix(0, ns)
+	if p.begin == 0 {
+		if p.begin = ns; !p.query.Since.IsZero() {
+			p.begin = p.query.Since.UnixNano()
+		}
+		p.next = time.Unix(0, p.begin).Add(f.interval)
+	}
+	if f.duration > 0 && ns >= p.begin+int64(f.duration) {
+		p.now = time.Unix(0, p.begin).Add(f.duration)
+		return row.Done
+	}
+	if at.After(p.now) {
+		p.now = at
+	}
+	for p.ticks() && !at.Before(p.next) {
+		if err := p.head.End(row.End{Time: p.next, Output: true}); err != nil {
+			return err
+		}
+		p.next = p.next.Add(f.interval)
+	}
+	return nil
+}
+
+// ticks says whether outputs have to be made of events that were recorded without.
+func (p *past) ticks() bool {
+	f := p.run.flags
+	return f.interval > 0 && p.run.tool.Kind(p.run.cfg) == tool.Events && f.interval != p.interval
+}
+
+// goOn hands on the end of a run that was not the last one.
+func (p *past) goOn() error {
+	if p.held == nil {
+		return nil
+	}
+	e := *p.held
+	p.held = nil
+	if p.run.tool.Kind(p.run.cfg) == tool.Events {
+		return nil
+	}
+	e.Last = false
+	return p.head.End(e)
+}
+
+// Mark takes what happened between rows.
+func (p *past) Mark(s *record.Schema, m *record.Mark) error {
+	if err := p.goOn(); err != nil {
+		return err
+	}
+	if m.Kind == record.Batch {
+		return p.head.End(row.End{Time: p.now})
+	}
+	at := time.Unix(0, m.Time)
+	if m.Kind != record.Start && at.After(p.now) {
+		p.now = at
+	}
+	for _, l := range m.Losses {
+		p.losses[l.Kind] += l.N
+	}
+	switch m.Kind {
+	case record.Start:
+		p.runs++
+	case record.Losses:
+		return p.head.End(row.End{Time: at, Losses: m.Losses})
+	case record.Dropped:
+		p.lost += m.Rows
+	case record.Last:
+		p.above = m.Above
+		p.held = &row.End{Time: at, Output: true, Losses: m.Losses}
+	case record.Output:
+		if p.above = m.Above; p.run.tool.Kind(p.run.cfg) == tool.Events && p.run.flags.interval != p.interval {
+			return nil
+		}
+		return p.head.End(row.End{Time: at, Output: true, Losses: m.Losses})
+	}
+	return nil
+}
+
+// Idle has what there is shown.
+func (p *past) Idle() error { return p.head.End(row.End{Time: time.Now()}) }
+
+// summary says how it went, and what the recording lacks.
+func (p *past) summary(pipe *row.Pipe) {
+	r := p.run
+	var lost uint64
+	for _, n := range p.losses {
+		lost += n
+	}
+	r.say("%s, %s lost", words.Count(pipe.Rows(), "row", "rows"), words.Thousands(lost+p.lost+pipe.Refused()))
+	for _, kind := range slices.Sorted(maps.Keys(p.losses)) {
+		r.say("while it was recorded: %s: %s", kind, words.Thousands(p.losses[kind]))
+	}
+	if p.lost > 0 {
+		r.say("%s not be recorded: the disk was full", words.Count(p.lost, "row could", "rows could"))
+	}
+	if pipe.Held() > 0 {
+		r.say("%s not shown because of --rate %d, which asks for no more a second", words.Count(pipe.Held(), "row was", "rows were"), r.flags.rate)
+	}
+	if pipe.Refused() > 0 {
+		r.say("%s refused by --by, which keeps so many groups and no more: fewer columns or a filter help", words.Count(pipe.Refused(), "row was", "rows were"))
+	}
+	if d := p.rec.Damage(); d.Bytes > 0 || d.Gaps > 0 {
+		r.say("the recording is damaged: %s could not be read, rows are missing at %s", words.Count(uint64(d.Bytes), "byte", "bytes"), words.Count(uint64(d.Gaps), "place", "places"))
+	}
+}
+
+// merged makes fewer outputs of those that were recorded.
+type merged struct {
+	past *past
+	fold row.Sink
+	next time.Time
+}
+
+func (m *merged) Row(r *row.Row) error { return m.fold.Row(r) }
+
+func (m *merged) End(e row.End) error {
+	p, every := m.past, m.past.run.flags.interval
+	if !e.Output && !e.Last {
+		return m.fold.End(e)
+	}
+	if m.next.IsZero() {
+		m.next = time.Unix(0, p.begin).Add(every - p.interval)
+	}
+	// A tick comes a little late.
+	if every == 0 || e.Time.Add(p.interval/2).Before(m.next) {
+		if !e.Last {
+			return nil
+		}
+	}
+	for every > 0 && !m.next.After(e.Time.Add(p.interval/2)) {
+		m.next = m.next.Add(every)
+	}
+	p.now = e.Time
+	return m.fold.End(e)
+}
+
+// stamped gives rows of outputs that became one the time at which it ended.
+type stamped struct {
+	past *past
+	next row.Sink
+}
+
+func (s *stamped) Row(r *row.Row) error {
+	if c := r.Get("time"); c != nil {
+		*c = row.Cell{Kind: row.Time, N: uint64(s.past.now.UnixNano())}
+	}
+	return s.next.Row(r)
+}
+func (s *stamped) End(e row.End) error { return s.next.End(e) }

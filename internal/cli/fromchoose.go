@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"seine/internal/record"
+	"seine/internal/tool"
+)
+
+// choose finds the stream of a recording that answers what the run asks for. What was
+// not recorded is refused with the command that would have recorded it.
+func (r *run) choose(all []*record.Contents) (*record.Contents, error) {
+	var mine []*record.Contents
+	var others []string
+	for _, c := range all {
+		if c.Tool == r.tool.Name {
+			mine = append(mine, c)
+		} else if !slices.Contains(others, c.Tool) {
+			others = append(others, c.Tool)
+		}
+	}
+	if len(mine) == 0 {
+		has := "it has no rows at all"
+		if len(others) > 0 {
+			has = "it has " + strings.Join(others, ", ")
+		}
+		return nil, tool.Usagef("--from %s: there are no rows of %s in it, %s: 'seine record %s --dir DIR' would have recorded them", r.flags.from.path, r.tool.Name, has, quoted(r.asked()))
+	}
+	var why error
+	var fit []*record.Contents
+	for _, c := range mine {
+		if err := r.answers(c); err != nil {
+			why = err
+		} else {
+			fit = append(fit, c)
+		}
+	}
+	if len(fit) == 0 {
+		return nil, why
+	}
+	slices.SortStableFunc(fit, func(a, b *record.Contents) int { return len(a.Filters) - len(b.Filters) })
+	if len(fit) > 1 && len(fit[0].Filters) == len(fit[1].Filters) && len(fit[0].Filters) > 0 {
+		var names []string
+		for _, c := range fit {
+			names = append(names, "'"+c.Name+"'")
+		}
+		return nil, tool.Usagef("--from %s: rows of %s were recorded several times: %s: give the flags of one of them", r.flags.from.path, r.tool.Name, strings.Join(names, ", "))
+	}
+	return fit[0], nil
+}
+
+// asked is the tool with the flags of its own that were given.
+func (r *run) asked() string {
+	out := r.tool.Name
+	own := pflag.NewFlagSet("", pflag.ContinueOnError)
+	settings(own, r.tool.NewConfig())
+	r.flags.given.Visit(func(f *pflag.Flag) {
+		if own.Lookup(f.Name) == nil {
+			return
+		}
+		if out += " --" + f.Name; f.Value.Type() != "bool" {
+			out += "=" + f.Value.String()
+		}
+	})
+	return out
+}
+
+// config is the values of a tool's own flags.
+func config(cfg any) map[string]string {
+	out := map[string]string{}
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	settings(fs, cfg)
+	fs.VisitAll(func(f *pflag.Flag) { out[f.Name] = f.Value.String() })
+	return out
+}
+
+// onRows are flags of tools that can be honoured on rows.
+var onRows = []string{"min", "max"}
+
+// answers says whether a stream has the rows that the tool's own flags ask for: every
+// flag has the same value, or changes nothing but how rows are shown.
+func (r *run) answers(c *record.Contents) error {
+	asked := config(r.cfg)
+	for name, value := range asked {
+		was, known := c.Config[name]
+		if was == value || !known && value == config(r.tool.NewConfig())[name] || slices.Contains(onRows, name) && (was == "" || !known) {
+			continue
+		}
+		if r.onlyShows(c.Config, name, value) {
+			continue
+		}
+		if was != "" && (was != "false" || value == "") && !r.flags.given.Changed(name) {
+			return tool.Usagef("--from %s: %s was recorded with --%s=%s: give it here too, or 'seine record %s' would have recorded the rest", r.flags.from.path, r.tool.Name, name, was, quoted(r.asked()))
+		}
+		return tool.Usagef("--%s: %s was recorded without: 'seine record %s --dir DIR' would have recorded it", name, r.tool.Name, quoted(r.asked()))
+	}
+	return nil
+}
+
+// onlyShows says whether a flag changes how rows are shown, and not the rows.
+func (r *run) onlyShows(recorded map[string]string, name, value string) bool {
+	make := func(changed bool) any {
+		cfg := r.tool.NewConfig()
+		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+		settings(fs, cfg)
+		for flag, v := range recorded {
+			if fs.Lookup(flag) != nil && v != "" {
+				fs.Set(flag, v)
+			}
+		}
+		if changed {
+			fs.Set(name, value)
+		}
+		return cfg
+	}
+	a, b := make(false), make(true)
+	if reachesKernel(r.tool, a, name) {
+		return false
+	}
+	one, two := r.tool.Views(a), r.tool.Views(b)
+	if len(one) != len(two) {
+		return false
+	}
+	shown := r.tool.Plot != nil && !reflect.DeepEqual(r.tool.Plot(a), r.tool.Plot(b))
+	for i := range one {
+		x, y := &one[i], &two[i]
+		if x.Name != y.Name || !sameOutput(x.Output, y.Output) || x.Where != y.Where || x.Merge != y.Merge || !slices.Equal(x.Always, y.Always) || len(x.Points) != len(y.Points) {
+			return false
+		}
+		if x.Show != y.Show || x.Line != y.Line || x.Time != y.Time || x.Sort != y.Sort || x.Format != y.Format || x.NoStack != y.NoStack ||
+			(x.Above == nil) != (y.Above == nil) || !slices.Equal(x.By, y.By) || !slices.Equal(x.Stacks, y.Stacks) {
+			shown = true
+		}
+	}
+	return shown
+}
+
+// sameOutput says whether two outputs give the same rows, as far as can be told: functions
+// are the same if their code is.
+func sameOutput(a, b tool.Output) bool {
+	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
+	if x.Type() != y.Type() {
+		return false
+	}
+	if x.Kind() != reflect.Struct {
+		return reflect.DeepEqual(a, b)
+	}
+	for i := range x.NumField() {
+		f, g := x.Field(i), y.Field(i)
+		if f.Kind() == reflect.Func {
+			if f.Pointer() != g.Pointer() {
+				return false
+			}
+		} else if f.CanInterface() && !reflect.DeepEqual(f.Interface(), g.Interface()) && f.Kind() != reflect.Interface {
+			return false
+		}
+	}
+	return true
+}
+
+// reachesKernel says whether a flag is a constant of the tool's programs.
+func reachesKernel(t *tool.Tool, cfg any, name string) bool {
+	v := reflect.TypeOf(cfg).Elem()
+	for i := range v.NumField() {
+		f := v.Field(i)
+		if f.Tag.Get("flag") == name {
+			return f.Tag.Get("bpf") != ""
+		}
+		if f.Anonymous && f.Type.Kind() == reflect.Struct {
+			for j := range f.Type.NumField() {
+				if g := f.Type.Field(j); g.Tag.Get("flag") == name {
+					return g.Tag.Get("bpf") != ""
+				}
+			}
+		}
+	}
+	return false
+}
