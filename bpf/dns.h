@@ -1,156 +1,303 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* dns.h - DNS messages in the packets of sockets, by cgroup_skb programs.
  *
- * These run where a packet leaves or enters a socket: what is forwarded does
- * not pay, and bpf_skb_load_bytes finds the payload whether
- * it is in the linear part or not (TCP's never is). A query leaves in the
- * context of the process that asks, before any wait for a neighbour's address.
+ * These programs run where a packet leaves or enters a socket. Forwarded packets
+ * do not run them. bpf_skb_load_bytes reads the payload also where it is not in the
+ * linear part of the packet, which is where TCP has it.
  *
- * Over TCP a message has its length before it. Only the first message of a
- * segment is seen, and only if it begins there; resolvers write them so.
+ * dns_packet() reads the headers of a packet. DNS_MESSAGES(d, skb, out) is a loop
+ * over the messages in it. Over TCP each message has its length before it, one
+ * segment may hold several messages, and the length may be in a segment of its own:
+ * dns_streams keeps where the next message of a connection begins.
  */
 #pragma once
-#include "who.h"
+#include "cgskb.h"
 
 #define DNS_PORT 53
 #define DNS_HEADER 12
 #define DNS_ANSWER 0x8000    /* of flags: QR */
 #define DNS_OPCODE 0x7800    /* 0: a query for a name */
-#define DNS_TRUNCATED 0x0200 /* the rest is to be had over TCP */
 
-/* The context of cgroup_skb programs: ABI, as far as it is used here. */
-struct bpf_sock {
-	__u32 unused[12];
-	__u32 dst_port; /* in the low half */
+/* Where a thread sends a datagram to, by a socket that is not connected. NAT may
+ * send the packet elsewhere before it is seen.
+ */
+struct dns_asked {
+	__u64 sock;
+	__u8 server[16];
 };
-struct __sk_buff {
-	__u32 len;
-	__u32 unused[18];
-	__u32 data, data_end; /* the linear part, from the IP header on */
-	__u32 more[21];
-	struct bpf_sock *sk;
-};
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u64);
+	__type(value, struct dns_asked);
+} dns_asked SEC(".maps");
 
-/* Whether a packet may have to do with a name server. Every packet passes here,
- * so that is decided by two loads where the headers are as usual.
+__u64 dns_asked_any = 0; /* nobody need look into the map before */
+
+/* The programs that fill dns_asked, for tools that look at queries. */
+#define DNS_ASKED(point)                                                       \
+	SEC("cgroup/sendmsg4") int point##__cgroup__4(struct cgroup_addr *ctx) \
+	{                                                                      \
+		struct dns_asked a = {};                                       \
+									       \
+		addr4(a.server, ctx->user_ip4);                                \
+		return dns_asks(ctx, &a);                                      \
+	}                                                                      \
+	SEC("cgroup/sendmsg6") int point##__cgroup__6(struct cgroup_addr *ctx) \
+	{                                                                      \
+		__u32 words[4] = { ctx->user_ip6[0], ctx->user_ip6[1], ctx->user_ip6[2], ctx->user_ip6[3] }; \
+		struct dns_asked a = {};                                       \
+									       \
+		__builtin_memcpy(a.server, words, 16);                         \
+		return dns_asks(ctx, &a);                                      \
+	}
+
+/* The current thread. Programs of this kind have no bpf_get_current_pid_tgid on 5.10. */
+static __always_inline __u64 dns_thread(void)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+
+	return BPF_CORE_READ(task, pid);
+}
+
+static __always_inline int dns_asks(struct cgroup_addr *ctx, struct dns_asked *a)
+{
+	__u64 thread = dns_thread();
+
+	if ((__u16)ctx->user_port == bpf_htons(DNS_PORT)) {
+		a->sock = bpf_get_socket_cookie(ctx);
+		bpf_map_update_elem(&dns_asked, &thread, a, BPF_ANY);
+		dns_asked_any = 1;
+	} else if (dns_asked_any) {
+		bpf_map_delete_elem(&dns_asked, &thread);
+	}
+	return CGROUP_ALLOW;
+}
+
+/* The server that this thread sends the packet to, if the socket is not connected. */
+static __always_inline struct dns_asked *dns_asked_now(struct __sk_buff *skb)
+{
+	__u64 thread = dns_thread();
+	struct dns_asked *a = bpf_map_lookup_elem(&dns_asked, &thread);
+
+	return a && a->sock == bpf_get_socket_cookie(skb) ? a : NULL;
+}
+
+/* Whether a packet may be to or from a name server. Every packet comes here, so
+ * this takes two loads where the headers are as usual.
  */
 static __always_inline bool dns_maybe(struct __sk_buff *skb, bool out)
 {
 	const __u8 *p = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	struct bpf_sock *sk;
+	bool udp;
 
 	if (p + 24 > end)
 		return true;
-	if (p[0] == 0x45)
+	if (p[0] == 0x45) {
+		udp = p[9] == IPPROTO_UDP;
 		p += 20;
-	else if (p[0] >> 4 == 6)
+	} else if (p[0] >> 4 == 6) {
+		udp = p[6] == IPPROTO_UDP;
 		p += 40;
-	else
+	} else {
 		return true;
+	}
 	if (p + 4 > end || *(__be16 *)(p + (out ? 2 : 0)) == bpf_htons(DNS_PORT))
 		return true;
 	/* On its way out a packet may have been redirected to another port. */
 	sk = skb->sk;
-	return out && sk && (__u16)*(volatile __u32 *)&sk->dst_port == bpf_htons(DNS_PORT);
-}
-
-/* The socket of a packet, to be read from. The context is the packet itself, but the
- * verifier lets programs do little with what it gives them of it: what the context
- * points to is read as any other memory.
- */
-static __always_inline const struct sock *dns_sk(struct __sk_buff *skb)
-{
-	return BPF_CORE_READ((struct sk_buff *)skb, sk);
-}
-
-static __always_inline __u32 dns_netns(struct __sk_buff *skb)
-{
-	const struct sock *sk = dns_sk(skb);
-
-	return sk ? sock_netns(sk) : 0;
+	if (!out || !sk)
+		return false;
+	if ((__u16)*(volatile __u32 *)&sk->dst_port)
+		return (__u16)*(volatile __u32 *)&sk->dst_port == bpf_htons(DNS_PORT);
+	return udp && dns_asked_any && dns_asked_now(skb);
 }
 
 struct dns {
-	__u8 laddr[16], raddr[16];
-	__u16 lport, rport;
-	__u16 proto;
+	struct tuple tuple; /* of the packet, but to the server that was asked */
+	__u32 at, end;	    /* of the payload in the packet */
+	__u32 seq;	    /* of TCP: that of the byte at at */
+	/* Of the message: */
+	__u32 msg;  /* where it begins in the packet */
+	__u32 len;  /* bytes of it that the packet has */
 	__u16 id, flags, answers;
-	__u32 at;  /* of the message in the packet */
-	__u32 len; /* of what the packet has of it */
+	__u16 pad;
 };
 
-/* Fill d; false if skb holds no DNS message that goes to (out) or comes from a
- * server. Data begins at the IP header.
+/* Fill d; false if skb is not a packet with a payload to (out) or from a server. Data
+ * begins at the IP header.
  */
-static __noinline bool dns_parse_slow(struct dns *d, struct __sk_buff *skb, bool out)
+static __noinline bool dns_headers(struct dns *d, struct __sk_buff *skb, bool out)
 {
-	const struct sock *sk = dns_sk(skb);
-	__u8 h[40] = {}, t[4] = {};
+	const struct sock *sk = skb_sk(skb);
+	__u8 h[40] = {}, t[8] = {};
 	struct tuple peer = {};
+	struct dns_asked *asked;
 	__u16 sport, dport;
 	__u32 at;
 
 	if (!d || bpf_skb_load_bytes(skb, 0, h, 20))
 		return false;
 	if (h[0] >> 4 == 4) {
-		d->proto = h[9];
+		d->tuple.family = AF_INET;
+		d->tuple.proto = h[9];
 		at = (h[0] & 15) * 4;
 		if (h[6] & 0x1f || h[7]) /* a later fragment */
 			return false;
 	} else {
-		d->proto = h[6];
+		d->tuple.family = AF_INET6;
+		d->tuple.proto = h[6];
 		at = 40;
 	}
-	if (d->proto != IPPROTO_UDP && d->proto != IPPROTO_TCP)
+	if (d->tuple.proto != IPPROTO_UDP && d->tuple.proto != IPPROTO_TCP)
 		return false;
 	if (bpf_skb_load_bytes(skb, at, t, sizeof(t)))
 		return false;
 	sport = t[0] << 8 | t[1];
 	dport = t[2] << 8 | t[3];
-	d->lport = out ? sport : dport;
-	d->rport = out ? dport : sport;
-	if (at != 40 || h[0] >> 4 == 4) {
-		addr4(out ? d->laddr : d->raddr, *(__be32 *)&h[12]);
-		addr4(out ? d->raddr : d->laddr, *(__be32 *)&h[16]);
+	d->tuple.lport = out ? sport : dport;
+	d->tuple.rport = out ? dport : sport;
+	if (d->tuple.family == AF_INET) {
+		addr4(out ? d->tuple.laddr : d->tuple.raddr, *(__be32 *)&h[12]);
+		addr4(out ? d->tuple.raddr : d->tuple.laddr, *(__be32 *)&h[16]);
 	} else {
 		if (bpf_skb_load_bytes(skb, 20, h + 20, 20))
 			return false;
-		__builtin_memcpy(out ? d->laddr : d->raddr, &h[8], 16);
-		__builtin_memcpy(out ? d->raddr : d->laddr, &h[24], 16);
+		__builtin_memcpy(out ? d->tuple.laddr : d->tuple.raddr, &h[8], 16);
+		__builtin_memcpy(out ? d->tuple.raddr : d->tuple.laddr, &h[24], 16);
 	}
-	/* A connected socket knows whom it asks; the packet may be on its way to where
-	 * NAT has sent it.
+	/* A connected socket has the address of the server, and sendmsg had it; NAT may
+	 * have put another one into the packet.
 	 */
 	if (sk && BPF_CORE_READ(sk, __sk_common.skc_dport)) {
 		peer.family = sock_family(sk);
 		if (!tuple_addrs(&peer, sk))
 			return false;
-		__builtin_memcpy(d->raddr, peer.raddr, 16);
-		d->rport = bpf_ntohs(BPF_CORE_READ(sk, __sk_common.skc_dport));
+		__builtin_memcpy(d->tuple.raddr, peer.raddr, 16);
+		d->tuple.rport = bpf_ntohs(BPF_CORE_READ(sk, __sk_common.skc_dport));
+	} else if (out && d->tuple.proto == IPPROTO_UDP && dns_asked_any && (asked = dns_asked_now(skb))) {
+		__builtin_memcpy(d->tuple.raddr, asked->server, 16);
+		d->tuple.rport = DNS_PORT;
 	}
-	if (d->rport != DNS_PORT)
+	if (d->tuple.rport != DNS_PORT)
 		return false;
-	if (d->proto == IPPROTO_TCP) {
+	d->tuple.sock = bpf_get_socket_cookie(skb);
+	d->end = skb->len;
+	d->at = at + 8;
+	if (d->tuple.proto == IPPROTO_TCP) {
+		d->seq = bpf_ntohl(*(__be32 *)&t[4]);
 		if (bpf_skb_load_bytes(skb, at + 12, t, 1))
 			return false;
-		at += (t[0] >> 4) * 4 + 2; /* the header, and the message's length */
-	} else {
-		at += 8;
+		d->at = at + (t[0] >> 4) * 4;
 	}
-	if (at + DNS_HEADER > skb->len || bpf_skb_load_bytes(skb, at, h, DNS_HEADER))
+	return true;
+}
+
+static __always_inline bool dns_packet(struct dns *d, struct __sk_buff *skb, bool out)
+{
+	return dns_maybe(skb, out) && dns_headers(d, skb, out);
+}
+
+/* Where the next message of a TCP connection begins, in one direction. */
+struct dns_stream_key {
+	__u64 sock;
+	__u64 out;
+};
+struct dns_stream {
+	__u32 next;   /* sequence number of its length or, if that is known, of its header */
+	__u16 length; /* 0: not known */
+	__u16 pad;
+};
+/* If an entry is forgotten, the next segment is taken for the beginning of a message. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct dns_stream_key);
+	__type(value, struct dns_stream);
+} dns_streams SEC(".maps");
+
+/* Go to the first message that begins in a segment; false if none does. */
+static __always_inline bool dns_stream_next(struct dns *d, struct __sk_buff *skb, bool out)
+{
+	struct dns_stream_key k = { .sock = d->tuple.sock, .out = out };
+	struct dns_stream *s, fresh = { .next = d->seq };
+	__u32 payload = d->end - d->at, off;
+	__u8 b[2];
+
+	if (d->end <= d->at)
 		return false;
-	d->at = at;
-	d->len = skb->len - at;
+	s = bpf_map_lookup_elem(&dns_streams, &k);
+	if (!s) {
+		bpf_map_update_elem(&dns_streams, &k, &fresh, BPF_ANY);
+		s = bpf_map_lookup_elem(&dns_streams, &k);
+		if (!s)
+			return false;
+	}
+	off = s->next - d->seq;
+	if ((__s32)off < 0) {
+		/* What lies between was not seen: a message begins here, or is lost. */
+		s->next = d->seq;
+		s->length = 0;
+		off = 0;
+	}
+	if (off >= payload)
+		return false; /* sent again, or the middle of a message */
+	if (!s->length) {
+		if (payload - off < 2 || bpf_skb_load_bytes(skb, d->at + off, b, 2))
+			return false;
+		s->length = b[0] << 8 | b[1];
+		s->next += 2;
+		off += 2;
+		if (!s->length || off >= payload)
+			return false;
+	}
+	d->msg = d->at + off;
+	d->len = payload - off < s->length ? payload - off : s->length;
+	s->next += s->length;
+	s->length = 0;
+	return true;
+}
+
+/* Go to message i of the packet; false if there are no more. */
+static __noinline bool dns_next(struct dns *d, struct __sk_buff *skb, bool out, int i)
+{
+	if (!d)
+		return false;
+	if (d->tuple.proto == IPPROTO_TCP)
+		return dns_stream_next(d, skb, out);
+	d->msg = d->at;
+	d->len = d->end - d->at;
+	return !i && d->end > d->at;
+}
+
+/* Read the header of the message; false if it is not a query (out) or an answer with
+ * one question, as everybody asks.
+ */
+static __noinline bool dns_message(struct dns *d, struct __sk_buff *skb, bool out)
+{
+	__u8 h[DNS_HEADER];
+
+	if (!d || d->len < DNS_HEADER || bpf_skb_load_bytes(skb, d->msg, h, DNS_HEADER))
+		return false;
 	d->id = h[0] << 8 | h[1];
 	d->flags = h[2] << 8 | h[3];
 	d->answers = h[6] << 8 | h[7];
-	/* One question, as everybody asks. */
 	return !(d->flags & DNS_OPCODE) && !(d->flags & DNS_ANSWER) == out && !h[4] && h[5] == 1;
 }
 
-static __always_inline bool dns_parse(struct dns *d, struct __sk_buff *skb, bool out)
+/* DNS_MESSAGES(d, skb, out) statement: for each message in the packet, up to so many. */
+#define DNS_MESSAGES_MAX 4
+#define DNS_MESSAGES(d, skb, out)                                              \
+	for (int i = 0; dns_next(d, skb, out, i) && dns_few(i); i++)           \
+		if (dns_message(d, skb, out))
+
+static __always_inline bool dns_few(int i)
 {
-	return dns_maybe(skb, out) && dns_parse_slow(d, skb, out);
+	if (i < DNS_MESSAGES_MAX)
+		return true;
+	lose(LOSS_BATCH);
+	return false;
 }
 
 /* Copy the beginning of the message, at most size bytes; returns how many. */
@@ -161,18 +308,7 @@ static __always_inline bool dns_parse(struct dns *d, struct __sk_buff *skb, bool
 		if (__n > (size))                                              \
 			__n = (size);                                          \
 		asm volatile("" : "+r"(__n));                                  \
-		if (__n < DNS_HEADER || __n > (size) || bpf_skb_load_bytes(skb, (d)->at, to, __n)) \
+		if (__n < DNS_HEADER || __n > (size) || bpf_skb_load_bytes(skb, (d)->msg, to, __n)) \
 			__n = 0;                                               \
 		__n;                                                           \
 	})
-
-/* The process that sends; who_current() needs more than these programs have. */
-static __always_inline bool dns_sender(struct who *w)
-{
-	struct task_struct *task = (void *)bpf_get_current_task();
-
-	if (BPF_CORE_READ(task, flags) & PF_KTHREAD)
-		return false;
-	who_task(w, task);
-	return true;
-}

@@ -68,7 +68,12 @@ static __always_inline void ring_count(__u64 bytes)
 		__sync_fetch_and_add(&ring_sent, bytes);
 }
 
-#define EVENT_NEW(type)                                                        \
+#define EVENT_NEW(type) EVENT_ZERO(type, sizeof(type))
+
+/* An event of which only the first bytes are set to zero: the compiler sets no more than
+ * 1024. What comes behind must not be read beyond what is written.
+ */
+#define EVENT_ZERO(type, bytes)                                                \
 	({                                                                     \
 		type *__e = NULL;                                              \
 									       \
@@ -77,7 +82,7 @@ static __always_inline void ring_count(__u64 bytes)
 		if (!__e) {                                                    \
 			lose(LOSS_RING);                                       \
 		} else {                                                       \
-			__builtin_memset(__e, 0, sizeof(type));                \
+			__builtin_memset(__e, 0, bytes);                       \
 			ring_count(EVENT_BYTES(type));                         \
 		}                                                              \
 		__e;                                                           \

@@ -201,6 +201,9 @@ struct sock {
 		atomic_t rmem_alloc;
 	} sk_backlog;
 	int sk_rcvbuf;
+	struct {
+		int owned;
+	} sk_lock;
 };
 
 /* Since 6.18 busy sockets spread this count. */

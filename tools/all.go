@@ -7,6 +7,7 @@ package tools
 import (
 	"seine/internal/tool"
 	"seine/internal/trial"
+	"seine/tools/dns"
 	"seine/tools/filetype"
 	"seine/tools/gethostlatency"
 	"seine/tools/hardirqs"
@@ -51,6 +52,7 @@ import (
 
 // All is every tool, by name.
 var All = []*tool.Tool{
+	dns.Tool,
 	filetype.Tool,
 	gethostlatency.Tool,
 	hardirqs.Tool,
@@ -95,6 +97,7 @@ var All = []*tool.Tool{
 
 // Demos are the workloads of seine demo, by tool.
 var Demos = map[string]trial.Workload{
+	"dns":            dns.Demo,
 	"filetype":       filetype.Demo,
 	"gethostlatency": gethostlatency.Demo,
 	"hardirqs":       hardirqs.Demo,
@@ -139,6 +142,7 @@ var Demos = map[string]trial.Workload{
 
 // Live is the live cases, by tool.
 var Live = map[string][]trial.Case{
+	"dns":            dns.Live,
 	"filetype":       filetype.Live,
 	"gethostlatency": gethostlatency.Live,
 	"hardirqs":       hardirqs.Live,

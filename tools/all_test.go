@@ -142,15 +142,15 @@ func TestPoints(t *testing.T) {
 // asked for.
 func TestUses(t *testing.T) {
 	each(t, func(t *testing.T, tl *tool.Tool, spec *ebpf.CollectionSpec) {
-		if tl.Name != "gethostlatency" {
+		if tl.Name != "tcpconnect" {
 			return
 		}
 		for _, cfg := range configs(tl) {
-			packets := reflect.ValueOf(cfg).Elem().FieldByName("Packets").Bool()
+			dns := reflect.ValueOf(cfg).Elem().FieldByName("DNS").Bool()
 			uses := probe.Uses(spec, tl.EveryPoint(spec, cfg))
-			for name, want := range map[string]bool{"queries": packets, "lookups": !packets, "events": true, "filter_pids": true} {
+			for name, want := range map[string]bool{"dns_streams": dns, "pendings": true, "events": true, "filter_pids": true} {
 				if uses[name] != want {
-					t.Errorf("packets %v: uses %s: %v", packets, name, uses[name])
+					t.Errorf("dns %v: uses %s: %v", dns, name, uses[name])
 				}
 			}
 		}

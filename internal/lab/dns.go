@@ -3,14 +3,14 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/netip"
-	"os/exec"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -29,6 +29,8 @@ import (
 // DNSAddr6 or the name "host.example".
 type DNS struct {
 	Addr    string // empty: 127.0.0.1 and ::1
+	Port    int    // 0: 53
+	Cut     bool   // over TCP, the length of an answer is written apart
 	Names   map[string]netip.Addr
 	Delay   time.Duration // before each answer
 	Forward string        // a name server, over UDP, that has the answers in place of this one
@@ -66,7 +68,7 @@ func dnsBody(c *Child) error {
 	lc := net.ListenConfig{}
 	lc.SetMultipathTCP(false)
 	for _, a := range addrs {
-		at := net.JoinHostPort(a, "53")
+		at := net.JoinHostPort(a, strconv.Itoa(cmp.Or(d.Port, 53)))
 		udp, err := lc.ListenPacket(context.Background(), "udp", at)
 		if err != nil {
 			return err
@@ -116,9 +118,16 @@ func (d DNS) serveTCP(l net.Listener) {
 				if _, err := io.ReadFull(conn, msg); err != nil {
 					return
 				}
-				if a := d.answer(msg, true); a != nil {
-					conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(a))), a...))
+				a := d.answer(msg, true)
+				if a == nil {
+					continue
 				}
+				a = DNSOverTCP(a)
+				if d.Cut {
+					conn.Write(a[:2])
+					a = a[2:]
+				}
+				conn.Write(a)
 			}
 		}()
 	}
@@ -197,52 +206,15 @@ func forward(server string, query []byte) ([]byte, error) {
 	return buf[:n], err
 }
 
-// StartDnsmasq starts Debian's dnsmasq in a host, on a port of 127.0.0.1, and
-// returns when it answers. It knows the names given, each with an address, and
-// says of others below their domains that they are not there. ErrNotSupported:
-// there is no dnsmasq on this machine. Whoever starts it calls stop.
-func StartDnsmasq(w *World, host string, port int, names map[string]netip.Addr) (stop func(), err error) {
-	path, err := exec.LookPath("dnsmasq")
-	if err != nil {
-		return nil, fmt.Errorf("lab: %w: %w", ErrNotSupported, err)
-	}
-	args := []string{
-		"--keep-in-foreground", "--conf-file=/dev/null", "--no-hosts", "--no-resolv", "--pid-file=", "--user=root",
-		"--listen-address=127.0.0.1", "--bind-interfaces", fmt.Sprintf("--port=%d", port),
-	}
-	for name, addr := range names {
-		_, domain, _ := strings.Cut(name, ".")
-		args = append(args, "--local=/"+domain+"/", fmt.Sprintf("--host-record=%s,%s", name, addr))
-	}
-	cmd := exec.Command(path, args...)
-	if err := w.Do(host, cmd.Start); err != nil {
-		return nil, fmt.Errorf("lab: dnsmasq: %w", err)
-	}
-	stop = func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	}
-	query := []byte("\x00\x07\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01x\x07example\x00\x00\x01\x00\x01")
-	for range 200 {
-		err = w.Do(host, func() error {
-			_, err := forward(fmt.Sprintf("127.0.0.1:%d", port), query)
-			return err
-		})
-		if err == nil {
-			return stop, nil
-		}
-		time.Sleep(10 * time.Millisecond) // it is not there yet: refused
-	}
-	stop()
-	return nil, fmt.Errorf("lab: dnsmasq does not answer: %w", err)
-}
-
 // StartNames starts a server on port 53 of a host's 127.0.0.1 that knows these
 // names: dnsmasq where there is one, else our own. Whoever starts it calls stop.
 func StartNames(w *World, host string, names map[string]netip.Addr) (stop func(), err error) {
-	stop, err = StartDnsmasq(w, host, 53, names)
+	d, err := StartDnsmasq(w, host, Dnsmasq{Port: 53, Names: names})
+	if err == nil {
+		return d.Stop, nil
+	}
 	if !errors.Is(err, ErrNotSupported) {
-		return stop, err
+		return nil, err
 	}
 	p, err := StartDNS(w, host, "nameserver", DNS{Names: names})
 	if err != nil {

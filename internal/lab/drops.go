@@ -95,62 +95,6 @@ func (w *World) Inject(host string, packets ...Packet) error {
 	return nil
 }
 
-// Refuse has netfilter drop all IPv4 packets for the host, by a chain of
-// nf_tables that has no rules.
-func (w *World) Refuse(host string) error {
-	attr := func(kind uint16, value ...[]byte) []byte {
-		v := slices.Concat(value...)
-		b := binary.NativeEndian.AppendUint16(nil, uint16(4+len(v)))
-		b = append(binary.NativeEndian.AppendUint16(b, kind), v...)
-		return append(b, make([]byte, -len(v)&3)...)
-	}
-	be32 := func(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
-	name := []byte("lab\x00")
-	const nested = unix.NLA_F_NESTED
-	var batch []byte
-	message := func(kind, flags uint16, family byte, resource uint16, attrs ...[]byte) {
-		body := slices.Concat(attrs...)
-		b := binary.NativeEndian.AppendUint32(nil, uint32(20+len(body)))
-		b = binary.NativeEndian.AppendUint16(b, kind)
-		b = binary.NativeEndian.AppendUint16(b, unix.NLM_F_REQUEST|flags)
-		b = append(b, make([]byte, 8)...)
-		b = append(b, family, unix.NFNETLINK_V0)
-		b = binary.BigEndian.AppendUint16(b, resource)
-		batch = append(append(batch, b...), body...)
-	}
-	const subsystem = unix.NFNL_SUBSYS_NFTABLES << 8
-	message(unix.NFNL_MSG_BATCH_BEGIN, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES)
-	message(subsystem|unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, unix.NFPROTO_IPV4, 0, attr(unix.NFTA_TABLE_NAME, name))
-	message(subsystem|unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE|unix.NLM_F_ACK, unix.NFPROTO_IPV4, 0,
-		attr(unix.NFTA_CHAIN_TABLE, name), attr(unix.NFTA_CHAIN_NAME, name),
-		attr(unix.NFTA_CHAIN_HOOK|nested, attr(unix.NFTA_HOOK_HOOKNUM, be32(unix.NF_INET_LOCAL_IN)), attr(unix.NFTA_HOOK_PRIORITY, be32(0))),
-		attr(unix.NFTA_CHAIN_POLICY, be32(0)), // NF_DROP
-		attr(unix.NFTA_CHAIN_TYPE, []byte("filter\x00")))
-	message(unix.NFNL_MSG_BATCH_END, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES)
-	err := w.Do(host, func() error {
-		fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(fd)
-		if err := unix.Sendto(fd, batch, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-			return err
-		}
-		answer := make([]byte, 4096)
-		n, _, err := unix.Recvfrom(fd, answer, 0)
-		if err == nil && n >= 20 {
-			if e := int32(binary.NativeEndian.Uint32(answer[16:])); e != 0 {
-				err = unix.Errno(-e)
-			}
-		}
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("lab: %w", unsupported("nf_tables", err))
-	}
-	return nil
-}
-
 // Throttle puts a queueing discipline on the first link of a host that lets
 // some 2 KB pass and 1 KB a second from then on, keeps 3 KB waiting, and drops
 // what is more.

@@ -94,7 +94,11 @@ func mountsBody(c *Child) error {
 			return fmt.Errorf("mount /etc: %w", err)
 		}
 		for name, text := range m.Etc {
-			if err := os.WriteFile(filepath.Join(etc, name), []byte(text), 0o644); err != nil {
+			file := filepath.Join(etc, name)
+			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+				return err
+			}
+			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 				return err
 			}
 		}

@@ -14,7 +14,6 @@ import (
 	"runtime"
 
 	"seine/internal/lab"
-	"seine/tools/gethostlatency"
 )
 
 //go:embed *.c
@@ -34,7 +33,7 @@ var bare = []string{"-DSTART", "-fno-stack-protector", "-nostdlib"}
 var programs = map[string]program{
 	"hot":           {source: "hot.c", flags: []string{"-O0", "-fno-omit-frame-pointer"}},
 	"resolve-glibc": {source: "resolve.c", flags: []string{"-O1", "-w"}},
-	"resolve-musl":  {source: "resolve.c", flags: append([]string{"-O1", "-w"}, musl(gethostlatency.MuslFiles[runtime.GOARCH][0])...)},
+	"resolve-musl":  {source: "resolve.c", flags: append([]string{"-O1", "-w"}, musl(lab.MuslFiles[runtime.GOARCH][0])...)},
 }
 
 func musl(loader string) []string {
@@ -49,6 +48,9 @@ func Path(name, dir string) (string, error) {
 		if _, err := os.Stat(made); err == nil {
 			return made, nil
 		}
+	}
+	if name == "systemd-resolved" {
+		return resolved(dir)
 	}
 	p, ok := programs[name]
 	if !ok {
@@ -103,7 +105,7 @@ func ForeignFiles(dir, arch, root string) ([]string, error) {
 			"-L"+filepath.Dir(at), "-l:"+filepath.Base(at))...)}
 	}
 	return guestFiles(dir, filepath.Join(root, "usr"), arch, map[string]program{
-		"resolve-glibc": of(gethostlatency.GlibcFiles[arch]), "resolve-musl": of(gethostlatency.MuslFiles[arch]),
+		"resolve-glibc": of(lab.GlibcFiles[arch]), "resolve-musl": of(lab.MuslFiles[arch]),
 	})
 }
 
@@ -116,7 +118,7 @@ func guestFiles(dir, root, arch string, from map[string]program) ([]string, erro
 		}
 		flags = append(flags, "-file", made)
 	}
-	for _, files := range [][]string{gethostlatency.GlibcFiles[arch], gethostlatency.MuslFiles[arch]} {
+	for _, files := range [][]string{lab.GlibcFiles[arch], lab.MuslFiles[arch]} {
 		for _, f := range files {
 			flags = append(flags, "-file", root+f+":"+f)
 		}

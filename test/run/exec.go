@@ -9,10 +9,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"seine/test/programs"
 )
 
 // compilers are what make check needs to make the BPF objects anew.
@@ -35,14 +38,45 @@ func install(ctx context.Context) error {
 		out, err := output(ctx, "dpkg-query", "-W", "-f", "${Status}", p)
 		return err == nil && strings.HasSuffix(out, " installed")
 	})
+	unpacked, err := programs.UnpackedDir()
+	if err != nil {
+		return err
+	}
+	_, err = os.Stat(unpacked)
+	if len(want) == 0 && err == nil {
+		return nil
+	}
+	if err := quiet(ctx, "apt-get", "-qq", "update"); err != nil {
+		return err
+	}
+	if err != nil {
+		if err := unpack(ctx, unpacked); err != nil {
+			return err
+		}
+	}
 	if len(want) == 0 {
 		return nil
 	}
 	fmt.Println("installing", strings.Join(want, " "))
-	if err := quiet(ctx, "apt-get", "-qq", "update"); err != nil {
+	return quiet(ctx, "apt-get", append([]string{"install", "-qq", "-y", "--no-install-recommends"}, want...)...)
+}
+
+// unpack unpacks the packages that are not to be installed.
+func unpack(ctx context.Context, dir string) error {
+	fmt.Println("unpacking", strings.Join(programs.Unpacked, " "))
+	tmp, err := os.MkdirTemp("", "unpack")
+	if err != nil {
 		return err
 	}
-	return quiet(ctx, "apt-get", append([]string{"install", "-qq", "-y", "--no-install-recommends"}, want...)...)
+	defer os.RemoveAll(tmp)
+	get := `cd "$0" && apt-get -qq download "$@" && for p in *.deb; do dpkg -x "$p" root; done`
+	if err := quiet(ctx, "sh", append([]string{"-c", get, tmp}, programs.Unpacked...)...); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	return quiet(ctx, "cp", "-r", filepath.Join(tmp, "root"), dir)
 }
 
 func command(ctx context.Context, name string, args ...string) *exec.Cmd {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gethostlatency shows how long it takes to look up a host: by calls of
-// the C library, or by DNS messages.
+// Package gethostlatency shows how long it takes to look up a host, by calls of
+// the C library.
 package gethostlatency
 
 import (
@@ -10,7 +10,6 @@ import (
 	"math"
 	"net/netip"
 	"strconv"
-	"time"
 
 	"seine/internal/kern"
 	"seine/internal/probe"
@@ -23,9 +22,7 @@ var readme string
 
 type config struct {
 	tool.Latency
-	Lib     string        `flag:"lib" help:"PATH[:SYMBOL],…: resolvers in these files too; SYMBOL takes and returns what getaddrinfo does"`
-	Packets bool          `flag:"packets" help:"DNS queries and answers in place of calls of the C library"`
-	Timeout time.Duration `flag:"timeout" help:"with --packets, a query without an answer for so long has timed out"`
+	Lib string `flag:"lib" help:"PATH[:SYMBOL],…: resolvers in these files too; SYMBOL takes and returns what getaddrinfo does"`
 
 	libs *libraries
 }
@@ -98,101 +95,17 @@ func finish(l *lookup, r *row.Row) {
 	}
 }
 
-// message is struct dns_event of gethostlatency.bpf.c.
-type message struct {
-	kern.Head
-	Laddr    kern.Addr       `col:"laddr,width=15,key" help:"address that asked"`
-	Raddr    kern.Addr       `col:"raddr,head=SERVER,width=15,key" help:"name server"`
-	Sock     kern.ID         `col:"sock" help:"stable id of the socket (its cookie)"`
-	Latency  kern.Nanos      `col:"latency_us,div=1000,head=LATms,scale=1000,prec=2,width=8,age" help:"from the query to its answer; absent when there was none"`
-	Lport    uint16          `col:"lport,width=5,key" help:"port that asked"`
-	Rport    uint16          `col:"rport,width=5,key" help:"port of the name server"`
-	Proto    kern.Proto      `col:"proto,width=5,key" help:"udp or tcp"`
-	ID       uint16          `col:"id,width=5" help:"number of the query"`
-	Flags    made[uint16]    `col:"result,width=10,key" help:"the answer's code, TRUNCATED if the rest is to be had over TCP, or TIMEOUT"`
-	Answers  uint16          `col:"answers,width=7" help:"records in the answer"`
-	Len      uint16          `col:"-"`
-	Pad      uint16          `col:"-"`
-	Question made[[272]byte] `col:"type,width=5,key;host,width=30,key" help:"type of the record: A, AAAA, PTR; name that was asked for"`
-	Pending  kern.Pending    `col:"pending,width=7" help:"true if there is no answer yet, and it has not timed out either: the latency is its age"`
-	Pad2     uint32          `col:"-"`
-}
-
-const truncated = 0x0200 // DNS_TRUNCATED of dns.h
-
-// describe makes the texts of a message.
-func describe(m *message, r *row.Row) {
-	switch {
-	case m.Pending != 0:
-		r.Get("result").SetText("pending")
-		*r.Get("answers") = row.Cell{}
-	case uint64(m.Latency) == kern.None:
-		r.Get("result").SetText("TIMEOUT")
-		*r.Get("answers") = row.Cell{}
-	case m.Flags.V&truncated != 0:
-		r.Get("result").SetText("TRUNCATED")
-	default:
-		r.Get("result").SetText(kern.DNSCode(m.Flags.V))
-	}
-	name, typ, ok := kern.DNSQuestion(m.Question.V[:min(int(m.Len), len(m.Question.V))])
-	if name != "" {
-		r.Get("host").SetText(name)
-	}
-	if ok {
-		r.Get("type").SetText(kern.DNSType(typ))
-	}
-}
-
-// queryKey and query are struct query_key and struct query.
-type queryKey struct {
-	Sock      uint64
-	Server    kern.Addr
-	Proto, ID uint16
-	Pad       uint32
-}
-
-type query struct {
-	Start      kern.Mono
-	Who        kern.Who
-	Laddr      kern.Addr
-	Netns      uint32
-	Lport, Len uint16
-	Question   [272]byte
-}
-
-func unanswered(k *queryKey, q *query, m *message) {
-	m.TS, m.Netns, m.Who = kern.MonoNow(), kern.ID32(q.Netns), q.Who
-	m.Laddr, m.Raddr, m.Sock = q.Laddr, k.Server, kern.ID(k.Sock)
-	m.Latency, m.Lport, m.Rport = kern.Nanos(kern.None), q.Lport, 53
-	m.Proto, m.ID, m.Len, m.Question.V = kern.Proto(k.Proto), k.ID, q.Len, q.Question
-}
-
 func check(cfg any) error {
-	c := cfg.(*config)
-	if c.Packets && c.Lib != "" {
-		return tool.Usagef("--lib: --packets looks into no library")
-	}
-	return newLibraries(c.Lib).check()
+	return newLibraries(cfg.(*config).Lib).check()
 }
 
 const (
-	instead = "--packets shows DNS queries without them"
+	instead = "seine dns shows DNS queries without them"
 	slow    = "nothing, but takes a tenth of a second for each function of each library to end"
 )
 
 func views(cfg any) []tool.View {
 	c := cfg.(*config)
-	if c.Packets {
-		return []tool.View{{
-			Points: []probe.Point{{Name: "answer"}, {Name: "query"}, tool.PendingAt("pending_query")},
-			Output: tool.Stream[message]{Type: "dns_event", Each: describe, Late: tool.Overdue[queryKey, query, message]{
-				Map: "queries", After: c.Timeout, Row: unanswered,
-				Since: func(q *query) kern.Mono { return q.Start },
-			}},
-			Show: "time pid comm latency_us raddr proto type result host",
-			Says: "{host} {type} after {latency_us} us[: {result}]",
-		}}
-	}
 	if c.libs == nil || c.libs.lib != c.Lib { // the views may be asked for before the flags are known
 		c.libs = newLibraries(c.Lib)
 	}
@@ -220,7 +133,7 @@ var Tool = &tool.Tool{
 	Banner:  "Tracing name lookups.",
 	Doc:     readme,
 	Filters: tool.ByWho | tool.FilterNetns,
-	Config:  func() any { return &config{Timeout: 5 * time.Second} },
+	Config:  func() any { return &config{} },
 	Check:   check,
 	Views:   views,
 }

@@ -22,25 +22,16 @@ import (
 	"seine/internal/trial"
 )
 
-// demo is lookups by a Go program, for --packets, and by getent(1) where there is
-// one.
+// demo is lookups by getent(1).
 // Demo is the traffic of seine demo.
 var Demo = trial.Workload{
 	Run: func(w *lab.World) error {
 		if _, err := lab.StartDNS(w, "", "nameserver", lab.DNS{Delay: 20 * time.Millisecond}); err != nil {
 			return err
 		}
-		p, err := lab.StartLookups(w, "", "client", resolv+"options timeout:1 attempts:1\n", "www.example.", "nx.example.", "big.example.")
-		if err != nil {
-			return err
-		}
-		var done []lab.Lookup
-		if err := p.Call("go", &done); err != nil {
-			return err
-		}
 		path, err := exec.LookPath("getent")
 		if err != nil {
-			return nil
+			return fmt.Errorf("the demo looks up names by getent: %w", err)
 		}
 		for _, name := range []string{"www.example", "nx.example", "localhost"} {
 			script := `echo '{"report":true}'; ` + path + " ahosts " + name + ` >&2; echo '{"end":{}}'`
@@ -70,60 +61,29 @@ var Live = []trial.Case{
 	{Name: "inflight", Run: inflight},
 	{Name: "killed", Run: killed},
 	{Name: "dnsmasq", Run: dnsmasq},
-	{Name: "packets4", Run: packets("127.0.0.1")},
-	{Name: "packets6", Run: packets("::1")},
-	{Name: "unconnected", Run: unconnected},
-	{Name: "tcp", Run: overTCP},
-	{Name: "second-server", Run: secondServer},
-	{Name: "asked-again", Run: askedAgain},
 	{Name: "pending", Run: pending},
-	{Name: "pending-packets", Run: pendingPackets},
-}
-
-// report is what resolve.c says of a call.
-type report struct {
-	Call, Host string
-	Code       int32
-	NS         int64
 }
 
 const resolv = "nameserver 127.0.0.1\n"
 
 var etc = map[string]string{"resolv.conf": resolv, "nsswitch.conf": "hosts: files dns\n", "hosts": "127.0.0.1 localhost\n"}
 
+// A libc is a C library, with what its programs do here.
+type libc struct{ lab.LibC }
+
+var (
+	glibc = libc{lab.Glibc}
+	musl  = libc{lab.Musl}
+)
+
 // start starts a program that is ready to make calls, each a function and a
 // host.
 func (l libc) start(x *trial.Trial, etc map[string]string, calls ...string) (*lab.Proc, error) {
-	prog, err := l.program(x.World)
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, lab.ErrNotSupported) {
+	p, err := l.Start(x.World, etc, calls...)
+	if errors.Is(err, lab.ErrNotSupported) {
 		return nil, trial.Skip("%v", err)
 	}
-	if err != nil {
-		return nil, err
-	}
-	m := lab.Mounts{Etc: etc, Program: append([]string{prog}, calls...)}
-	if l.private {
-		m.Root = map[string]string{"/" + filepath.Base(prog): prog}
-		for _, f := range l.files {
-			m.Root[f] = f
-		}
-		m.Program[0] = "/" + filepath.Base(prog)
-	}
-	return x.World.StartIn("", filepath.Base(prog), m)
-}
-
-// run has the program make its calls.
-func run(p *lab.Proc, n int) ([]report, error) {
-	if err := p.Tell("go"); err != nil {
-		return nil, err
-	}
-	out := make([]report, n)
-	for i := range out {
-		if err := p.Expect(&out[i]); err != nil {
-			return nil, err
-		}
-	}
-	return out, p.Wait()
+	return p, err
 }
 
 // everyCall is each function, for a host that is there and one that is not, and
@@ -165,7 +125,7 @@ func calledBy(l libc) func(*trial.Trial) error {
 
 // compare runs the program and compares rows with what it reports.
 func (l libc) compare(x *trial.Trial, p *lab.Proc, results []string) error {
-	reports, err := run(p, len(results))
+	reports, err := lab.Resolve(p, len(results))
 	if err != nil {
 		return err
 	}
@@ -184,7 +144,7 @@ func (l libc) compare(x *trial.Trial, p *lab.Proc, results []string) error {
 }
 
 // agrees compares a row with what the program says of the call.
-func agrees(x *trial.Trial, r *row.Row, p *lab.Proc, got report, result string) {
+func agrees(x *trial.Trial, r *row.Row, p *lab.Proc, got lab.Resolved, result string) {
 	x.Want(r, "pid", p.PID)
 	x.Want(r, "comm", p.Comm)
 	x.Want(r, "netns", p.Netns)
@@ -214,7 +174,7 @@ func later(x *trial.Trial) error {
 	}
 	var procs []*lab.Proc
 	for _, l := range []libc{musl, glibc} {
-		l.private = true
+		l.Private = true
 		p, err := l.start(x, etc, "getaddrinfo", "a.example")
 		if err != nil {
 			return err
@@ -222,9 +182,9 @@ func later(x *trial.Trial) error {
 		procs = append(procs, p)
 	}
 	time.Sleep(again[len(again)-1]) // until they have been looked at
-	var reports []report
+	var reports []lab.Resolved
 	for _, p := range procs {
-		r, err := run(p, 1)
+		r, err := lab.Resolve(p, 1)
 		if err != nil {
 			return err
 		}
@@ -253,7 +213,7 @@ func replaced(x *trial.Trial) error {
 	if err != nil {
 		return err
 	}
-	old := fmt.Sprintf("/proc/%d/root%s", p.PID, musl.files[0])
+	old := fmt.Sprintf("/proc/%d/root%s", p.PID, musl.Files[0])
 	text, err := os.ReadFile(old)
 	if err != nil {
 		return err
@@ -273,7 +233,7 @@ func replaced(x *trial.Trial) error {
 // refused: somebody has a C library in use that the kernel puts no probes on,
 // since there is a breakpoint. That is no reason not to see the others.
 func refused(x *trial.Trial) error {
-	text, err := os.ReadFile(glibc.files[len(glibc.files)-1])
+	text, err := os.ReadFile(glibc.Files[len(glibc.Files)-1])
 	if err != nil {
 		return trial.Skip("no library: %v", err)
 	}
@@ -329,7 +289,7 @@ func own(x *trial.Trial) error {
 	if err := x.Attach("--lib=" + prog + ":own_resolver"); err != nil {
 		return err
 	}
-	if _, err := run(p, 2); err != nil {
+	if _, err := lab.Resolve(p, 2); err != nil {
 		return err
 	}
 	x.Await(2)
@@ -362,7 +322,7 @@ func jump(x *trial.Trial) error {
 	if err := x.Attach("--lib=" + prog + ":own_front," + prog + ":own_resolver"); err != nil {
 		return err
 	}
-	reports, err := run(p, 2)
+	reports, err := lab.Resolve(p, 2)
 	if err != nil {
 		return err
 	}
@@ -395,7 +355,7 @@ func inflight(x *trial.Trial) error {
 	if err := x.Attach(); err != nil {
 		return err
 	}
-	if _, err := run(p, 7); err != nil {
+	if _, err := lab.Resolve(p, 7); err != nil {
 		return err
 	}
 	x.Await(7)
@@ -445,13 +405,13 @@ func killed(x *trial.Trial) error {
 
 // dnsmasq: a real server, whose answers come 50 ms late by way of a forwarder.
 func dnsmasq(x *trial.Trial) error {
-	stop, err := lab.StartDnsmasq(x.World, "", 5353, map[string]netip.Addr{"late.example": netip.MustParseAddr("192.0.2.9")})
+	d, err := lab.StartDnsmasq(x.World, "", lab.Dnsmasq{Port: 5353, Names: map[string]netip.Addr{"late.example": netip.MustParseAddr("192.0.2.9")}})
 	if errors.Is(err, lab.ErrNotSupported) {
 		return trial.Skip("%v", err)
 	} else if err != nil {
 		return err
 	}
-	defer stop()
+	defer d.Stop()
 	if _, err := lab.StartDNS(x.World, "", "forwarder", lab.DNS{Delay: late, Forward: "127.0.0.1:5353"}); err != nil {
 		return err
 	}

@@ -46,38 +46,3 @@ func pending(x *trial.Trial) error {
 	x.Want(rows[0], "result", "pending")
 	return nil
 }
-
-// pendingPackets: queries that have neither an answer nor timed out.
-func pendingPackets(x *trial.Trial) error {
-	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{}); err != nil {
-		return err
-	}
-	p, err := lab.StartLookups(x.World, "", "gopher", resolv+"options timeout:30 attempts:1\n", "mute.example.")
-	if err != nil {
-		return err
-	}
-	x.Way = "" // packets have one
-	if err := x.Attach("--packets", "--timeout=1m"); err != nil {
-		return err
-	}
-	before := int64(kern.MonoNow())
-	if err := p.Tell("go"); err != nil {
-		return err
-	}
-	const began = time.Second
-	time.Sleep(2 * began)
-	rows, at, err := x.DetachTimed()
-	p.Kill()
-	if err != nil {
-		return err
-	}
-	for _, r := range rows {
-		x.WantPending(r, "latency_us", before, before+int64(began), at)
-		x.Want(r, "pid", p.PID)
-		x.Want(r, "result", "pending")
-		x.Want(r, "answers", "-")
-		x.Want(r, "raddr", "127.0.0.1")
-	}
-	wantTally(x, tally(rows, "host", "type"), map[string]int{"mute.example A": 1, "mute.example AAAA": 1})
-	return nil
-}

@@ -309,23 +309,33 @@ KTRACE(gone, tcp_destroy_sock, const struct sock *sk)
 	return 0;
 }
 
-SEC("cgroup_skb/ingress") int names__cgroup(struct __sk_buff *skb)
+/* What an answer says of addresses is for Go to remember. */
+static __noinline int name_learned(struct dns *d, struct __sk_buff *skb, __u32 netns)
 {
 	struct dns_answer *a;
+
+	if (!d || !d->answers)
+		return 0;
+	a = EVENT_NEW(struct dns_answer);
+	if (!a)
+		return 0;
+	a->head.view = VIEW_NOTICE;
+	a->head.netns = netns;
+	a->len = DNS_COPY(a->message, ANSWER_LEN, skb, d);
+	return event_send(a);
+}
+
+SEC("cgroup_skb/ingress") int names__cgroup(struct __sk_buff *skb)
+{
 	struct dns d = {};
 	__u32 netns;
 
-	if (!dns_parse(&d, skb, false) || !d.answers)
-		return 1;
-	netns = dns_netns(skb);
+	if (!dns_packet(&d, skb, false))
+		return CGROUP_ALLOW;
+	netns = skb_sk_netns(skb);
 	if (!netns_wanted(netns))
-		return 1;
-	a = EVENT_NEW(struct dns_answer);
-	if (!a)
-		return 1;
-	a->head.view = VIEW_NOTICE;
-	a->head.netns = netns;
-	a->len = DNS_COPY(a->message, ANSWER_LEN, skb, &d);
-	event_send(a);
-	return 1;
+		return CGROUP_ALLOW;
+	DNS_MESSAGES(&d, skb, false)
+		name_learned(&d, skb, netns);
+	return CGROUP_ALLOW;
 }

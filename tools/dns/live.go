@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dns
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"seine/internal/kern"
+	"seine/internal/lab"
+	"seine/internal/row"
+	"seine/internal/trial"
+)
+
+// Demo is the traffic of seine demo.
+var Demo = trial.Workload{
+	Run: func(w *lab.World) error {
+		if _, err := lab.StartDNS(w, "", "nameserver", lab.DNS{Delay: 20 * time.Millisecond}); err != nil {
+			return err
+		}
+		p, err := lab.StartLookups(w, "", "client", resolv+"options timeout:1 attempts:1\n", "www.example.", "nx.example.", "big.example.")
+		if err != nil {
+			return err
+		}
+		var done []lab.Lookup
+		return p.Call("go", &done)
+	},
+}
+
+const (
+	late   = 50 * time.Millisecond
+	resolv = "nameserver 127.0.0.1\n"
+)
+
+// Live is the live cases.
+var Live = []trial.Case{
+	{Name: "go4", Run: byGo("127.0.0.1")},
+	{Name: "go6", Run: byGo("::1")},
+	{Name: "pending", Run: pending},
+	{Name: "stream", Run: stream},
+	{Name: "dnsmasq", Run: againstLog("")},
+	{Name: "dnsmasq-tcp", Run: againstLog("options use-vc\n")},
+	{Name: "resolved", Hosts: lab.TwoHosts, Run: resolved},
+	{Name: "retries", Run: retries},
+	{Name: "unconnected", Run: unconnected},
+	{Name: "redirected", Run: redirected},
+	{Name: "truncated", Run: overTCP},
+	{Name: "second-server", Run: secondServer},
+	{Name: "malformed", Run: malformed},
+	{Name: "filters", Run: filters},
+}
+
+// byGo: a static Go program's lookups.
+func byGo(server string) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
+		if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Delay: late}); err != nil {
+			return err
+		}
+		var names []string
+		for i := range 9 {
+			names = append(names, fmt.Sprintf("a%d.example.", i))
+		}
+		names = append(names, "nx.example.", "empty.example.")
+		p, err := lab.StartLookups(x.World, "", "gopher", "nameserver "+server+"\noptions attempts:1\n", names...)
+		if err != nil {
+			return err
+		}
+		got, rows, err := looked(x, p, 2*len(names))
+		if err != nil {
+			return err
+		}
+		took := map[string]int64{}
+		for _, l := range got {
+			took[strings.TrimSuffix(l.Host, ".")] = l.NS
+		}
+		seen := map[string]int{}
+		for _, r := range rows {
+			name := r.Get("name").S
+			seen[name+" "+r.Get("type").S]++
+			rcode, addrs := "NOERROR", lab.DNSAddr4.String()
+			if r.Get("type").S == "AAAA" {
+				addrs = lab.DNSAddr6.String()
+			}
+			answers := 1
+			switch {
+			case strings.HasPrefix(name, "nx"):
+				rcode, answers, addrs = "NXDOMAIN", 0, "-"
+			case strings.HasPrefix(name, "empty"):
+				answers, addrs = 0, "-"
+			}
+			x.Want(r, "pid", p.PID)
+			x.Want(r, "comm", "gopher")
+			x.Want(r, "netns", p.Netns)
+			x.Want(r, "proto", "udp")
+			x.Want(r, "raddr", server)
+			x.Want(r, "rport", 53)
+			x.Want(r, "retries", 0)
+			if r.Get("lport").N == 0 {
+				x.Errorf("asked by no port")
+			}
+			x.Want(r, "rcode", rcode)
+			x.Want(r, "answers", answers)
+			x.Want(r, "addrs", addrs)
+			if ns := int64(r.Get("latency_us").N); ns < int64(late) || ns > took[name] {
+				x.Errorf("%s took %d ns, the whole lookup %d", name, ns, took[name])
+			}
+		}
+		for _, n := range names {
+			for _, t := range []string{"A", "AAAA"} {
+				if k := strings.TrimSuffix(n, ".") + " " + t; seen[k] != 1 {
+					x.Errorf("%d rows of %s, want 1", seen[k], k)
+				}
+			}
+		}
+		x.NoneLost()
+		return nil
+	}
+}
+
+// looked runs lookups under the tool's eyes until there are n rows.
+func looked(x *trial.Trial, p *lab.Proc, n int, flags ...string) ([]lab.Lookup, []*row.Row, error) {
+	if err := x.Attach(flags...); err != nil {
+		return nil, nil, err
+	}
+	var got []lab.Lookup
+	if err := p.Call("go", &got); err != nil {
+		return nil, nil, err
+	}
+	x.Await(n)
+	rows, err := x.Detach()
+	if err != nil {
+		return nil, nil, err
+	}
+	x.Fail(trial.RowCount(len(rows), n))
+	return got, rows, nil
+}
+
+// tally counts rows by these columns.
+func tally(rows []*row.Row, ids ...string) map[string]int {
+	out := map[string]int{}
+	for _, r := range rows {
+		var key []string
+		for _, id := range ids {
+			key = append(key, trial.Value(r.Get(id)))
+		}
+		out[strings.Join(key, " ")]++
+	}
+	return out
+}
+
+func wantTally(x *trial.Trial, got map[string]int, want map[string]int) {
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		x.Errorf("rows %v, want %v", got, want)
+	}
+}
+
+// unconnected: musl asks all servers at once, from one socket, with the same
+// numbers.
+func unconnected(x *trial.Trial) error {
+	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Addr: "127.0.0.1"}); err != nil {
+		return err
+	}
+	if _, err := lab.StartDNS(x.World, "", "deaf", lab.DNS{Addr: "127.0.0.3", Delay: time.Hour}); err != nil {
+		return err
+	}
+	return byMusl(x, "nameserver 127.0.0.3\nnameserver 127.0.0.1\n", map[string]int{
+		"127.0.0.1 A NOERROR resolve-musl": 1, "127.0.0.1 AAAA NOERROR resolve-musl": 1,
+		"127.0.0.3 A TIMEOUT resolve-musl": 1, "127.0.0.3 AAAA TIMEOUT resolve-musl": 1,
+	})
+}
+
+// redirected: netfilter sends what goes to port 53 to a server on another port, and
+// the socket is not connected. The row has the server that the program asked.
+func redirected(x *trial.Trial) error {
+	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Addr: "127.0.0.1", Port: 5301}); err != nil {
+		return err
+	}
+	err := x.World.Redirect("", 53, 5301)
+	if errors.Is(err, lab.ErrNotSupported) {
+		return trial.Skip("%v", err)
+	} else if err != nil {
+		return err
+	}
+	return byMusl(x, "nameserver 127.0.0.11\n", map[string]int{
+		"127.0.0.11 A NOERROR resolve-musl": 1, "127.0.0.11 AAAA NOERROR resolve-musl": 1,
+	})
+}
+
+func byMusl(x *trial.Trial, resolv string, want map[string]int) error {
+	p, err := start(x, lab.Musl, resolv, "getaddrinfo", "a.example")
+	if err != nil {
+		return err
+	}
+	if err := x.Attach("--timeout=500ms"); err != nil {
+		return err
+	}
+	if _, err := lab.Resolve(p, 1); err != nil {
+		return err
+	}
+	x.Await(len(want))
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	wantTally(x, tally(rows, "raddr", "type", "rcode", "comm"), want)
+	return nil
+}
+
+// start starts a program of a C library that uses the name servers of resolv.conf.
+func start(x *trial.Trial, l lab.LibC, resolv string, calls ...string) (*lab.Proc, error) {
+	p, err := l.Start(x.World, map[string]string{"resolv.conf": resolv, "nsswitch.conf": "hosts: dns\n"}, calls...)
+	if errors.Is(err, lab.ErrNotSupported) {
+		return nil, trial.Skip("%v", err)
+	}
+	return p, err
+}
+
+// overTCP: answers that are too long are asked for again over TCP.
+func overTCP(x *trial.Trial) error {
+	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Delay: late}); err != nil {
+		return err
+	}
+	p, err := lab.StartLookups(x.World, "", "gopher", resolv+"options attempts:1\n", "big.example.")
+	if err != nil {
+		return err
+	}
+	got, rows, err := looked(x, p, 4)
+	if err != nil {
+		return err
+	}
+	if len(got[0].Addrs) != 2 {
+		x.Errorf("%d addresses, want 2", len(got[0].Addrs))
+	}
+	wantTally(x, tally(rows, "proto", "type", "rcode", "answers"), map[string]int{
+		"udp A TRUNCATED 0": 1, "udp AAAA TRUNCATED 0": 1, "tcp A NOERROR 1": 1, "tcp AAAA NOERROR 1": 1,
+	})
+	for _, r := range rows {
+		x.Want(r, "pid", p.PID)
+	}
+	return nil
+}
+
+// secondServer: the first server does not answer, the second one does.
+func secondServer(x *trial.Trial) error {
+	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Addr: "127.0.0.1"}); err != nil {
+		return err
+	}
+	if _, err := lab.StartDNS(x.World, "", "deaf", lab.DNS{Addr: "127.0.0.2", Delay: time.Hour}); err != nil {
+		return err
+	}
+	p, err := lab.StartLookups(x.World, "", "gopher", "nameserver 127.0.0.2\nnameserver 127.0.0.1\noptions timeout:1 attempts:1\n", "a.example.")
+	if err != nil {
+		return err
+	}
+	_, rows, err := looked(x, p, 4, "--timeout=500ms")
+	if err != nil {
+		return err
+	}
+	wantTally(x, tally(rows, "raddr", "type", "rcode", "answers", "pid"), map[string]int{
+		fmt.Sprintf("127.0.0.2 A TIMEOUT - %d", p.PID): 1, fmt.Sprintf("127.0.0.2 AAAA TIMEOUT - %d", p.PID): 1,
+		fmt.Sprintf("127.0.0.1 A NOERROR 1 %d", p.PID): 1, fmt.Sprintf("127.0.0.1 AAAA NOERROR 1 %d", p.PID): 1,
+	})
+	for _, r := range rows {
+		if unanswered := r.Get("rcode").S == timeout; unanswered != (r.Get("latency_us").Kind == row.Null) {
+			x.Errorf("latency of %s", trial.Dump(r))
+		}
+	}
+	return nil
+}
+
+// pending: queries that have neither an answer nor timed out.
+func pending(x *trial.Trial) error {
+	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{}); err != nil {
+		return err
+	}
+	p, err := lab.StartLookups(x.World, "", "gopher", resolv+"options timeout:30 attempts:1\n", "mute.example.")
+	if err != nil {
+		return err
+	}
+	if err := x.Attach("--timeout=1m"); err != nil {
+		return err
+	}
+	before := int64(kern.MonoNow())
+	if err := p.Tell("go"); err != nil {
+		return err
+	}
+	// The program says nothing of when it began: after so long it has.
+	const began = time.Second
+	time.Sleep(2 * began)
+	rows, at, err := x.DetachTimed()
+	p.Kill()
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		x.WantPending(r, "latency_us", before, before+int64(began), at)
+		x.Want(r, "pid", p.PID)
+		x.Want(r, "rcode", "-")
+		x.Want(r, "answers", "-")
+		x.Want(r, "raddr", "127.0.0.1")
+	}
+	wantTally(x, tally(rows, "name", "type"), map[string]int{"mute.example A": 1, "mute.example AAAA": 1})
+	return nil
+}
+
+// filters: by port that asked, by server, by protocol.
+func filters(x *trial.Trial) error {
+	for _, a := range []string{"127.0.0.1", "127.0.0.2"} {
+		if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Addr: a}); err != nil {
+			return err
+		}
+	}
+	for _, c := range []struct {
+		flag string
+		want int
+	}{{"--raddr=127.0.0.2", 3}, {"--proto=tcp", 2}, {"--rport=54", 0}, {"--comm=first", 6}} {
+		first, err := lab.StartLookups(x.World, "", "first", resolv, "a.example.", "big.example.")
+		if err != nil {
+			return err
+		}
+		second, err := lab.StartDNSWire(x.World, "", "second", lab.DNSWire{
+			Network: "udp", Server: "127.0.0.2:53", Answers: []uint16{1, 2, 3},
+			Writes: [][]byte{lab.DNSQuery(1, "b.example"), lab.DNSQuery(2, "c.example"), lab.DNSQuery(3, "d.example")},
+		})
+		if err != nil {
+			return err
+		}
+		if err := x.Attach(c.flag); err != nil {
+			return err
+		}
+		var got []lab.Lookup
+		var port string
+		if err := errors.Join(first.Call("go", &got), second.Call("go", &port)); err != nil {
+			return err
+		}
+		x.Await(c.want)
+		rows, err := x.Detach()
+		if err != nil {
+			return err
+		}
+		if len(rows) != c.want {
+			x.Errorf("%s: %d rows, want %d", c.flag, len(rows), c.want)
+		}
+	}
+	return nil
+}
