@@ -28,6 +28,8 @@ type attached struct {
 	begin   []*ebpf.Program
 	end     []*ebpf.Program
 	timers  []timer
+	signals map[unix.Signal][]*ebpf.Program
+	iters   []iteration
 	count   int
 	own     int // of count, what seine itself runs
 	failed  int
@@ -41,6 +43,12 @@ type timer struct {
 	every time.Duration
 }
 
+// An iteration is a program to run for each object of a kind.
+type iteration struct {
+	*ebpf.Program
+	target *Target
+}
+
 // run keeps a program that seine itself runs.
 func (a *attached) run(prog *ebpf.Program, t *Target) {
 	a.count++
@@ -50,6 +58,13 @@ func (a *attached) run(prog *ebpf.Program, t *Target) {
 		a.begin = append(a.begin, prog)
 	case End:
 		a.end = append(a.end, prog)
+	case Self:
+		if a.signals == nil {
+			a.signals = map[unix.Signal][]*ebpf.Program{}
+		}
+		a.signals[t.signal] = append(a.signals[t.signal], prog)
+	case Iter:
+		a.iters = append(a.iters, iteration{prog, t})
 	case Interval:
 		for i := range a.timers {
 			if a.timers[i].every == t.Every {
@@ -127,7 +142,7 @@ func (p *Program) attach(l *loaded, started func(*attached) error) (*attached, e
 		}
 		a.progs = append(a.progs, progs...)
 		switch t.Way {
-		case Begin, End, Interval:
+		case Begin, End, Interval, Self, Iter:
 			for _, t := range j.targets {
 				a.run(progs[0].Program, t)
 			}
@@ -371,6 +386,8 @@ func (p *Program) one(prog *ebpf.Program, t *Target, cookie bool) (io.Closer, er
 		return ex.Uprobe(t.Name, prog, o)
 	case Profile, Software, Hardware:
 		return perfEvents(prog, t)
+	case Watch:
+		return p.watchEvents(prog, t.watch)
 	}
 	return nil, fmt.Errorf("%s cannot be attached", t.Probe)
 }
@@ -404,8 +421,13 @@ func tracepoint(prog *ebpf.Program, group, name string) (io.Closer, error) {
 // perf opens one event and puts the program on it. For a tracepoint the CPU does
 // not matter: the program runs on all.
 func perf(prog *ebpf.Program, attr unix.PerfEventAttr, cpu int) (int, error) {
+	return perfOn(prog, attr, -1, cpu)
+}
+
+// perfOn opens an event of one thread, or of one CPU.
+func perfOn(prog *ebpf.Program, attr unix.PerfEventAttr, pid, cpu int) (int, error) {
 	attr.Size = uint32(unsafe.Sizeof(attr))
-	fd, err := unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	fd, err := unix.PerfEventOpen(&attr, pid, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if err != nil {
 		return -1, fmt.Errorf("perf event: %w", err)
 	}

@@ -72,6 +72,10 @@ func (c *checker) ident(e *Ident) *Type {
 		return &t
 	case "ctx":
 		c.uses.context = true
+		if c.target.iter != nil {
+			c.uses.types = true
+			return pointerTo(fromBTF(c.target.iter, InKernel), InKernel)
+		}
 		return &Type{Kind: Number, Size: 8}
 	}
 	if t := builtins[e.Name]; t != nil {

@@ -118,7 +118,7 @@ func compile(s *Script, k *kernel, o Options) (*Program, error) {
 
 // expand finds the targets of all clauses and numbers them.
 func (p *Program) expand() ([][]*Target, error) {
-	x := &expander{src: p.Script.Src, k: p.k, args: p.opts.Args, way: p.opts.Way, pids: p.opts.PIDs, note: p.opts.note, missingProbes: p.set.missing}
+	x := &expander{src: p.Script.Src, k: p.k, args: p.opts.Args, way: p.opts.Way, pids: p.opts.PIDs, watched: p.watched(), note: p.opts.note, missingProbes: p.set.missing}
 	var all [][]*Target
 	err := p.clauses(func(_ int, cl *Clause) error {
 		list, err := x.expand(cl)
@@ -282,6 +282,16 @@ func (p *Program) Probes() int {
 		n += len(j.targets)
 	}
 	return n
+}
+
+// Names are the probes that the program is attached to.
+func (p *Program) Names() (names []string) {
+	for _, j := range p.jobs {
+		for _, t := range j.targets {
+			names = append(names, t.Probe)
+		}
+	}
+	return names
 }
 
 // Functions says whether all that is attached to are entries of functions.

@@ -94,8 +94,8 @@ func TestCorpus(t *testing.T) {
 			if errors.As(err, &missing) {
 				t.Skip(missing) // a driver or a tracepoint that this kernel does not have
 			}
-			if noForEach(err) {
-				t.Skip(err)
+			if noForEach(err) || err != nil && strings.Contains(err.Error(), "this kernel has no symbol") {
+				t.Skip(err) // symbols of data need CONFIG_KALLSYMS_ALL
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -109,7 +109,7 @@ func TestCorpus(t *testing.T) {
 			n := 0
 			for _, j := range p.jobs {
 				target := j.targets[0]
-				if (target.Way == Fentry || target.Way == Fexit) && k.fentry() != nil {
+				if (target.Way == Fentry || target.Way == Fexit || target.Way == Iter) && k.fentry() != nil {
 					continue
 				}
 				progs, err := p.programs(l, j, target, false)
@@ -125,8 +125,8 @@ func TestCorpus(t *testing.T) {
 		})
 	}
 	t.Logf("%d of %d scripts", passed, len(scripts(t)))
-	if passed < 60 {
-		t.Errorf("%d scripts passed, want at least 60", passed)
+	if n := len(scripts(t)); n < 200 || passed < n*8/10 {
+		t.Errorf("%d of %d scripts passed, want at least 200 scripts, and eight of ten to pass", passed, n)
 	}
 }
 

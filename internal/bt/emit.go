@@ -309,6 +309,9 @@ func (e *emitter) finish() *code {
 	if e.calls != nil {
 		e.dispatch()
 	}
+	if e.target.iter != nil {
+		e.noObject("end")
+	}
 	if e.usesScratch {
 		e.takeScratch()
 	}

@@ -219,7 +219,7 @@ func (e *emitter) userMode() {
 	switch e.target.Way {
 	case Uprobe, Uretprobe:
 		e.add(asm.Mov.Imm(asm.R0, 1))
-	case Profile, Software, Hardware:
+	case Profile, Software, Hardware, Watch:
 		no := e.label("kernelmode")
 		e.add(asm.LoadMem(asm.R1, asm.R6, registers["cs"], asm.DWord), asm.Mov.Imm(asm.R0, 0), asm.And.Imm(asm.R1, 3), asm.JEq.Imm(asm.R1, 0, no), asm.Mov.Imm(asm.R0, 1))
 		e.here(no)

@@ -24,7 +24,9 @@ type expander struct {
 	args []string // of the script, for $1 in a probe
 	way  string   // force: "fentry" or "kprobe"
 	pids []uint32 // of -p, whose files u:*:f looks through
-	note func(format string, args ...any)
+	// watched are the processes whose memory watchpoints are in.
+	watched []uint32
+	note    func(format string, args ...any)
 
 	missingProbes string // the setting
 }
@@ -101,7 +103,7 @@ func (x *expander) point(ap AttachPoint) ([]*Target, error) {
 		if near := row.Nearest(parts[0], slices.Sorted(maps.Keys(kindNames))); near != "" {
 			return fail("unknown probe type %s: did you mean %s?", parts[0], near)
 		}
-		return fail("unknown probe type %s: there are %s", parts[0], "BEGIN, END, interval, profile, tracepoint, rawtracepoint, kprobe, kretprobe, fentry, fexit, uprobe, uretprobe, usdt, software, hardware")
+		return fail("unknown probe type %s: there are %s", parts[0], "BEGIN, END, interval, profile, tracepoint, rawtracepoint, kprobe, kretprobe, fentry, fexit, uprobe, uretprobe, usdt, watchpoint, iter, self, software, hardware")
 	}
 	want := func(n ...int) bool { return slices.Contains(n, len(parts)) }
 	t := Target{Kind: kind, Way: kind}
@@ -137,6 +139,12 @@ func (x *expander) point(ap AttachPoint) ([]*Target, error) {
 		return x.userFunctions(ap, kind, parts[1], parts[2])
 	case Usdt:
 		return x.staticProbes(ap, parts)
+	case Watch:
+		return x.watch(ap, t, parts)
+	case Iter:
+		return x.iterator(ap, t, parts)
+	case Self:
+		return x.self(ap, t, parts)
 	}
 	if !want(2, 3) || parts[len(parts)-1] == "" {
 		return fail("write a kernel function as %s:FUNCTION or %s:MODULE:FUNCTION", kind, kind)

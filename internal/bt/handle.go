@@ -89,7 +89,9 @@ func (r *Run) line() {
 
 // write puts out text: as it is, or as an object with the values by name.
 func (r *Run) write(ev *Event, s string) {
-	if !r.asJSON() {
+	if r.native() {
+		r.nativeText(ev, s)
+	} else if !r.asJSON() {
 		r.out.WriteString(s)
 	} else {
 		fields := r.head(ev.Time)
@@ -164,7 +166,9 @@ func (r *Run) print(ev *Event) {
 	} else {
 		e.value = ev.data[d.keySize():]
 	}
-	if r.asJSON() {
+	if r.native() {
+		r.nativeMap(d, []*entry{e}, a.div)
+	} else if r.asJSON() {
 		r.jsonEntry(d, e, ev.Time)
 	} else {
 		r.printValue(r.out, d, e, a.div) // the key is known: bpftrace prints the value alone

@@ -73,6 +73,9 @@ func List(w io.Writer, pattern string, args bool) error {
 			return err
 		}
 	}
+	if want(Iter) && hasKind {
+		l.iterators(rest)
+	}
 	if want(Usdt) && hasKind && !wild(kind) {
 		if err := l.usdt(rest); err != nil {
 			return err

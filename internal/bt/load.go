@@ -144,7 +144,7 @@ func (l *loaded) close() {
 func (p *Program) programs(l *loaded, j *job, t *Target, multi bool) (list []program, err error) {
 	spec := p.spec(l, j, t, multi)
 	copies := []probe.Copy{{ProgramSpec: spec}}
-	if t.Way != Begin && t.Way != End && t.Way != Interval {
+	if !t.Way.ownTask() {
 		copies = l.twice.Copies(spec)
 	}
 	for _, c := range copies {
@@ -179,12 +179,14 @@ func (p *Program) spec(l *loaded, j *job, t *Target, multi bool) *ebpf.ProgramSp
 	}
 	spec := &ebpf.ProgramSpec{Name: "seine_bt", License: p.set.license, Instructions: p.link(l, ins)}
 	switch t.Way {
-	case Begin, End, Interval, RawTracepoint:
+	case Begin, End, Interval, Self, RawTracepoint:
 		spec.Type = ebpf.RawTracepoint
-	case Profile, Software, Hardware:
+	case Profile, Software, Hardware, Watch:
 		spec.Type = ebpf.PerfEvent
 	case Tracepoint:
 		spec.Type = ebpf.TracePoint
+	case Iter:
+		spec.Type, spec.AttachTo, spec.AttachType = ebpf.Tracing, t.Name, ebpf.AttachTraceIter
 	case Fentry, Fexit:
 		spec.Type, spec.AttachTo, spec.AttachType = ebpf.Tracing, t.Name, ebpf.AttachTraceFEntry
 		if t.Way == Fexit {

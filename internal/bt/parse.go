@@ -329,7 +329,7 @@ func (p *parser) points() (list []AttachPoint) {
 func pathStarted(s string) bool {
 	kind, _, ok := strings.Cut(s, ":")
 	k, known := kindNames[kind]
-	return ok && (known && k.user() || unsupportedKinds[kind])
+	return ok && (known && (k.user() || k == Iter) || unsupportedKinds[kind])
 }
 
 func (p *parser) block(after string) []Stmt {

@@ -23,6 +23,12 @@ func (r *Run) printEntries(w io.Writer, d *mapDef, list []*entry, top, div int64
 	if top > 0 && int64(len(list)) > top {
 		list = list[int64(len(list))-top:]
 	}
+	if r.native() {
+		if len(list) > 0 {
+			r.nativeMap(d, list, div)
+		}
+		return
+	}
 	for _, e := range list {
 		r.printEntry(w, d, e, div)
 	}

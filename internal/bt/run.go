@@ -106,6 +106,9 @@ func (p *Program) Run(ctx context.Context) (*Run, error) {
 	if p.opts.Verbose > 0 {
 		p.explain(r.a, time.Since(r.began))
 	}
+	if r.native() {
+		r.typed("attached_probes", fmt.Sprintf(`{"probes": %d}`, r.a.count))
+	}
 	if p.opts.Ready != nil {
 		p.opts.Ready()
 	}
@@ -129,7 +132,10 @@ func (p *Program) Run(ctx context.Context) (*Run, error) {
 	if e := r.out.Flush(); err == nil {
 		err = e
 	}
-	r.lost = r.readLost()
+	if r.lost = r.readLost(); r.native() && r.lost.Events > 0 {
+		r.typed("lost_events", fmt.Sprintf(`{"events": %d}`, r.lost.Events))
+		_ = r.out.Flush()
+	}
 	if err == nil && p.opts.Ended != nil {
 		p.opts.Ended(r)
 	}
@@ -168,6 +174,30 @@ func (r *Run) loop(ctx context.Context) error {
 	if r.p.opts.Interval > 0 {
 		wg.Go(func() { r.outputs(ctx) })
 	}
+	if len(r.a.signals) > 0 {
+		wg.Go(func() {
+			r.a.signalled(ctx.Done(), func(err error) { r.p.opts.note("running a signal's program: %v", err) })
+		})
+	}
+	iterated := make(chan error, 1)
+	if len(r.a.iters) > 0 {
+		alone := r.a.count == len(r.a.begin)+len(r.a.end)+len(r.a.iters)
+		wg.Go(func() {
+			for _, it := range r.a.iters {
+				if err := iterate(it.Program, it.target); err != nil {
+					iterated <- err
+					r.stop()
+					return
+				}
+			}
+			iterated <- nil
+			if alone { // nothing more will happen
+				r.stop()
+			}
+		})
+	} else {
+		iterated <- nil
+	}
 	if r.a.count == len(r.a.begin)+len(r.a.end) && r.p.opts.Child == 0 { // nothing more will happen
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -176,7 +206,7 @@ func (r *Run) loop(ctx context.Context) error {
 	}
 	if r.reader == nil {
 		<-ctx.Done()
-		return nil
+		return finished(iterated)
 	}
 	wg.Go(func() {
 		<-ctx.Done()
@@ -186,7 +216,7 @@ func (r *Run) loop(ctx context.Context) error {
 	for {
 		err := r.reader.ReadInto(&rec)
 		if errors.Is(err, ringbuf.ErrFlushed) {
-			return nil
+			return finished(iterated)
 		}
 		if err != nil {
 			return fmt.Errorf("reading the ring: %w", err)
@@ -208,6 +238,16 @@ func (r *Run) loop(ctx context.Context) error {
 		if done {
 			return nil
 		}
+	}
+}
+
+// finished is what went wrong, if it has been told.
+func finished(told <-chan error) error {
+	select {
+	case err := <-told:
+		return err
+	default:
+		return nil
 	}
 }
 

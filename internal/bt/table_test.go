@@ -102,7 +102,7 @@ func scriptsOf(t *testing.T) map[string][]string {
 				if data, e := corpus.ReadFile(text); e == nil {
 					text = string(data)
 				}
-				text = strings.NewReplacer("%%", "%", "%d", "0").Replace(text)
+				text = strings.NewReplacer("%%", "%", "%d", "0", "%#x", "0x8").Replace(text)
 				if s, e := Parse(&Source{Name: "t", Text: text}); err == nil && e == nil {
 					text = literal.ReplaceAllString(comment.ReplaceAllString(text, ""), `""`)
 					found[fn.Name.Name] = append(found[fn.Name.Name], "#probes "+kinds(s)+"\n"+text)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
 )
 
 // A ProbeKind is a type of probe.
@@ -28,6 +29,9 @@ const (
 	Uprobe
 	Uretprobe
 	Usdt
+	Watch
+	Iter
+	Self
 )
 
 var kindNames = map[string]ProbeKind{
@@ -39,17 +43,18 @@ var kindNames = map[string]ProbeKind{
 	"fentry": Fentry, "fexit": Fexit, "f": Fentry, "fr": Fexit, "kfunc": Fentry, "kretfunc": Fexit,
 	"uprobe": Uprobe, "u": Uprobe, "uretprobe": Uretprobe, "ur": Uretprobe,
 	"usdt": Usdt, "U": Usdt,
+	"watchpoint": Watch, "w": Watch, "asyncwatchpoint": Watch, "aw": Watch, "iter": Iter, "it": Iter, "self": Self,
 }
 
 // unsupportedKinds get a better answer than "unknown".
 var unsupportedKinds = map[string]bool{
-	"watchpoint": true, "w": true, "asyncwatchpoint": true, "aw": true, "iter": true, "it": true, "self": true, "bench": true, "test": true,
+	"bench": true, "test": true,
 }
 
 func (k ProbeKind) String() string {
 	return [...]string{
 		"BEGIN", "END", "interval", "profile", "software", "hardware", "tracepoint", "rawtracepoint",
-		"kprobe", "kretprobe", "fentry", "fexit", "uprobe", "uretprobe", "usdt",
+		"kprobe", "kretprobe", "fentry", "fexit", "uprobe", "uretprobe", "usdt", "watchpoint", "iter", "self",
 	}[k]
 }
 
@@ -63,7 +68,7 @@ func (k ProbeKind) function() bool { return k >= Kprobe && k <= Fexit }
 func (k ProbeKind) user() bool { return k == Uprobe || k == Uretprobe || k == Usdt }
 
 // ownTask says whether the current task is seine's, so that -p does not apply.
-func (k ProbeKind) ownTask() bool { return k <= Interval }
+func (k ProbeKind) ownTask() bool { return k <= Interval || k == Iter || k == Self }
 
 // A Target is one place that a clause is attached to.
 type Target struct {
@@ -85,6 +90,9 @@ type Target struct {
 	Wild        bool
 
 	usdt   *usdtProbe
+	watch  *watchpoint
+	iter   *btf.Struct // what the program gets
+	signal unix.Signal
 	format []tpField
 	proto  *btf.FuncProto // nil: not known or not asked for
 	noType error          // why proto is nil

@@ -16,6 +16,10 @@ import (
 	"testing"
 )
 
+// Where the program below has the instruction of a probe, and the place that it writes
+// to each round.
+const usdtTick, usdtCounter = 0x400000 + 0x1000 + 38, 0x400000 + 0x2000 + 8
+
 // usdtRounds is how often the program below comes by its probes.
 const usdtRounds = 13
 
@@ -24,13 +28,20 @@ const usdtRounds = 13
 // listeners. It ends with that counter as its exit code.
 func usdtProgram(t *testing.T) string {
 	const base, notesAt, textAt, dataAt = 0x400000, 0x400, 0x1000, 0x2000
-	code := []byte{0x31, 0xdb} // xor ebx, ebx
+	// With an argument it waits for its input: cmp dword [rsp], 1; je +15; xor eax, eax; xor edi, edi; mov rsi, rsp; xor edx, edx; inc edx; syscall
+	code := []byte{0x83, 0x3c, 0x24, 1, 0x74, 13, 0x31, 0xc0, 0x31, 0xff, 0x48, 0x89, 0xe6, 0x31, 0xd2, 0xff, 0xc2, 0x0f, 0x05}
+	code = append(code, 0x31, 0xdb) // xor ebx, ebx
 	loop := len(code)
+	code = append(code, 0x89, 0x1d) // mov [counter], ebx
+	code = binary.LittleEndian.AppendUint32(code, uint32(dataAt+8-(textAt+len(code)+4)))
 	lea := len(code)
 	code = append(code, 0x48, 0x8d, 0x35, 0, 0, 0, 0) // lea rsi, [text]
 	binary.LittleEndian.PutUint32(code[lea+3:], uint32(dataAt+16-(textAt+len(code))))
 	code = append(code, 0x89, 0xdf, 0xf7, 0xdf) // mov edi, ebx; neg edi
 	tick := len(code)
+	if base+textAt+tick != usdtTick {
+		t.Fatalf("the probe is at %#x", base+textAt+tick)
+	}
 	code = append(code, 0x90) // nop
 	guarded := len(code)
 	code = append(code, 0x90)                                           // nop

@@ -29,6 +29,7 @@ type btFlags struct {
 	verbose            int
 	way                string
 	command            string
+	quiet              bool // no banner
 }
 
 // multiTools are the commands that go by the names of BCC's.
@@ -57,7 +58,7 @@ func (f *btFlags) declare(cmd *cobra.Command) {
 }
 
 func (f *btFlags) options(name string, out, errw io.Writer) (o bt.Options, err error) {
-	if f.output != "table" && f.output != "json" {
+	if f.output != "table" && f.output != "json" && f.output != bt.BpftraceJSON {
 		return o, tool.Usagef("-o %s: %s knows table and json", f.output, name)
 	}
 	if f.way != "" && f.way != "kprobe" && f.way != "fentry" {
@@ -115,7 +116,9 @@ func (f *btFlags) execute(ctx context.Context, name string, out, errw io.Writer,
 	o.Context = ctx
 	o.Ready = func() {
 		stopWhenClosed(ctx, out, stop)
-		fmt.Fprintln(errw, "seine: ready")
+		if !f.quiet {
+			fmt.Fprintln(errw, "seine: ready")
+		}
 	}
 	if f.command != "" {
 		c, err := hold(f.command)
@@ -163,7 +166,9 @@ func (f *btFlags) execute(ctx context.Context, name string, out, errw io.Writer,
 	if prog.Functions() && banner != attaching {
 		one, many = "function", "functions"
 	}
-	fmt.Fprintf(errw, banner+"\n", words.Count(uint64(prog.Probes()), one, many))
+	if !f.quiet {
+		fmt.Fprintf(errw, banner+"\n", words.Count(uint64(prog.Probes()), one, many))
+	}
 	r, err := prog.Run(ctx)
 	if err != nil {
 		return btError(errw, err)
@@ -203,9 +208,8 @@ func btError(errw io.Writer, err error) error {
 }
 
 func runCommand(stdout, stderr io.Writer) *cobra.Command {
-	f := &btFlags{}
-	var program, list string
-	var unsafe, debug bool
+	f, r := &btFlags{}, &runFlags{}
+	var listing bool
 	cmd := &cobra.Command{
 		Use:   "run FILE.bt [args] | -e 'PROGRAM' [args] | -l [PATTERN]",
 		Short: "runs programs of the bpftrace language",
@@ -215,49 +219,11 @@ func runCommand(stdout, stderr io.Writer) *cobra.Command {
 			"  seine run script.bt 10\n  seine run -l 't:tcp:*'\n  seine run -lv t:syscalls:sys_enter_connect",
 	}
 	f.declare(cmd)
-	cmd.Flags().StringVarP(&program, "program", "e", "", "the program itself")
-	cmd.Flags().StringVarP(&f.command, "command", "c", "", "run this command when all is attached, and end with it; cpid is its process")
-	cmd.Flags().StringVarP(&list, "list", "l", "", "list the probes that match; with -v, their arguments too")
-	cmd.Flags().Lookup("list").NoOptDefVal = "*"
-	cmd.Flags().BoolVar(&unsafe, "unsafe", false, "allow system() and signal()")
-	cmd.Flags().BoolVar(&debug, "listing", false, "print the BPF instructions and do not run them")
+	r.declare(cmd)
+	cmd.Flags().StringVar(&r.to, "to", "", "write what the script prints to this file")
+	cmd.Flags().BoolVar(&listing, "listing", false, "print the BPF instructions and do not run them")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if cmd.Flags().Changed("list") {
-			return listProbes(stdout, stderr, list, args, f.verbose > 0)
-		}
-		all := len(args)
-		src := &bt.Source{Name: "-e", Text: program}
-		if !cmd.Flags().Changed("program") {
-			if len(args) == 0 {
-				return tool.Usagef("run needs a file, or a program with -e")
-			}
-			data, err := readScript(args[0])
-			if err != nil {
-				return tool.Usagef("%v", err)
-			}
-			src, args = &bt.Source{Name: args[0], Text: data}, args[1:]
-		}
-		var named []string
-		if n := cmd.ArgsLenAtDash(); n >= 0 { // those of getopt() are behind the dashes
-			args, named = namedOptions(args, max(0, len(args)-(all-n)))
-		}
-		compile := func(o bt.Options) (*bt.Program, error) {
-			o.Args, o.Named, o.Unsafe, o.Environment = args, named, unsafe, os.Environ()
-			return bt.Compile(src, o)
-		}
-		if debug {
-			o, err := f.options("run", stdout, stderr)
-			if err != nil {
-				return err
-			}
-			p, err := compile(o)
-			if err != nil {
-				return btError(stderr, err)
-			}
-			_, err = io.WriteString(stdout, p.Listing())
-			return err
-		}
-		return f.execute(cmd.Context(), "run", stdout, stderr, attaching, compile)
+		return r.run(cmd, f, stdout, stderr, args, listing)
 	}
 	return cmd
 }

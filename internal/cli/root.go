@@ -55,6 +55,13 @@ const echo = 200 * time.Millisecond
 // name of a tool, as where seine is linked to as tcplife or funccount.
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	name, rest := filepath.Base(args[0]), args[1:]
+	if name == bpftraceName {
+		cmd := bpftraceCommand(stdout, stderr)
+		cmd.SetArgs(rest)
+		cmd.SetOut(stdout)
+		cmd.SetErr(stderr)
+		return cmd.ExecuteContext(ctx)
+	}
 	only := name
 	if t, _ := find(name); t == nil && len(rest) > 0 {
 		only = rest[0]
