@@ -38,10 +38,10 @@ func (c *checker) typeOf(e Expr) *Type {
 			return stringOf(c.set.strLen)
 		}
 		v, ok := c.param(e)
-		e.val = &v
 		if !ok {
-			c.failAt(e, "$%d is %q, no number: write str($%d)", e.N, c.params[e.N-1], e.N)
+			return stringOf(len(c.params[e.N-1]) + 1)
 		}
+		e.val = &v
 		return &Type{Kind: Number, Size: 8, Signed: true, Lit: true}
 	case *Ident:
 		return c.ident(e)
@@ -126,6 +126,9 @@ func (c *checker) typeOf(e Expr) *Type {
 
 func (c *checker) offset(e *Offsetof) int {
 	t := c.resolve(&e.Of)
+	if t.Kind == Pointer && e.Of.Of != nil { // offsetof($p, field)
+		t = t.Elem()
+	}
 	off := 0
 	for name := range strings.SplitSeq(e.Field, ".") {
 		if t.Kind != Record {
@@ -290,6 +293,9 @@ func (c *checker) cast(e *Cast) *Type {
 		p.Space = t.Space
 		return &p
 	case Array:
+		if el := to.Elem(); to.Len == 0 && el.Size > 0 && t.Size%el.Size == 0 && (t.Kind == Number || t.Kind == Array) {
+			return arrayOf(el, t.Size/el.Size) // (uint8[])x has as many as x
+		}
 		if t.Kind == Number || t.Kind == Array {
 			return to
 		}

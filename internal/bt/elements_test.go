@@ -118,6 +118,10 @@ func TestElements(t *testing.T) {
 			"1\n@a: \n[4E, 4224P)            1 |" + strings.Repeat("@", 52) + "|\n⟨(?s).*⟩[8064P, 8E)            1 |" + strings.Repeat("@", 52) + "|\n\n@b: \n⟨.*⟩1 |" + strings.Repeat("@", 52) + "|\n\n"},
 		{"formats of bytes", `begin { $s = "a\x01b"; printf("%r|%rx|%rh|%-8rh|\n", buf($s, 3), buf($s, 3), buf($s, 3), buf("xy", 2)); }`, "a\\x01b|\\x61\\x01\\x62|61 01 62|78 79   |\n"},
 		{"assert", `begin { $a = 1; assert($a == 1, "fine"); print("on"); assert($a == 2, "not two"); print("never"); }`, "on\n"},
+		{"arguments that are words", `begin { print($2); printf("%s %d\n", $2, $1 + 1); @[$2] = 1; print($2 == "word"); }`, "word\nword 43\ntrue\n@[word]: 1\n\n"},
+		{"arrays of numbers", `begin { $a = (int8[8])12345; printf("%x %x %d\n", $a[0], $a[1], (uint64)$a); $b = (uint8[])(uint32)16909060; printf("%d %d %d\n", sizeof($b), $b[0], $b[3]); }`, "39 30 12345\n4 4 1\n"},
+		{"offsets of expressions", `struct s { int a; struct { int b; int c; } in; } begin { $p = (struct s *)0; printf("%d %d\n", offsetof($p, in.c), offsetof(*$p, in)); }`, "8 4\n"},
+		{"timers in nanoseconds", `interval:2000000 { @n++; if (@n == 3) { printf("%s\n", probe); exit(); } } end { clear(@n); }`, "interval:2000000\n"},
 		{"the standard library", `import "stdlib/base"; begin { print("there"); }`, "there\n"},
 		{"ends by itself", `BEGIN { @x = 1; print("begun"); } END { print("ended"); }`, "begun\nended\n@x: 1\n"},
 		{"numbers of fewer bits", `BEGIN { @a = (uint8)255; @a++; @b = (uint8)255; @b += 3; printf("%d %d\n", @a, @b); $u = (uint32)5; @c += $u; @c -= 2 * $u;

@@ -179,14 +179,14 @@ func (x *expander) timer(ap AttachPoint, t Target, parts []string) ([]*Target, e
 	switch len(parts) {
 	case 2:
 		n, ok := number(parts[1])
-		if !ok || n == 0 || isDigit(parts[1][len(parts[1])-1]) {
+		if !ok || n == 0 || n > 1<<62 { // without a unit it is nanoseconds
 			return fail()
 		}
 		t.Every = time.Duration(n)
 	case 3:
 		unit, text = parts[1], parts[2]
-		n, err := strconv.ParseUint(text, 0, 63)
-		if err != nil || n == 0 {
+		n, ok := number(text)
+		if !ok || n == 0 || n > 1<<32 {
 			return fail()
 		}
 		switch unit {
@@ -229,6 +229,7 @@ var hardEvents = map[string]uint64{
 	"cache-references": unix.PERF_COUNT_HW_CACHE_REFERENCES, "cache-misses": unix.PERF_COUNT_HW_CACHE_MISSES,
 	"branch-instructions": unix.PERF_COUNT_HW_BRANCH_INSTRUCTIONS, "branches": unix.PERF_COUNT_HW_BRANCH_INSTRUCTIONS,
 	"branch-misses": unix.PERF_COUNT_HW_BRANCH_MISSES, "bus-cycles": unix.PERF_COUNT_HW_BUS_CYCLES, "ref-cycles": unix.PERF_COUNT_HW_REF_CPU_CYCLES,
+	"frontend-stalls": unix.PERF_COUNT_HW_STALLED_CYCLES_FRONTEND, "backend-stalls": unix.PERF_COUNT_HW_STALLED_CYCLES_BACKEND,
 }
 
 func (x *expander) event(ap AttachPoint, t Target, parts []string) ([]*Target, error) {
@@ -249,8 +250,8 @@ func (x *expander) event(ap AttachPoint, t Target, parts []string) ([]*Target, e
 		return nil, x.src.errorf(ap.pos, ap.end, "unknown %s event %q%s", t.Kind, name, near)
 	}
 	if len(parts) == 3 && parts[2] != "" {
-		n, err := strconv.ParseUint(parts[2], 0, 63)
-		if err != nil || n == 0 {
+		n, ok := number(parts[2])
+		if !ok || n == 0 || n > 1<<62 {
 			return nil, x.src.errorf(ap.pos, ap.end, "write an event as %s:%s:COUNT", t.Kind, name)
 		}
 		per = n

@@ -294,7 +294,12 @@ func (p *parser) word(t token) Expr {
 		return s
 	case "offsetof":
 		p.expect("(", "after offsetof")
-		o := &Offsetof{node: p.node(t.pos, t.end), Of: p.typeName()}
+		o := &Offsetof{node: p.node(t.pos, t.end)}
+		if n := p.peek(); n.kind == tokVar || n.kind == tokMap || n.kind == tokPunct { // of an expression
+			o.Of = TypeName{pos: n.pos, end: n.end, Of: p.expr()}
+		} else {
+			o.Of = p.typeName()
+		}
 		p.expect(",", "after the type")
 		for {
 			f := p.next()

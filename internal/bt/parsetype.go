@@ -147,6 +147,10 @@ stars:
 	for p.is("[") {
 		at := p.at
 		p.next()
+		if p.accept("]") { // as many as there are
+			n.Len = append(n.Len, 0)
+			continue
+		}
 		t := p.next()
 		if t.kind != tokInt || !p.accept("]") {
 			p.at = at
