@@ -59,7 +59,7 @@ func TestElements(t *testing.T) {
 			"1 0 1 0 1\n5\n@[hello, x]: 1\n\n"},
 		{"ntop", `BEGIN { printf("%s %s %s\n", ntop(0x0100007f), ntop(AF_INET, 16777343), ntop(pton("fe80::1"))); @[ntop(0x0100007f)] = 1; exit(); }`,
 			"127.0.0.1 127.0.0.1 fe80::1\n@[127.0.0.1]: 1\n\n"},
-		{"errors", `BEGIN { printf("%s %s\n", strerror(ENOENT), strerror(111)); exit(); }`, "No such file or directory Connection refused\n"},
+		{"errors", `BEGIN { printf("%s %s\n", strerror(ENOENT), strerror(111)); print((strerror(0), strerror(-2), strerror(9999))); exit(); }`, "No such file or directory Connection refused\n(Success, No such file or directory, Unknown error 9999)\n"},
 		{"constants", `BEGIN { printf("%d %d %d %d %d\n", AF_INET6, EINPROGRESS, IPPROTO_TCP, TCP_SYN_SENT, SOCK_STREAM); exit(); }`, "10 115 6 2 1\n"},
 		{"literals", `BEGIN { printf("%d %d %d %d %d %d\n", 0x10, 010, 1e3, 1_000, 5ms, 'a' == 97); exit(); }`, ""},
 		{"numbers", `BEGIN { printf("%d %d %d %d %d\n", 0x10, 010, 1e3, 1_000, 5ms); exit(); }`, "16 8 1000 1000 5000000\n"},

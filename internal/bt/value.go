@@ -56,6 +56,11 @@ func (r *Run) text(t *Type, b []byte) string {
 			n = -n
 		}
 		s := unix.Errno(n).Error() // C begins it with a capital
+		if n == 0 {
+			s = "success"
+		} else if unix.ErrnoName(unix.Errno(n)) == "" {
+			s = "unknown error " + strconv.FormatInt(n, 10)
+		}
 		return strings.ToUpper(s[:1]) + s[1:]
 	case SysCall:
 		if name := callNames()[int64(word(b))]; name != "" {
