@@ -43,11 +43,12 @@ type checker struct {
 	changed bool
 	loops   int
 	uses    uses
-	nested  int             // functions around
-	deepest int             // of the clause
-	fn, fns int             // the function that is checked, and how many there are: bodies of for
-	homes   map[string]int  // the function that has a variable to itself; shared: several have it
-	each    map[string]bool // variables of for
+	nested  int               // functions around
+	deepest int               // of the clause
+	fn, fns int               // the function that is checked, and how many there are: bodies of for
+	homes   map[string]int    // the function that has a variable to itself; shared: several have it
+	each    map[string]bool   // variables of for
+	whole   map[*Ident]*Tuple // args as a whole: all of them
 }
 
 // shared is the home of variables that several functions use.
@@ -97,7 +98,7 @@ func (c *checker) clause(cl *Clause, t *Target) (err error) {
 		}
 		c.vars, c.varPos, c.loops, c.uses = map[string]*Type{}, map[string][2]Pos{}, 0, uses{}
 		c.fn, c.fns, c.homes, c.each = 0, 0, map[string]int{}, map[string]bool{}
-		c.nested, c.deepest = 0, 0
+		c.nested, c.deepest, c.whole = 0, 0, map[*Ident]*Tuple{}
 		c.grown, c.errs, c.spoiled = false, nil, map[string]bool{}
 		if cl.Pred != nil {
 			c.guard(nil, func() { c.condition(cl.Pred) })

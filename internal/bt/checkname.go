@@ -64,7 +64,7 @@ func (c *checker) ident(e *Ident) *Type {
 			c.failAt(e, "there is no cpid without -c COMMAND")
 		}
 	case "args":
-		c.failAt(e, "args is used as args.NAME")
+		return c.allArgs(e)
 	case "kstack", "ustack":
 		c.uses.context = true
 		t := *builtins[e.Name]
@@ -92,6 +92,34 @@ func (c *checker) ident(e *Ident) *Type {
 	}
 	c.failAt(e, "unknown name %s%s", e.Name, didYouMean(e.Name, names))
 	return nil
+}
+
+// allArgs is args as a whole: a record of all arguments.
+func (c *checker) allArgs(e *Ident) *Type {
+	t := c.target
+	all := &Tuple{node: node{pos: e.pos, end: e.end}}
+	c.whole[e] = all
+	add := func(name string) {
+		all.Names = append(all.Names, name)
+		all.Elems = append(all.Elems, &Field{node: all.node, X: &Ident{all.node, "args"}, Name: name})
+	}
+	switch {
+	case t.Kind == Tracepoint:
+		for i := range t.format {
+			add(t.format[i].name)
+		}
+	case t.Way == Fentry || t.Way == Fexit || t.Kind == RawTracepoint:
+		for _, p := range c.proto(e).Params {
+			if p.Name == "" {
+				c.failAt(e, "the arguments of %s have no names", t.Probe)
+			}
+			add(p.Name)
+		}
+	}
+	if len(all.Elems) == 0 {
+		c.failAt(e, "%s has no args as a whole: use args.NAME or argN", t.Kind)
+	}
+	return c.expr(all)
 }
 
 // nearConstant names a constant that is one slip away and nothing else: one that

@@ -88,6 +88,9 @@ func (e *emitter) memory(x Expr, t *Type, dst loc) {
 			e.address(asm.R1, dst)
 			e.add(asm.Mov.Imm(asm.R2, 16), asm.FnGetCurrentComm.Call())
 			return
+		case "args":
+			e.memory(e.c.whole[x], t, dst)
+			return
 		case "probetype":
 			name := e.target.Kind.String()
 			if e.target.Kind == Begin || e.target.Kind == End {

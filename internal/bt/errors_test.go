@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -180,6 +181,16 @@ func TestNoForEach(t *testing.T) {
 	_, err = compile(s, k, Options{})
 	if want := "-e:2:18: for over maps needs Linux 5.13"; !KernelsFault(err) || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// TestMacroGrowth has a short text that macros would make endless.
+func TestMacroGrowth(t *testing.T) {
+	text := "macro d(x) { x + x } begin { @ = " + strings.Repeat("d(", 40) + "1" + strings.Repeat(")", 40) + "; }"
+	began := time.Now()
+	_, err := Parse(&Source{Name: "-e", Text: text})
+	if err == nil || !strings.Contains(err.Error(), "the program is too large") || time.Since(began) > 10*time.Second {
+		t.Errorf("got %v after %v, want a refusal at once", err, time.Since(began))
 	}
 }
 

@@ -21,6 +21,8 @@ func FuzzParse(f *testing.F) {
 		f.Add(string(data))
 	}
 	for _, s := range []string{"", "/", "{", "k:f", "k:f {", "k:f /", "BEGIN { @[", "#if\n#if", "#define A B\n#define B A\nBEGIN { @ = A }", `BEGIN { printf("`, "struct a { struct a b; };",
+		"macro d(x) { x + x } begin { @ = d(d(d(d(1)))) }", "macro f($a, @b, c) { $a = c; @b[c]++; { c } } begin { $x = 1; f($x, @y, { let $z = 2; $z }); }", "begin { $r = (a=1, b=(c=2,)); print({ { $r.b } }); if comptime (1) { } while (1) { for ($i : 0..$x) { return 1 } } }",
+		"import \"stdlib/x\"; begin { print(getopt(\"a\", -1, \"b\")); &$x; offsetof($x, a.b); (uint8[])1; () }", "begin { a b", "usdt:/a:b:c,watchpoint:0x1:8:w,iter:task,self:signal:X { ctx.task }",
 		"BEGIN { @ = " + strings.Repeat("(", 500), "BEGIN { @ = " + strings.Repeat("-", 5000) + "1 }", strings.Repeat("BEGIN{if(1){", 300), "BEGIN { @=1" + strings.Repeat(".a", 9999) + " }"} {
 		f.Add(s)
 	}

@@ -75,11 +75,10 @@ func (s *Script) expand() (err error) {
 }
 
 type expansion struct {
-	s       *Script
-	n       int // calls so far
-	inside  []*macro
-	nodes   int
-	tooMuch bool
+	s      *Script
+	n      int // calls so far
+	inside []*macro
+	nodes  int
 }
 
 func (x *expansion) fail(e Expr, format string, args ...any) {
@@ -91,9 +90,7 @@ func (x *expansion) fail(e Expr, format string, args ...any) {
 func (x *expansion) rewriter(given func(Expr) (Expr, bool)) *rewriter {
 	r := &rewriter{}
 	r.replace = func(e Expr) (Expr, bool) {
-		if x.nodes++; x.nodes > maxNodes {
-			x.fail(e, "the program is too large")
-		}
+		x.count(e)
 		if given != nil {
 			if n, ok := given(e); ok {
 				return n, true
@@ -124,6 +121,13 @@ func (x *expansion) rewriter(given func(Expr) (Expr, bool)) *rewriter {
 		return nil, false
 	}
 	return r
+}
+
+// count bounds what calls inside of one another can make.
+func (x *expansion) count(e Expr) {
+	if x.nodes++; x.nodes > maxNodes {
+		x.fail(e, "the program is too large")
+	}
 }
 
 // find is the macro of a name that takes these arguments.
@@ -200,7 +204,7 @@ func (x *expansion) call(e Expr, m *macro, args []Expr) Expr {
 	for i, p := range m.params {
 		given[p] = args[i]
 	}
-	copyOf := &rewriter{replace: func(Expr) (Expr, bool) { return nil, false }}
+	copyOf := &rewriter{replace: func(n Expr) (Expr, bool) { x.count(n); return nil, false }}
 	var r *rewriter
 	r = x.rewriter(func(n Expr) (Expr, bool) {
 		switch n := n.(type) {
