@@ -19,6 +19,7 @@ import (
 	"seine/tools/qdisclat"
 	"seine/tools/skbdrop"
 	"seine/tools/skblife"
+	"seine/tools/sni"
 	"seine/tools/so1stbyte"
 	"seine/tools/soaccept"
 	"seine/tools/socketio"
@@ -64,6 +65,7 @@ var All = []*tool.Tool{
 	qdisclat.Tool,
 	skbdrop.Tool,
 	skblife.Tool,
+	sni.Tool,
 	so1stbyte.Tool,
 	soaccept.Tool,
 	socketio.Tool,
@@ -109,6 +111,7 @@ var Demos = map[string]trial.Workload{
 	"qdisclat":       qdisclat.Demo,
 	"skbdrop":        skbdrop.Demo,
 	"skblife":        skblife.Demo,
+	"sni":            sni.Demo,
 	"so1stbyte":      so1stbyte.Demo,
 	"soaccept":       soaccept.Demo,
 	"socketio":       socketio.Demo,
@@ -154,6 +157,7 @@ var Live = map[string][]trial.Case{
 	"qdisclat":       qdisclat.Live,
 	"skbdrop":        skbdrop.Live,
 	"skblife":        skblife.Live,
+	"sni":            sni.Live,
 	"so1stbyte":      so1stbyte.Live,
 	"soaccept":       soaccept.Live,
 	"socketio":       socketio.Live,

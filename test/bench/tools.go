@@ -68,7 +68,7 @@ var shares = map[string]share{
 	"soconnect": {requestLoad, 1}, "soaccept": {requestLoad, 1}, "soconnlat": {requestLoad, 1}, "so1stbyte": {requestLoad, 1},
 	"solisten": {requestLoad, 1}, "solife": {requestLoad, 1}, "sofdsnoop": {requestLoad, 1}, "sofamily": {requestLoad, 1}, "soprotocol": {requestLoad, 1},
 	"tcpaccept": {sessionLoad, 1}, "tcpbind": {sessionLoad, 1}, "tcpretrans": {sessionLoad, 1}, "tcpsynbl": {sessionLoad, 1}, "tcpdrop": {sessionLoad, 1},
-	"tcpconnect": {sessionLoad, 5}, "tcpstates": {sessionLoad, 5},
+	"tcpconnect": {sessionLoad, 5}, "sni": {sessionLoad, 5}, "tcpstates": {sessionLoad, 5},
 	"tcpwin": {bulkLoad, 5}, "tcpnagle": {bulkLoad, 5}, "tcpsnoop": {bulkLoad, 5},
 	"udpconnect": {datagramLoad, 1}, "udplife": {datagramLoad, 1}, "gethostlatency": {datagramLoad, 1}, "dns": {datagramLoad, 5},
 	"superping": {bulkLoad, 3}, "ipecn": {bulkLoad, 3},
