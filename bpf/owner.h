@@ -52,7 +52,7 @@
 struct owner {
 	struct kept kept;
 #ifdef OWNER_KEEPS
-	__u64 cookie; /* of the socket when this entry was made; 0: it had none */
+	__u64 cookie; /* of the socket; 0: not known yet */
 #endif
 #ifdef OWNER_TIMES
 	__u64 flags;	   /* OWNER_* */
@@ -103,9 +103,6 @@ static __always_inline void owner_put(const struct sock *sk, struct owner *o, __
 	int err; /* 5.10 leaves the upper half of the register alone */
 
 	kept_init(&o->kept, key);
-#ifdef OWNER_KEEPS
-	o->cookie = sock_cookie(sk);
-#endif
 #ifdef OWNER_TIMES
 	o->seen = bpf_ktime_get_ns();
 	o->flags = flags;
@@ -132,6 +129,7 @@ static __noinline void owner_take(const struct sock *sk, __u32 flags)
 		return;
 	mine.kept.exec = who_exec();
 #ifdef OWNER_KEEPS
+	mine.cookie = sock_cookie(sk);
 	/* A socket that is born has no entry, unless its address is an old one's. */
 	struct owner *o = flags & OWNER_BORN ? NULL : owner_entry(sk);
 
@@ -144,7 +142,10 @@ static __noinline void owner_take(const struct sock *sk, __u32 flags)
 }
 
 #ifdef OWNER_TIMES
-/* A socket that is nobody's so far. Entries are too large for the stack of a caller. */
+/* A socket that is nobody's so far. Its cookie is not known: the kernel still gives it
+ * that of the request, after the change of state. Entries are too large for the stack
+ * of a caller.
+ */
 static __noinline void owner_born(const struct sock *sk)
 {
 	struct owner nobody = {};
@@ -211,8 +212,10 @@ static __always_inline void owner_on_state(const struct sock *sk, int old, int n
 	} else if (new == TCP_ESTABLISHED) {
 		struct owner *o = owner_entry(sk);
 
-		if (o && !owner_stale(o, sk))
+		if (o && !owner_stale(o, sk)) {
 			o->established = bpf_ktime_get_ns();
+			o->cookie = sock_cookie(sk);
+		}
 #endif
 	} else if (new == TCP_CLOSE && load_proto(sk) == IPPROTO_MPTCP) {
 		/* tcp_destroy_sock never comes for it; its memory is used again */
@@ -400,6 +403,9 @@ static __always_inline void owner_found(struct sock *sk, struct task_struct *tas
 #ifdef OWNER_LISTENERS_ONLY
 	if (sock_state(sk) != TCP_LISTEN)
 		return;
+#endif
+#ifdef OWNER_KEEPS
+	o.cookie = sock_cookie(sk);
 #endif
 	who_task(&o.kept.copy[0].who, task);
 	owner_put(sk, &o, 0, BPF_NOEXIST);

@@ -95,6 +95,7 @@ func (p *Program) Run(ctx context.Context) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.twice.Begin()
 	defer func() { // after the printing
 		late := time.AfterFunc(time.Second, func() { p.opts.note("detaching %s", plural(r.a.count, "probe")) })
 		defer late.Stop()

@@ -49,7 +49,7 @@ type Set struct {
 
 	coll   *ebpf.Collection
 	opts   ebpf.CollectionOptions // for its programs
-	links  []io.Closer
+	links  []placed
 	loaded map[string]*ebpf.Program // classic tracepoints, by their code
 	twice  *Twice
 }
@@ -173,6 +173,7 @@ func Attach(k *Kernel, spec *ebpf.CollectionSpec, points []Point, o Options) (_ 
 			return nil, err
 		}
 	}
+	s.twice.Begin()
 	return s, nil
 }
 
@@ -188,8 +189,15 @@ type candidate struct {
 
 // A loaded program is in the kernel, and is to be attached.
 type loaded struct {
-	prog *ebpf.Program
-	spec *ebpf.ProgramSpec
+	prog  *ebpf.Program
+	spec  *ebpf.ProgramSpec
+	again bool // a second copy
+}
+
+// A placed program is attached.
+type placed struct {
+	io.Closer
+	again bool
 }
 
 // candidate loads the programs of the first way to p that can be loaded.
@@ -308,7 +316,7 @@ func (s *Set) loadWay(k *Kernel, spec *ebpf.CollectionSpec, p Point, w Way) ([]l
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		for _, c := range s.copies(p, w, ps) {
-			l := loaded{spec: c.ProgramSpec}
+			l := loaded{spec: c.ProgramSpec, again: c.Again}
 			if l.prog, err = s.load(spec, l.spec, nameOf(name, c)); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
@@ -347,7 +355,7 @@ func (s *Set) place(p Point, all []loaded) error {
 		if it, ok := where.(*link.Iter); ok {
 			s.Iters[p.Name] = append(s.Iters[p.Name], it)
 		}
-		s.links = append(s.links, where)
+		s.links = append(s.links, placed{where, l.again})
 	}
 	return nil
 }
@@ -417,16 +425,23 @@ func (s *Set) Missed() uint64 {
 }
 
 // Detach takes the programs out of their places, all but iterators. Each one
-// waits for the kernel's grace period, so they wait together.
+// waits for the kernel's grace period, so they wait together. Second copies go first:
+// one that is alone would count what it sees as skipped by the first.
 func (s *Set) Detach() {
+	s.detach(func(l placed) bool { return l.again })
+	s.detach(func(l placed) bool { _, iter := l.Closer.(*link.Iter); return !iter })
+}
+
+// detach takes some programs out of their places.
+func (s *Set) detach(which func(placed) bool) {
 	var wg sync.WaitGroup
 	for _, l := range s.links {
-		if _, ok := l.(*link.Iter); !ok {
+		if which(l) {
 			wg.Go(func() { l.Close() })
 		}
 	}
 	wg.Wait()
-	s.links = slices.DeleteFunc(s.links, func(l io.Closer) bool { _, ok := l.(*link.Iter); return !ok })
+	s.links = slices.DeleteFunc(s.links, which)
 }
 
 // Close detaches the points and frees programs and maps.

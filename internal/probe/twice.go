@@ -34,6 +34,7 @@ type Twice struct {
 	marks *ebpf.Map // the contexts' addresses
 	took  *ebpf.Map // how often a second copy did the work of the first
 	pairs int32
+	began uint64 // taken when all copies were attached: by second copies that were alone so far
 }
 
 // NewTwice is nil on kernels that do not skip programs so.
@@ -83,6 +84,14 @@ func (w *Twice) copies(ps *ebpf.ProgramSpec, counted bool) []Copy {
 	return copies
 }
 
+// Begin is called when all copies are attached. Missed is right if second copies are
+// detached before the first ones, or if it is asked before.
+func (w *Twice) Begin() {
+	if w != nil {
+		w.began = w.taken()
+	}
+}
+
 // Missed is how many events were lost because the kernel skipped one of these
 // programs, which are first copies or the only ones.
 func (w *Twice) Missed(progs []*ebpf.Program) (n uint64) {
@@ -92,7 +101,7 @@ func (w *Twice) Missed(progs []*ebpf.Program) (n uint64) {
 		}
 	}
 	if w != nil {
-		n -= min(n, w.taken())
+		n -= min(n, w.taken()-w.began)
 	}
 	return n
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -88,5 +89,29 @@ func TestTwice(t *testing.T) {
 				t.Errorf("the second copy did the work %d times, want %d or, of other threads, more", got, c.took)
 			}
 		})
+	}
+}
+
+// closing is a link that says when it was closed.
+type closing struct {
+	name string
+	took time.Duration
+	said chan<- string
+}
+
+func (c closing) Close() error {
+	time.Sleep(c.took)
+	c.said <- c.name
+	return nil
+}
+
+// TestDetachOrder: a second copy is gone before the first one goes. Alone it would
+// count what it sees as skipped by the first.
+func TestDetachOrder(t *testing.T) {
+	said := make(chan string, 2)
+	s := Set{links: []placed{{closing{"first", 0, said}, false}, {closing{"second", 50 * time.Millisecond, said}, true}}}
+	s.Detach()
+	if got := []string{<-said, <-said}; got[0] != "second" || got[1] != "first" || len(s.links) != 0 {
+		t.Errorf("detached %v, want the second copy before the first; %d links are left", got, len(s.links))
 	}
 }

@@ -124,61 +124,67 @@ func counts(flags ...string) func(*trial.Trial) error {
 			return err
 		}
 		defer f.Close()
-		var at [4]lab.Interrupts
-		if at[0], err = interrupts(); err != nil {
-			return err
-		}
-		if err := x.Attach(flags...); err != nil {
-			return err
-		}
-		if at[1], err = interrupts(); err != nil {
-			return err
-		}
-		if err := load(x.World, 499); err != nil {
-			return err
-		}
-		if at[2], err = interrupts(); err != nil {
-			return err
-		}
-		rows, err := x.Detach()
-		if err != nil {
-			return err
-		}
-		if at[3], err = interrupts(); err != nil {
-			return err
-		}
-		// Of devices that share a line each handler is asked each time.
-		seen := map[string]map[int]uint64{}
-		for _, r := range rows {
-			line, cpu, n := trial.Value(r.Get("irq")), int(r.Get("cpu").N), r.Get("count").N
-			if err := lab.Between(n, line, cpu, at[0], at[1], at[2], at[3]); err != nil {
-				x.Errorf("%v", err)
-			}
-			if name := r.Get("hardirq").S; name == "" || !named(at[3].Text[line], name) {
-				x.Errorf("interrupt %s is called %q, and by the kernel %q", line, name, at[3].Text[line])
-			}
-			if seen[line] == nil {
-				seen[line] = map[int]uint64{}
-			}
-			seen[line][cpu] += n
-		}
-		var moved uint64
-		for line, cpus := range at[3].Count {
-			if strings.Trim(line, "0123456789") != "" {
-				continue // LOC, RES and the like are no device's
-			}
-			for cpu := range cpus {
-				n := at[2].Count[line][cpu] - at[1].Count[line][cpu]
-				if moved += n; n > 0 && seen[line][cpu] == 0 {
-					x.Errorf("interrupt %s came %d times on processor %d, and there is no row of it", line, n, cpu)
-				}
-			}
-		}
-		if moved < 100 {
-			x.Errorf("using a device 499 times made %d interrupts", moved)
-		}
-		return nil
+		return lab.Undisturbed(func() ([]error, error) { return round(x, flags) })
 	}
+}
+
+// round is one of counts, and returns in what the tool and the kernel differ.
+func round(x *trial.Trial, flags []string) (differ []error, err error) {
+	wrong := func(format string, args ...any) { differ = append(differ, fmt.Errorf(format, args...)) }
+	var at [4]lab.Interrupts
+	if at[0], err = interrupts(); err != nil {
+		return nil, err
+	}
+	if err := x.Attach(flags...); err != nil {
+		return nil, err
+	}
+	if at[1], err = interrupts(); err != nil {
+		return nil, err
+	}
+	if err := load(x.World, 499); err != nil {
+		return nil, err
+	}
+	if at[2], err = interrupts(); err != nil {
+		return nil, err
+	}
+	rows, err := x.Detach()
+	if err != nil {
+		return nil, err
+	}
+	if at[3], err = interrupts(); err != nil {
+		return nil, err
+	}
+	// Of devices that share a line each handler is asked each time.
+	seen := map[string]map[int]uint64{}
+	for _, r := range rows {
+		line, cpu, n := trial.Value(r.Get("irq")), int(r.Get("cpu").N), r.Get("count").N
+		if err := lab.Between(n, line, cpu, at[0], at[1], at[2], at[3]); err != nil {
+			differ = append(differ, err)
+		}
+		if name := r.Get("hardirq").S; name == "" || !named(at[3].Text[line], name) {
+			wrong("interrupt %s is called %q, and by the kernel %q", line, name, at[3].Text[line])
+		}
+		if seen[line] == nil {
+			seen[line] = map[int]uint64{}
+		}
+		seen[line][cpu] += n
+	}
+	var moved uint64
+	for line, cpus := range at[3].Count {
+		if strings.Trim(line, "0123456789") != "" {
+			continue // LOC, RES and the like are no device's
+		}
+		for cpu := range cpus {
+			n := at[2].Count[line][cpu] - at[1].Count[line][cpu]
+			if moved += n; n > 0 && seen[line][cpu] == 0 {
+				wrong("interrupt %s came %d times on processor %d, and there is no row of it", line, n, cpu)
+			}
+		}
+	}
+	if moved < 100 {
+		wrong("using a device 499 times made %d interrupts", moved)
+	}
+	return differ, nil
 }
 
 // named says whether a line of /proc/interrupts has a handler of that name: after

@@ -347,11 +347,11 @@ func parallel(x *trial.Trial) error {
 	if lab.Emulated() {
 		n = 4 * 251
 	}
-	r, err := lab.StartPingPong(x.World, lab.PingPong{Requests: n, Size: 100, Answer: 300, Parallel: 4})
+	rally, err := lab.StartPingPong(x.World, lab.PingPong{Requests: n, Size: 100, Answer: 300, Parallel: 4})
 	if err != nil {
 		return err
 	}
-	rows, err := x.Rows(func() error { _, err := r.Run(); return err }, "--by=pid,dir", "--where=errors == 0")
+	rows, err := x.Rows(func() error { _, err := rally.Run(); return err }, "--by=pid,dir", "--where=errors == 0")
 	if err != nil {
 		return err
 	}
@@ -359,14 +359,19 @@ func parallel(x *trial.Trial) error {
 	for _, p := range []struct {
 		pid         int
 		read, write int
-	}{{r.Client.PID, 300, 100}, {r.Server.PID, 100, 300}} {
+	}{{rally.Client.PID, 300, 100}, {rally.Server.PID, 100, 300}} {
 		w.add(fmt.Sprintf("%d write ", p.pid), lab.Calls{Count: n, Bytes: int64(n * p.write)})
 		w.add(fmt.Sprintf("%d read ", p.pid), lab.Calls{Count: n, Bytes: int64(n * p.read)})
 	}
-	// Each connection ends with a read that finds the end.
+	// Each connection ends with a read that finds the end: of no bytes.
 	for _, r := range rows {
-		if over := r.Get("count").N - uint64(n); r.Get("dir").S == "read" && over <= 4 {
-			r.Get("count").N -= over
+		size := uint64(300)
+		if int(r.Get("pid").N) == rally.Server.PID {
+			size = 100
+		}
+		reads := r.Get("bytes").N / size
+		if over := r.Get("count").N - reads; r.Get("dir").S == "read" && over <= 4 {
+			r.Get("count").N = reads
 		}
 	}
 	w.check(x, rows, "pid", "dir")

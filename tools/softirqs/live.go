@@ -43,54 +43,59 @@ func softirqs() (lab.Interrupts, error) { return lab.ReadInterrupts("/proc/softi
 // while the tool is attached for sure, and no more than while it may be.
 func counts(flags ...string) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
-		const n = 1009
-		p, err := lab.StartPinned(x.World, "sender", n)
-		if err != nil {
-			return err
-		}
-		var at [4]lab.Interrupts
-		if at[0], err = softirqs(); err != nil {
-			return err
-		}
-		if err := x.Attach(flags...); err != nil {
-			return err
-		}
-		if at[1], err = softirqs(); err != nil {
-			return err
-		}
-		if _, err := p.Run(); err != nil {
-			return err
-		}
-		if at[2], err = softirqs(); err != nil {
-			return err
-		}
-		rows, err := x.Detach()
-		if err != nil {
-			return err
-		}
-		if at[3], err = softirqs(); err != nil {
-			return err
-		}
-		seen := map[string]map[int]uint64{}
-		for _, r := range rows {
-			name := strings.ToUpper(r.Get("softirq").S)
-			if seen[name] == nil {
-				seen[name] = map[int]uint64{}
-			}
-			seen[name][int(r.Get("cpu").N)] += r.Get("count").N
-		}
-		for name, cpus := range at[3].Count {
-			for cpu := range cpus {
-				if err := lab.Between(seen[name][cpu], name, cpu, at[0], at[1], at[2], at[3]); err != nil {
-					x.Errorf("%v", err)
-				}
-			}
-		}
-		if got := seen["NET_RX"][p.CPU]; got < n {
-			x.Errorf("%d of NET_RX on processor %d, want %d or more", got, p.CPU, n)
-		}
-		return nil
+		return lab.Undisturbed(func() ([]error, error) { return round(x, flags) })
 	}
+}
+
+// round is one of counts, and returns in what the tool and the kernel differ.
+func round(x *trial.Trial, flags []string) (differ []error, err error) {
+	const n = 1009
+	p, err := lab.StartPinned(x.World, "sender", n)
+	if err != nil {
+		return nil, err
+	}
+	var at [4]lab.Interrupts
+	if at[0], err = softirqs(); err != nil {
+		return nil, err
+	}
+	if err := x.Attach(flags...); err != nil {
+		return nil, err
+	}
+	if at[1], err = softirqs(); err != nil {
+		return nil, err
+	}
+	if _, err := p.Run(); err != nil {
+		return nil, err
+	}
+	if at[2], err = softirqs(); err != nil {
+		return nil, err
+	}
+	rows, err := x.Detach()
+	if err != nil {
+		return nil, err
+	}
+	if at[3], err = softirqs(); err != nil {
+		return nil, err
+	}
+	seen := map[string]map[int]uint64{}
+	for _, r := range rows {
+		name := strings.ToUpper(r.Get("softirq").S)
+		if seen[name] == nil {
+			seen[name] = map[int]uint64{}
+		}
+		seen[name][int(r.Get("cpu").N)] += r.Get("count").N
+	}
+	for name, cpus := range at[3].Count {
+		for cpu := range cpus {
+			if err := lab.Between(seen[name][cpu], name, cpu, at[0], at[1], at[2], at[3]); err != nil {
+				differ = append(differ, err)
+			}
+		}
+	}
+	if got := seen["NET_RX"][p.CPU]; got < n {
+		differ = append(differ, fmt.Errorf("%d of NET_RX on processor %d, want %d or more", got, p.CPU, n))
+	}
+	return differ, nil
 }
 
 // busy sends n datagrams which the receiver's softirq is busy with, and says for

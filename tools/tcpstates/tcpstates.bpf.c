@@ -56,9 +56,12 @@ static __noinline struct owner *entry_at(const struct sock *sk, int new)
 		first.kept.exec = who_exec();
 	}
 	if (!o || owner_stale(o, sk)) {
+		first.cookie = new == TCP_SYN_RECV ? 0 : sock_cookie(sk); /* see owner_born */
 		owner_put(sk, &first, 0, BPF_ANY);
 		return owner_entry(sk);
 	}
+	if (!o->cookie)
+		o->cookie = sock_cookie(sk);
 	if (ours)
 		kept_set(&o->kept, &first.kept.copy[0].who, first.kept.exec, (__u64)sk);
 	return o;
