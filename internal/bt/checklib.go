@@ -43,6 +43,7 @@ func init() {
 		"percpu_kaddr":  {1, 2, false, false, (*checker).percpu},
 		"pid":           {1, 1, false, false, (*checker).pidOf},
 		"tid":           {1, 1, false, false, (*checker).pidOf},
+		"path":          {1, 2, false, false, (*checker).path},
 		"debugf":        {1, 4, true, false, (*checker).debugf},
 	} {
 		functions[name] = f

@@ -210,6 +210,8 @@ func (e *emitter) callMemory(x *Call, t *Type, dst loc) {
 			e.add(asm.LoadImm(asm.R0, int64(binary.LittleEndian.Uint64(b[i:])), asm.DWord))
 			e.store(dst.at(i), asm.R0)
 		}
+	case "path":
+		e.path(x, dst)
 	case "ustack":
 		e.userStack(x.typ(), dst)
 	case "usym":

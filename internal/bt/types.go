@@ -34,6 +34,7 @@ const (
 	USym    // address and pid
 	Inet    // length, then 16 bytes
 	Mac     // 6 bytes in 8
+	PathOf  // names from a file to the root
 	Record  // struct or union, a place in memory
 	Array   // a place in memory
 	CountOf // aggregations: the values of maps
@@ -203,6 +204,8 @@ func (t *Type) store() int {
 		return 16
 	case Inet:
 		return 24
+	case PathOf:
+		return pathSteps * pathName
 	case Record, Array:
 		return max(8, round8(t.Size))
 	case Combo:
@@ -273,7 +276,7 @@ func (t *Type) String() string {
 	}
 	return [...]string{
 		KStack: "kstack", KSym: "ksym", Time: "timestamp", User: "username", Cgroup: "cgroup path", Errno: "strerror", SysCall: "syscall_name",
-		String: "string", Buffer: "buffer", UStack: "ustack", USym: "usym", Inet: "inet", Mac: "macaddr",
+		String: "string", Buffer: "buffer", UStack: "ustack", USym: "usym", Inet: "inet", PathOf: "path", Mac: "macaddr",
 		CountOf: "count", SumOf: "sum", MinOf: "min", MaxOf: "max", AvgOf: "avg", StatsOf: "stats", HistOf: "hist", LhistOf: "lhist",
 	}[t.Kind]
 }

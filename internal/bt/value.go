@@ -35,6 +35,8 @@ func (r *Run) text(t *Type, b []byte) string {
 		return escapeBytes(b[8 : 8+n])
 	case Inet:
 		return inet(b)
+	case PathOf:
+		return pathText(b)
 	case Mac:
 		return net.HardwareAddr(b[:6]).String()
 	case Time:
