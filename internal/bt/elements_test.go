@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
@@ -15,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -729,4 +731,30 @@ func TestIntervalRoom(t *testing.T) {
 // bar is a row of a histogram.
 func bar(label string, n, width int) string {
 	return fmt.Sprintf("%-16s%8d |%-52s|\n", label, n, strings.Repeat("@", width))
+}
+
+// TestPIDNamespace has the numbers of a process in the PID namespace that seine is in,
+// and those of the machine.
+func TestPIDNamespace(t *testing.T) {
+	needRoot(t)
+	if os.Getenv("SEINE_BT_PIDNS") == "" {
+		exe := must(os.Executable())
+		cmd := exec.Command(exe, "-test.run=^TestPIDNamespace$", "-test.v")
+		cmd.Env = append(os.Environ(), "SEINE_BT_PIDNS=1")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "inside: 1 of 1\n") {
+			t.Errorf("got %v\n%s", err, out)
+		}
+		return
+	}
+	check(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	check(unix.Mount("proc", "/proc", "proc", 0, ""))
+	k := newKernel()
+	out, _ := live(t, func(o Options) (*Program, error) {
+		return compile(must(Parse(&Source{Name: "-e", Text: `t:syscalls:sys_enter_getppid /pid == $1/ { @[pid, pid(curr_ns), pid(init) > $1, tid > 0] = count(); }`})), k, o)
+	}, Options{Args: []string{fmt.Sprint(os.Getpid())}}, func() { unix.Getppid() })
+	want(t, out, "@[1, 1, true, true]: 1\n")
+	if os.Getpid() == 1 && !t.Failed() {
+		fmt.Println("inside: 1 of 1")
+	}
 }

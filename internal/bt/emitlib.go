@@ -193,9 +193,9 @@ func taiAhead() int64 {
 // processID leaves the number of the process or thread in R0: in our PID namespace,
 // or that of the machine.
 func (e *emitter) processID(name string, own bool) {
-	if dev, ino, inside := e.c.kernel.pidSpace(); inside && own {
+	if ns := e.c.kernel.pidSpace(); ns != nil && own {
 		at := e.slot()
-		e.add(asm.LoadImm(asm.R1, int64(dev), asm.DWord), asm.LoadImm(asm.R2, int64(ino), asm.DWord))
+		e.add(asm.LoadImm(asm.R1, int64(ns.dev), asm.DWord), asm.LoadImm(asm.R2, int64(ns.ino), asm.DWord))
 		e.zero(at, 8)
 		e.address(asm.R3, at)
 		e.add(asm.Mov.Imm(asm.R4, 8), asm.FnGetNsCurrentPidTgid.Call())

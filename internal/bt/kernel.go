@@ -38,10 +38,10 @@ type kernel struct {
 	cookies   func() bool // attach cookies
 	stacks    func() bool // programs have one stack for each processor
 	forEach   func() error
-	loop      func() bool // bpf_loop
-	tai       func() bool // bpf_ktime_get_tai_ns
-	pidSpace  func() (dev, ino uint64, inside bool)
-	preempt   func() bool // programs can be preempted by others of this script
+	loop      func() bool       // bpf_loop
+	tai       func() bool       // bpf_ktime_get_tai_ns
+	pidSpace  func() *namespace // ours, if it is not the machine's
+	preempt   func() bool       // programs can be preempted by others of this script
 	events    func() ([]string, error)
 }
 
@@ -98,7 +98,7 @@ func newKernel() *kernel {
 	})
 	k.loop = sync.OnceValue(func() bool { return features.HaveProgramHelper(ebpf.RawTracepoint, asm.FnLoop) == nil })
 	k.tai = sync.OnceValue(func() bool { return features.HaveProgramHelper(ebpf.RawTracepoint, asm.FnKtimeGetTaiNs) == nil })
-	k.pidSpace = pidSpace
+	k.pidSpace = sync.OnceValue(pidSpace)
 	k.preempt = host.TracepointsPreempt
 	k.events = sync.OnceValues(readEvents)
 	return k
@@ -127,14 +127,16 @@ func (k *kernel) proto(name, module string) (*btf.FuncProto, error) {
 	return proto, nil
 }
 
-// pidSpace is the PID namespace that we are in; inside is whether it is not the
-// machine's.
-func pidSpace() (dev, ino uint64, inside bool) {
+// A namespace is known by the file of /proc/self/ns that it has.
+type namespace struct{ dev, ino uint64 }
+
+// pidSpace is the PID namespace that we are in, nil if it is the machine's.
+func pidSpace() *namespace {
 	var st unix.Stat_t
 	if !host.InPIDNamespace() || unix.Stat("/proc/self/ns/pid", &st) != nil {
-		return 0, 0, false
+		return nil
 	}
-	return st.Dev, st.Ino, true
+	return &namespace{st.Dev, st.Ino}
 }
 
 // percpu is the address of a symbol of which every CPU may have a copy.
