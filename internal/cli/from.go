@@ -390,17 +390,17 @@ func (p *past) Mark(s *record.Schema, m *record.Mark) error {
 	case record.Start:
 		p.runs++
 	case record.Losses:
-		return p.head.End(row.End{Time: at, Losses: m.Losses})
+		return p.head.End(row.End{Time: at, Losses: m.Losses, Tool: s.Tool})
 	case record.Dropped:
 		p.lost += m.Rows
 	case record.Last:
 		p.above = m.Above
-		p.held = &row.End{Time: at, Output: true, Losses: m.Losses}
+		p.held = &row.End{Time: at, Output: true, Losses: m.Losses, Tool: s.Tool}
 	case record.Output:
 		if p.above = m.Above; p.run.tool.Kind(p.run.cfg) == tool.Events && p.run.flags.interval != p.interval {
 			return nil
 		}
-		return p.head.End(row.End{Time: at, Output: true, Losses: m.Losses})
+		return p.head.End(row.End{Time: at, Output: true, Losses: m.Losses, Tool: s.Tool})
 	}
 	return nil
 }

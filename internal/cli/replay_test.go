@@ -177,7 +177,7 @@ func replayed(t *testing.T, tl *tool.Tool, flags []string) bool {
 		at := time.Date(2026, 11, 14, 23, 40, i, 0, time.UTC)
 		switch {
 		case i == n/3:
-			return &row.End{Time: at, Losses: []row.Loss{{Kind: "ring full", N: 7}}}
+			return &row.End{Time: at, Tool: tl.Name, Losses: []row.Loss{{Kind: "ring full", N: 7}}}
 		case live.run.flags.interval > 0 && i%2 == 1:
 			return &row.End{Time: at, Output: true}
 		case i%2 == 0: // a batch of events
