@@ -230,7 +230,7 @@ func (l Lost) Summary() []string {
 	say(l.Skipped, "run of a BPF program was skipped by the kernel", "runs of BPF programs were skipped by the kernel", "they came in the middle of another one, or another tracer is at the same hooks")
 	say(l.Cut, "reading of a map was cut short", "readings of maps were cut short", "its keys came and went meanwhile, so that some are missing. Use fewer keys")
 	say(l.Commands, "command of system() was not run", "commands of system() were not run", "the run ended before they did. Call it less often, or use a predicate")
-	say(l.Loops, "loop was ended", "loops were ended", fmt.Sprintf("they had more than the %d turns that the kernel allows", maxTurns))
+	say(l.Loops, "loop was ended", "loops were ended", fmt.Sprintf("the kernel allows no more than %d turns", maxTurns))
 	say(l.Broken, "record could not be understood", "records could not be understood", "this is a mistake of seine: please report it")
 	return out
 }

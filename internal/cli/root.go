@@ -251,6 +251,9 @@ func flagError(cmd *cobra.Command, err error) error {
 // nouns is what the values of flags are called where pflag reads them.
 var nouns = map[string]string{"bool": "true or false", "int": "number", "count": "number", "uint32": "number from 0 up", "uint64": "number from 0 up"}
 
+// moved is what took the place of flags that earlier releases had.
+var moved = map[string]string{"gethostlatency --packets": "seine dns"}
+
 func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 	flag, where := "--"+e.GetSpecifiedName(), "seine help "+cmd.Name()
 	if e.GetSpecifiedShortnames() != "" {
@@ -258,6 +261,9 @@ func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 	}
 	if !cmd.HasParent() && cmd.Name() == "seine" {
 		where = "seine help"
+	}
+	if now := moved[cmd.Name()+" "+flag]; now != "" {
+		return tool.Usagef("%s has no flag %s any more: write '%s'", cmd.Name(), flag, now)
 	}
 	if ours := bccFlag(cmd.Name(), e.GetSpecifiedName()); ours != "" {
 		return tool.Usagef("%s has no flag %s, which BCC has: write %s", cmd.Name(), flag, ours)
