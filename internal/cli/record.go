@@ -65,7 +65,8 @@ func recordCommand(stdout, stderr io.Writer) *cobra.Command {
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.StringVar(&f.dir, "dir", "", "directory to record into")
-	fs.Var(&sizeFlag{&f.budget}, "budget", "bytes that the recording may take, Parquet files included (default 1G)")
+	fs.Var(&sizeFlag{&f.budget}, "budget", "bytes that the recording may take (default 1G)")
+	fs.Lookup("budget").DefValue = "" // the text has it
 	fs.Var(&longFlag{&f.keep}, "keep", "delete what is older: 12h, 7d")
 	fs.VarP(&durationFlag{&f.duration, true}, "duration", "d", "stop after this long: 10s, 2m")
 	fs.StringVar(&f.list, "list", "", "say what a recording holds")

@@ -25,6 +25,31 @@ var unrunnable = regexp.MustCompile(`TOOL|COMMAND|NAME|…|script.bt|/opt/|--con
 // somebody is a process that a page names; we are there, it is not.
 var somebody = regexp.MustCompile(`(-p|--pid|--netns)[ =]\d+\b`)
 
+// Recordings that a page names: commands write into a directory of their own and read
+// one that has just been made. At the time of day that the page names nothing was recorded.
+var (
+	written = regexp.MustCompile(`--dir \S+`)
+	read    = regexp.MustCompile(`(--from|--list) \S+`)
+	cut     = regexp.MustCompile(`--cut \S+ (.*) --since \S+ --until \S+`)
+)
+
+// recording makes one of what the pages show.
+func recording(t *testing.T) string {
+	dir := filepath.Join(t.TempDir(), "rec")
+	cmd := exec.Command(seine, "record", "tcplife", "soconnect --where 'errno != nil'", "tcpretrans", "skbdrop", "--dir", dir, "-d", "1s")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return dir
+}
+
+// elsewhere gives a command the recordings of the test.
+func elsewhere(t *testing.T, command, rec string) string {
+	command = written.ReplaceAllString(command, "--dir "+filepath.Join(t.TempDir(), "rec"))
+	command = read.ReplaceAllString(command, "$1 "+rec)
+	return cut.ReplaceAllString(command, "--cut "+filepath.Join(t.TempDir(), "cut")+" $1 --since '1h ago'")
+}
+
 // TestDocs runs every command that the documents show, for a moment: each is one
 // that seine takes.
 func TestDocs(t *testing.T) {
@@ -40,6 +65,7 @@ func TestDocs(t *testing.T) {
 	if err := os.Symlink(seine, filepath.Join(bin, "seine")); err != nil {
 		t.Fatal(err)
 	}
+	rec := recording(t)
 	seen := map[string]bool{}
 	for _, page := range append(append(pages, readmes...), "../../README.md") {
 		for _, c := range commands(t, page) {
@@ -49,7 +75,7 @@ func TestDocs(t *testing.T) {
 			seen[c] = true
 			t.Run(c, func(t *testing.T) {
 				t.Parallel()
-				moment(t, bin, c)
+				moment(t, bin, elsewhere(t, c, rec))
 			})
 		}
 	}

@@ -42,7 +42,7 @@ func TestAccounts(t *testing.T) {
 				t.Fatalf("%d shown and %d lost with a ring of 16 MiB", len(all), lost)
 			}
 			times := min(50/len(all)+1, 10) // a page holds about 20 events
-			if tl.Name == "gethostlatency" || tl.Name == "sofdsnoop" {
+			if tl.Name == "gethostlatency" || tl.Name == "dns" || tl.Name == "sofdsnoop" {
 				times = 1 // what serves their demos is there until the world ends
 			}
 			some, x := demo(t, tl, true, times, "--buffer=4k")

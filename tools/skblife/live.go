@@ -188,11 +188,14 @@ func crowding(x *trial.Trial) error {
 			}
 		}
 		return nil
-	}, "--comm=sender", "--memory=56K")
+	}, "--comm=sender", "--memory=64K")
 	if err != nil {
 		return err
 	}
 	room := x.Report.Capacity("lives")
+	if room <= few || room >= many {
+		return fmt.Errorf("room for %d, want more than %d and less than %d", room, few, many)
+	}
 	if a := got["alloc"]; a != (account{births: room + few, freed: room + few, lives: room + few}) {
 		x.Errorf("%+v, want %d births, all freed", a, room+few)
 	}
