@@ -5,6 +5,7 @@ package tcpsnoop
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -29,6 +30,7 @@ var Live = []trial.Case{
 	{Name: "big-ipv4", Hosts: lab.TwoHosts, Run: big(lab.TCP4)},
 	{Name: "big-ipv6", Hosts: lab.TwoHosts, Run: big(lab.TCP6)},
 	{Name: "reset", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 7, Send: 101, Recv: 53, Close: lab.ByReset})},
+	{Name: "closed-apart", Hosts: lab.TwoHosts, Run: closedApart},
 	{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
 	{Name: "older", Hosts: lab.TwoHosts, Run: older},
 	{Name: "same-ports", Hosts: lab.TwoHosts, Run: samePorts},
@@ -218,6 +220,27 @@ func older(x *trial.Trial) error {
 	if len(rows) < 3*2*6 {
 		x.Errorf("%d rows, want 36 at least", len(rows))
 	}
+	return nil
+}
+
+// closedApart: the last FIN finds TIME_WAIT. A socket of the kernel's own sends its
+// ACK, and the ACK is of the process that had the connection.
+func closedApart(x *trial.Trial) error {
+	rows, err := x.Rows(func() error {
+		c, err := x.World.Dial("client", "server")
+		if err != nil {
+			return err
+		}
+		return errors.Join(c.CloseApart(), x.World.Grace())
+	})
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		x.Want(r, "pid", os.Getpid())
+	}
+	// SYN, SYN and ACK, ACK; a byte, ACK; FIN, ACK, FIN, ACK: each leaves a host and comes to the other.
+	x.Fail(trial.RowCount(len(rows), 18))
 	return nil
 }
 

@@ -166,10 +166,10 @@ KTRACE(out, net_dev_queue, struct sk_buff *skb)
 		return 0;
 	netns = load_netns(sk);
 	state = LOAD(sk, __sk_common.skc_state);
-	/* Resets and what answers for a socket that has gone are sent by a socket
+	/* Resets and what answers for a socket that has gone are sent by a raw socket
 	 * of the kernel's own; a request is none yet.
 	 */
-	if (state == TCP_TIME_WAIT || state == TCP_NEW_SYN_RECV || load_proto(sk) != IPPROTO_TCP)
+	if (state == TCP_TIME_WAIT || state == TCP_NEW_SYN_RECV || load_proto(sk) != IPPROTO_TCP || LOAD(sk, sk_type) == SOCK_RAW)
 		sk = NULL;
 	return snoop(skb, segment_ip(skb), sk, netns, SNOOP_OUT);
 }
