@@ -34,7 +34,7 @@ var guests = []guest{
 	{"6.12", []string{"-others=1"}, nil, 55 * time.Minute},
 	{"new", []string{"-best", "-first=4", "-also=parallel|preempted|inflight|threads|many|uring|mptcp"}, nil, 50 * time.Minute},
 	{"5.10", []string{"-first=6", "-others=1"}, []string{"Agree"}, 45 * time.Minute},
-	{"6.1", []string{"-best", "-first=3"}, []string{"Agree", "Turns"}, 30 * time.Minute},
+	{"6.1", []string{"-best", "-first=3"}, []string{"Agree", "Turns"}, 40 * time.Minute},
 }
 
 // The steps that -only knows, besides the guests.
