@@ -31,7 +31,7 @@ func lock(dir string) (*os.File, error) {
 		pid, _ := io.ReadAll(io.LimitReader(f, 32))
 		return nil, fmt.Errorf("process %s records into %s: stop it, or choose another directory", strings.TrimSpace(string(pid)), dir)
 	}
-	if err := f.Truncate(0); err == nil {
+	if err = f.Truncate(0); err == nil {
 		_, err = fmt.Fprintln(f, os.Getpid())
 	}
 	if err != nil && !errors.Is(err, unix.ENOSPC) { // the lock holds without the number
