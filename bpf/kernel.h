@@ -102,6 +102,7 @@ struct pt_regs {
 #define EAGAIN 11
 #define EADDRNOTAVAIL 99
 #define ENETUNREACH 101
+#define ENOBUFS 105
 #define EISCONN 106
 #define EALREADY 114
 #define EINPROGRESS 115

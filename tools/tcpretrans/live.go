@@ -5,8 +5,10 @@ package tcpretrans
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"seine/internal/lab"
+	"seine/internal/probe"
 	"seine/internal/row"
 	"seine/internal/tool"
 	"seine/internal/trial"
@@ -46,6 +48,7 @@ var Live = []trial.Case{
 	{Name: "fast-netem", Hosts: lab.TwoHosts, Run: fastNetem},
 	{Name: "counts", Hosts: lab.TwoHosts, Run: counts},
 	{Name: "none", Hosts: lab.TwoHosts, Run: none},
+	{Name: "unsent", Hosts: lab.TwoHosts, Run: unsent, Slow: true},
 	{Name: "probe", Hosts: lab.TwoHosts, Run: tailProbe},
 	{Name: "timeouts", Hosts: lab.TwoHosts, Run: timeouts(lab.TCP4), Slow: true},
 	{Name: "timeouts-ipv6", Hosts: lab.TwoHosts, Run: timeouts(lab.TCP6), Slow: true},
@@ -165,7 +168,9 @@ func fast(network lab.Network) func(*trial.Trial) error {
 		for _, r := range rows {
 			segs += r.Get("segments").N
 			causes[r.Get("cause").S]++
-			x.Want(r, "total_retrans", segs)
+			if c := r.Get("errno"); c.Kind == row.Null { // else see unsent
+				x.Want(r, "total_retrans", segs)
+			}
 			x.Want(r, "pid", t.Client.PID)
 			x.Want(r, "rport", t.Port)
 		}
@@ -176,10 +181,91 @@ func fast(network lab.Network) func(*trial.Trial) error {
 		} else if causes["fast"] == 0 {
 			x.Fail(trial.Fewer(0, 1, "%v, want a fast one; the kernel counts %d loss probes", causes, probes))
 		}
-		n := counted[0]["TcpRetransSegs"]
+		n := counted[0]["TcpRetransSegs"] - counted[0]["TcpExtTCPRetransFail"]
 		x.Fail(trial.Fewer(int(segs), int(n), "%d rows of %d segments, and the kernel counts %d", len(rows), segs, n))
 		return nil
 	}
+}
+
+// unsent: once a segment has been sent again, the client's queue drops what is larger than
+// an ACK, until something could not be sent. Kernels that tell of that say ENOBUFS.
+// The kernel counts it in RetransSegs, and again as failed.
+func unsent(x *trial.Trial) error {
+	for _, flags := range [][]string{{"-l"}, {"-l", "--count-by-flow"}} {
+		t, err := lab.StartTCP(x.World, lab.Sessions{Send: 777, Recv: 1})
+		if err != nil {
+			return err
+		}
+		before, err := x.World.Counters("client")
+		if err != nil {
+			return err
+		}
+		if err := x.Attach(flags...); err != nil {
+			return err
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- t.RunLossy(lab.Loss{To: t.Port, Data: 1, Count: 2}) }()
+		_, err = grown(x.World, before, "TcpRetransSegs")
+		if err == nil {
+			err = x.World.SetQdisc("client", "eth0", lab.Qdisc{Kind: "tbf", Rate: 1 << 20, Burst: 500, Limit: 1 << 20})
+		}
+		if err == nil {
+			_, err = grown(x.World, before, "TcpExtTCPRetransFail")
+			err = errors.Join(err, x.World.SetQdisc("client", "eth0", lab.Qdisc{Kind: "pfifo", Limit: 1000}))
+		}
+		err = errors.Join(err, <-ended)
+		if errors.Is(err, lab.ErrNotSupported) {
+			return trial.Skip("%v", err)
+		} else if err != nil {
+			return err
+		}
+		rows, err := x.Detach()
+		if err != nil {
+			return err
+		}
+		counted, err := grown(x.World, before, "TcpRetransSegs")
+		if err != nil {
+			return err
+		}
+		all, failed := counted["TcpRetransSegs"], counted["TcpExtTCPRetransFail"]
+		var segs, told int64
+		for _, r := range rows {
+			x.Want(r, "rport", t.Port)
+			segs += int64(r.Get("segments").N)
+			if c := r.Get("errno"); c != nil && c.Kind != row.Null {
+				told++
+				x.Want(r, "errno", "ENOBUFS")
+				x.Want(r, "segments", 0)
+				x.Want(r, "bytes", 0)
+			}
+		}
+		if segs != all-failed {
+			x.Errorf("%v: %d rows of %d segments, and the kernel counts %d, of which %d failed", flags, len(rows), segs, all, failed)
+		}
+		k, err := probe.Running()
+		if err != nil {
+			return err
+		}
+		if len(flags) == 1 && len(k.Args("tcp_retransmit_skb")) > 2 && told != failed {
+			x.Errorf("%d rows of what could not be sent, and the kernel counts %d", told, failed)
+		}
+	}
+	return nil
+}
+
+// grown waits until a counter of the client has grown, and says how all have.
+func grown(w *lab.World, before lab.Counters, name string) (lab.Counters, error) {
+	for range 2000 {
+		now, err := w.Counters("client")
+		if err != nil {
+			return nil, err
+		}
+		if since := now.Since(before); since[name] > 0 {
+			return since, nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return nil, fmt.Errorf("%s does not grow", name)
 }
 
 func fastMPTCP(x *trial.Trial) error {

@@ -137,6 +137,13 @@ KTRACE_SK(retrans, tcp_retransmit_skb, const struct sock *sk, const struct sk_bu
 	e.state = sock_state(sk);
 	if (args_tcp_retransmit_skb > 2)
 		e.result = (int)ctx[2];
+	if (e.result) { /* it is not sent */
+		if (counting)
+			return 0;
+		if (e.result > 0)
+			e.result = -ENOBUFS; /* a queue of this machine has dropped it */
+		e.segs = e.bytes = 0;
+	}
 	return tell(&e);
 }
 

@@ -30,8 +30,8 @@ type event struct {
 	kern.Tuple
 	Cause  cause       `col:"cause,width=6;type,head=T,after=>" words:"rto,fast,tlp,synack" help:"rto: a timeout, fast: the peer's acknowledgements told, tlp: tail loss probe, synack: answer to a SYN; R: data or SYN sent again, L: tail loss probe, S: answer to a SYN sent again"`
 	Seq    uint32      `col:"seq,width=10" help:"sequence number of the first byte"`
-	Bytes  uint32      `col:"bytes,width=6,sum" help:"payload of the packet"`
-	Segs   uint32      `col:"segments,width=4,sum" help:"segments that the packet is cut into"`
+	Bytes  uint32      `col:"bytes,width=6,sum" help:"payload of the packet; 0 if it could not be sent"`
+	Segs   uint32      `col:"segments,width=4,sum" help:"segments that the packet is cut into; 0 if it could not be sent"`
 	Row    uint32      `col:"attempts,width=4" help:"timeouts in a row, this one included; of a SYN-ACK: how often it was sent again"`
 	Total  uint32      `col:"total_retrans,width=6" help:"segments that this connection has sent again so far"`
 	Result kern.Result `col:"errno,as=errno,width=13" help:"why sending it failed, where the kernel tells (6.18)"`
@@ -57,7 +57,7 @@ type key struct {
 // value is struct retrans_count of tcpretrans.bpf.c.
 type value struct {
 	Count uint64 `col:"count,head=RETRANSMITS,width=11,sum" help:"packets sent again"`
-	Segs  uint64 `col:"segments,width=8,sum" help:"segments in them: the kernel's total_retrans"`
+	Segs  uint64 `col:"segments,width=8,sum" help:"segments in them: the kernel's RetransSegs less TCPRetransFail"`
 }
 
 // letter gives R, L or S, as BCC does.
