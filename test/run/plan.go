@@ -168,8 +168,8 @@ func (s *suite) here(b binaries) {
 		s.step(units, 20*time.Minute, s.unit)
 	}
 	if asked(native) {
-		s.step(native, 30*time.Minute, func(ctx context.Context) error {
-			return s.tests(ctx, native, []string{b.live, "-test.v=test2json", "-test.timeout=29m", notOthers})
+		s.step(native, 45*time.Minute, func(ctx context.Context) error {
+			return s.tests(ctx, native, []string{b.live, "-test.v=test2json", "-test.timeout=44m", notOthers})
 		})
 	}
 }
