@@ -85,6 +85,15 @@ func sessions(network lab.Network) func(*trial.Trial) error {
 		if err != nil {
 			return err
 		}
+		// A slow machine may send segments again that were not lost: the kernel counts them.
+		again := map[string]int64{}
+		for _, h := range lab.TwoHosts {
+			now, err := x.World.Counters(h)
+			if err != nil {
+				return err
+			}
+			again[h] = now.Since(before[h])["TcpRetransSegs"]
+		}
 		count := map[string]int64{}
 		var since, queued uint64
 		for _, r := range rows {
@@ -98,7 +107,9 @@ func sessions(network lab.Network) func(*trial.Trial) error {
 				x.Errorf("snd_cwnd is %d", n)
 			}
 			x.Want(r, "cong", reno)
-			x.Want(r, "snd_ssthresh", 1<<31-1) // nothing was lost
+			if again[host] == 0 { // nothing was lost
+				x.Want(r, "snd_ssthresh", 1<<31-1)
+			}
 			if r.Get("sk_sndbuf").N == 0 || r.Get("rcv_wnd").N == 0 || r.Get("event").S == "rcv" && r.Get("srtt_us").N == 0 {
 				x.Errorf("no sk_sndbuf, rcv_wnd or srtt_us in %s", trial.Dump(r))
 			}
@@ -117,9 +128,13 @@ func sessions(network lab.Network) func(*trial.Trial) error {
 			if err != nil {
 				return err
 			}
-			for event, n := range map[string]int64{"rcv": want, "new": 7, "retrans": 0} {
+			for event, n := range map[string]int64{"rcv": want, "new": 7} {
 				got := count[h+" "+event]
 				x.Fail(trial.Fewer(int(got), int(n), "%s: %d %s, want %d", h, got, event, n))
+			}
+			// A packet may be of several segments.
+			if got := count[h+" retrans"]; (got > 0) != (again[h] > 0) || got > again[h] {
+				x.Errorf("%s: %d packets sent again, and the kernel counts %d segments", h, got, again[h])
 			}
 		}
 		x.NoneLost(tool.LossOwner)
