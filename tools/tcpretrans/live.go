@@ -48,7 +48,7 @@ var Live = []trial.Case{
 	{Name: "fast-netem", Hosts: lab.TwoHosts, Run: fastNetem},
 	{Name: "counts", Hosts: lab.TwoHosts, Run: counts},
 	{Name: "none", Hosts: lab.TwoHosts, Run: none},
-	{Name: "unsent", Hosts: lab.TwoHosts, Run: unsent, Slow: true},
+	{Name: "unsent", Hosts: lab.TwoHosts, Run: unsent},
 	{Name: "probe", Hosts: lab.TwoHosts, Run: tailProbe},
 	{Name: "timeouts", Hosts: lab.TwoHosts, Run: timeouts(lab.TCP4), Slow: true},
 	{Name: "timeouts-ipv6", Hosts: lab.TwoHosts, Run: timeouts(lab.TCP6), Slow: true},
