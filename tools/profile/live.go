@@ -34,13 +34,14 @@ var Live = []trial.Case{
 }
 
 // near says whether so many samples are what a time must give: within 15 per
-// cent, and half where the machine is emulated and late for everything.
-func near(samples uint64, hz int, used time.Duration) error {
+// cent, and half where the machine is emulated and late for everything. Those of time
+// that the host has stolen come on top.
+func near(samples uint64, hz int, used, stolen time.Duration) error {
 	want, less, more := used.Seconds()*float64(hz), 0.85, 1.15
 	if lab.Emulated() {
 		less, more = 0.5, 2.5 // interrupts are not the task's time, and long there
 	}
-	if float64(samples) < less*want-3 || float64(samples) > more*want+3 {
+	if float64(samples) < less*want-3 || float64(samples) > more*want+3+stolen.Seconds()*float64(hz) {
 		return trial.Fewer(int(samples), int(want), "%d samples of %v at %d Hz, want %.0f", samples, used, hz, want)
 	}
 	return nil
@@ -105,7 +106,15 @@ const second = time.Second
 // samples, and there are as many as the time makes.
 func hot(x *trial.Trial) error {
 	const hz = 499
+	before, err := stolenTime()
+	if err != nil {
+		return err
+	}
 	rows, used, err := sampled(x, bodyBurn, second, fmt.Sprint("-F", hz))
+	if err != nil {
+		return err
+	}
+	after, err := stolenTime()
 	if err != nil {
 		return err
 	}
@@ -113,7 +122,7 @@ func hot(x *trial.Trial) error {
 	if !most(n, all) {
 		x.Errorf("%d of %d samples are in the function that all the time is spent in", n, all)
 	}
-	if err := near(all, hz, used); err != nil {
+	if err := near(all, hz, used, after-before); err != nil {
 		x.Errorf("%v", err)
 	}
 	var ns uint64
@@ -196,6 +205,10 @@ func fair(x *trial.Trial) error {
 		procs = append(procs, p)
 		pids = append(pids, fmt.Sprint(p.PID))
 	}
+	before, err := stolenTime()
+	if err != nil {
+		return err
+	}
 	rows, err := x.Rows(func() error {
 		for _, p := range procs {
 			if err := p.Tell("go"); err != nil {
@@ -212,6 +225,10 @@ func fair(x *trial.Trial) error {
 	if err != nil {
 		return err
 	}
+	after, err := stolenTime()
+	if err != nil {
+		return err
+	}
 	for i, p := range procs {
 		var got uint64
 		for _, r := range rows {
@@ -219,7 +236,7 @@ func fair(x *trial.Trial) error {
 				got += r.Get("count").N
 			}
 		}
-		if err := near(got, hz, used[i]); err != nil {
+		if err := near(got, hz, used[i], after-before); err != nil {
 			x.Errorf("processor %d: %v", cpus[i], err)
 		}
 		if err := p.Wait(); err != nil {
@@ -280,7 +297,7 @@ func idleAsOften(x *trial.Trial, work func() error, hz int) error {
 		}
 	}
 	if used := after - before; used > second/4 {
-		return near(n, hz, used)
+		return near(n, hz, used, 0)
 	}
 	return nil
 }
