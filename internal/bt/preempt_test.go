@@ -81,7 +81,7 @@ func TestPreempted(t *testing.T) {
 				t.Skip("no fentry, or another name")
 			}
 			n := 0
-			out, errs := live(t, script(c.text, fmt.Sprint(os.Getpid()), fmt.Sprint(unix.SYS_GETPGID)), Options{}, func() { n = preempting(t) })
+			out, errs, _ := once(t, script(c.text, fmt.Sprint(os.Getpid()), fmt.Sprint(unix.SYS_GETPGID)), Options{}, func() { n = preempting(t) })
 			got, lost := 0, 0
 			for _, m := range regexp.MustCompile(`\]: (\d+)\n`).FindAllStringSubmatch(out, -1) {
 				n, _ := strconv.Atoi(m[1])

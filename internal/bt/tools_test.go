@@ -89,7 +89,7 @@ func TestToolScripts(t *testing.T) {
 			}, Options{PIDs: self()}, c.work)
 			got := len(regexp.MustCompile("(?m)^"+c.want+"$").FindAllString(out, -1))
 			if got != max(c.times, 1) {
-				t.Errorf("got %d lines like %s, want %d, in\n%s\n%s", got, c.want, max(c.times, 1), out, errs)
+				t.Errorf("got %d lines like %s, want %d, and\n%s in\n%s", got, c.want, max(c.times, 1), errs, out)
 			}
 		})
 	}

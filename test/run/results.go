@@ -116,7 +116,7 @@ func (r *results) print(w io.Writer) {
 		}
 	}
 	if f := flakyOnes(leaves); len(f) > 0 {
-		fmt.Fprintf(w, "\n%d flaky: passed when they were tried again, as test/flaky/list.txt allows\n", len(f))
+		fmt.Fprintf(w, "\n%d flaky: passed when they were tried again, as test/flaky/list.txt allows or because the kernel skipped a program\n", len(f))
 		for _, t := range f {
 			fmt.Fprintf(w, "  %s: %s: %.300s\n", t.where, t.name, strings.Join(t.flaky, "; "))
 		}
