@@ -22,7 +22,7 @@ import (
 //	nx     there is no such name
 //	empty  the name has no such record
 //	fail   the server cannot tell
-//	mute   no answer
+//	mute   no answer; the server reports the name
 //	big    over UDP a truncated answer, the whole one over TCP
 //
 // and anything else with its address in Names or, if it has none, with DNSAddr4,
@@ -34,6 +34,7 @@ type DNS struct {
 	Names   map[string]netip.Addr
 	Delay   time.Duration // before each answer
 	Forward string        // a name server, over UDP, that has the answers in place of this one
+	report  func(v any) error
 }
 
 // The addresses of names that have no other.
@@ -61,6 +62,7 @@ func dnsBody(c *Child) error {
 	if err := c.Arg(&d); err != nil {
 		return err
 	}
+	d.report = c.Report
 	addrs := []string{d.Addr}
 	if d.Addr == "" {
 		addrs = []string{"127.0.0.1", "::1"}
@@ -165,6 +167,7 @@ func (d DNS) answer(query []byte, tcp bool) []byte {
 	record := records[binary.BigEndian.Uint16(query[end-4:])]
 	switch {
 	case rule == "mute":
+		_ = d.report(dotted(query[12:])) // fails only once the test has ended
 		return nil
 	case rule == "nx":
 		a[3] |= 3

@@ -50,13 +50,3 @@ func ReadInterrupts(file string) (Interrupts, error) {
 	}
 	return t, nil
 }
-
-// Between says whether n is what a tool may have counted on a line: no less than
-// what the kernel did from b to c, no more than from a to d.
-func Between(n uint64, line string, cpu int, a, b, c, d Interrupts) error {
-	at := func(t Interrupts) uint64 { return t.Count[line][cpu] }
-	if least, most := at(c)-at(b), at(d)-at(a); n < least || n > most {
-		return fmt.Errorf("%s on processor %d: %d counted, and the kernel counts %d to %d", line, cpu, n, least, most)
-	}
-	return nil
-}

@@ -4,6 +4,7 @@ package trial
 
 import (
 	"seine/internal/kern"
+	"seine/internal/lab"
 	"seine/internal/row"
 )
 
@@ -31,4 +32,30 @@ func (x *Trial) WantPending(r *row.Row, id string, before, after int64, at Ended
 	if age, least, most := int64(c.N), at.From-after, at.To-before; age < least || age > most {
 		x.Errorf("it is %d ns old, want from %d to %d by the stopwatch, in %s", age, least, most, Dump(r))
 	}
+}
+
+// Unanswered attaches the tool and has p ask server, a lab.DNS, n times for a name
+// that it does not answer. It returns the rows of what is pending then, each with its
+// age in column id.
+func (x *Trial) Unanswered(p, server *lab.Proc, n int, id string, flags ...string) ([]*row.Row, error) {
+	if err := x.Attach(flags...); err != nil {
+		return nil, err
+	}
+	before := int64(kern.MonoNow())
+	if err := p.Tell("go"); err != nil {
+		return nil, err
+	}
+	for range n {
+		var name string
+		if err := server.Expect(&name); err != nil {
+			return nil, err
+		}
+	}
+	after := int64(kern.MonoNow())
+	rows, at, err := x.DetachTimed()
+	p.Kill()
+	for _, r := range rows {
+		x.WantPending(r, id, before, after, at)
+	}
+	return rows, err
 }

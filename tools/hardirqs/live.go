@@ -110,8 +110,6 @@ var Live = []trial.Case{
 	{Name: "dist", Run: dist},
 }
 
-func interrupts() (lab.Interrupts, error) { return lab.ReadInterrupts("/proc/interrupts") }
-
 // counts: of each interrupt on each processor as many as the kernel itself counts
 // while the tool is attached for sure, and no more than while it may be.
 func counts(flags ...string) func(*trial.Trial) error {
@@ -131,34 +129,15 @@ func counts(flags ...string) func(*trial.Trial) error {
 // round is one of counts, and returns in what the tool and the kernel differ.
 func round(x *trial.Trial, flags []string) (differ []error, err error) {
 	wrong := func(format string, args ...any) { differ = append(differ, fmt.Errorf(format, args...)) }
-	var at [4]lab.Interrupts
-	if at[0], err = interrupts(); err != nil {
-		return nil, err
-	}
-	if err := x.Attach(flags...); err != nil {
-		return nil, err
-	}
-	if at[1], err = interrupts(); err != nil {
-		return nil, err
-	}
-	if err := load(x.World, 499); err != nil {
-		return nil, err
-	}
-	if at[2], err = interrupts(); err != nil {
-		return nil, err
-	}
-	rows, err := x.Detach()
+	rows, at, err := x.Counted("/proc/interrupts", func() error { return load(x.World, 499) }, flags...)
 	if err != nil {
-		return nil, err
-	}
-	if at[3], err = interrupts(); err != nil {
 		return nil, err
 	}
 	// Of devices that share a line each handler is asked each time.
 	seen := map[string]map[int]uint64{}
 	for _, r := range rows {
 		line, cpu, n := trial.Value(r.Get("irq")), int(r.Get("cpu").N), r.Get("count").N
-		if err := lab.Between(n, line, cpu, at[0], at[1], at[2], at[3]); err != nil {
+		if err := at.Between(n, line, cpu); err != nil {
 			differ = append(differ, err)
 		}
 		if name := r.Get("hardirq").S; name == "" || !named(at[3].Text[line], name) {

@@ -54,27 +54,8 @@ func round(x *trial.Trial, flags []string) (differ []error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var at [4]lab.Interrupts
-	if at[0], err = softirqs(); err != nil {
-		return nil, err
-	}
-	if err := x.Attach(flags...); err != nil {
-		return nil, err
-	}
-	if at[1], err = softirqs(); err != nil {
-		return nil, err
-	}
-	if _, err := p.Run(); err != nil {
-		return nil, err
-	}
-	if at[2], err = softirqs(); err != nil {
-		return nil, err
-	}
-	rows, err := x.Detach()
+	rows, at, err := x.Counted("/proc/softirqs", func() error { _, err := p.Run(); return err }, flags...)
 	if err != nil {
-		return nil, err
-	}
-	if at[3], err = softirqs(); err != nil {
 		return nil, err
 	}
 	seen := map[string]map[int]uint64{}
@@ -87,7 +68,7 @@ func round(x *trial.Trial, flags []string) (differ []error, err error) {
 	}
 	for name, cpus := range at[3].Count {
 		for cpu := range cpus {
-			if err := lab.Between(seen[name][cpu], name, cpu, at[0], at[1], at[2], at[3]); err != nil {
+			if err := at.Between(seen[name][cpu], name, cpu); err != nil {
 				differ = append(differ, err)
 			}
 		}
