@@ -36,12 +36,8 @@ func init() { Register(bodyAccepts, doAccepts) }
 // accept: with success, among them one whose descriptor is 0, and with each
 // failure that can be brought about.
 func StartAccepts(w *World, host, comm string) (*Accepts, error) {
-	p, err := w.Start(host, comm, bodyAccepts, nil)
-	if err != nil {
-		return nil, err
-	}
-	var ready bool
-	return &Accepts{p}, p.Expect(&ready)
+	p, err := w.StartReady(host, comm, bodyAccepts, nil)
+	return &Accepts{p}, err
 }
 
 // Run makes the accepts and waits for the process to end.

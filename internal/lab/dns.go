@@ -49,12 +49,7 @@ func init() { Register(bodyDNS, dnsBody) }
 
 // StartDNS starts a name server in a host.
 func StartDNS(w *World, host, comm string, d DNS) (*Proc, error) {
-	p, err := w.Start(host, comm, bodyDNS, d)
-	if err != nil {
-		return nil, err
-	}
-	var ready bool
-	return p, p.Expect(&ready)
+	return w.StartReady(host, comm, bodyDNS, d)
 }
 
 func dnsBody(c *Child) error {

@@ -27,12 +27,7 @@ func init() { Register(bodyDNSWire, dnsWireBody) }
 
 // StartDNSWire starts the process. Call "go" gives the port that it used.
 func StartDNSWire(w *World, host, comm string, d DNSWire) (*Proc, error) {
-	p, err := w.Start(host, comm, bodyDNSWire, d)
-	if err != nil {
-		return nil, err
-	}
-	var ready bool
-	return p, p.Expect(&ready)
+	return w.StartReady(host, comm, bodyDNSWire, d)
 }
 
 func dnsWireBody(c *Child) error {

@@ -47,12 +47,8 @@ func StartEcho(w *World, host, comm string, e Echo) (*Echoes, error) {
 			return nil, err
 		}
 	}
-	p, err := w.Start(host, comm, bodyEcho, e)
-	if err != nil {
-		return nil, err
-	}
-	var ready bool
-	return &Echoes{p, e}, p.Expect(&ready)
+	p, err := w.StartReady(host, comm, bodyEcho, e)
+	return &Echoes{p, e}, err
 }
 
 // Run sends all of them and waits for the process to end.

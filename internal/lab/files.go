@@ -33,12 +33,8 @@ func init() { Register(bodyFiles, doFiles) }
 
 // StartFiles starts the process.
 func StartFiles(w *World, host string) (*Files, error) {
-	p, err := w.Start(host, "", bodyFiles, nil)
-	if err != nil {
-		return nil, err
-	}
-	var ready bool
-	return &Files{p}, p.Expect(&ready)
+	p, err := w.StartReady(host, "", bodyFiles, nil)
+	return &Files{p}, err
 }
 
 // Run makes the calls and waits for the process to end.

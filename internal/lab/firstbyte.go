@@ -29,12 +29,8 @@ func init() { Register(bodyFirstBytes, doFirstBytes) }
 
 // StartFirstBytes starts the process.
 func StartFirstBytes(w *World, host, comm string, all ...FirstByte) (*FirstBytes, error) {
-	p, err := w.Start(host, comm, bodyFirstBytes, all)
-	if err != nil {
-		return nil, err
-	}
-	var ready bool
-	return &FirstBytes{p}, p.Expect(&ready)
+	p, err := w.StartReady(host, comm, bodyFirstBytes, all)
+	return &FirstBytes{p}, err
 }
 
 // Run makes the connections and waits for the process to end.

@@ -39,12 +39,8 @@ func init() { Register(bodyHang, hang) }
 
 // StartHangs starts a process in a host that is ready to make the calls.
 func StartHangs(w *World, host, comm string, all ...Hang) (*Hangs, error) {
-	p, err := w.Start(host, comm, bodyHang, all)
-	if err != nil {
-		return nil, err
-	}
-	var ready bool
-	return &Hangs{p}, p.Expect(&ready)
+	p, err := w.StartReady(host, comm, bodyHang, all)
+	return &Hangs{p}, err
 }
 
 // Begin makes the calls and returns when all are under way.

@@ -37,6 +37,16 @@ func (w *World) Start(host, comm, body string, arg any) (*Proc, error) {
 	return w.Launch(Command{Host: host, Comm: comm, Body: body, Arg: arg})
 }
 
+// StartReady is Start for a body whose first report says that it is ready.
+func (w *World) StartReady(host, comm, body string, arg any) (*Proc, error) {
+	p, err := w.Start(host, comm, body, arg)
+	if err != nil {
+		return nil, err
+	}
+	var ready bool
+	return p, p.Expect(&ready)
+}
+
 // Launch is Start with more to choose.
 func (w *World) Launch(c Command) (*Proc, error) {
 	if c.Comm == "" {

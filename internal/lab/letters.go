@@ -30,12 +30,8 @@ func init() { Register(bodyLetters, lettersBody) }
 func StartLetters(w *World, host, comm string, l Letters) (*Sender, error) {
 	setDefault(&l.Rounds, 1)
 	setDefault(&l.Call, Sendto)
-	p, err := w.Start(host, comm, bodyLetters, l)
-	if err != nil {
-		return nil, err
-	}
-	var ready bool
-	return &Sender{p}, p.Expect(&ready)
+	p, err := w.StartReady(host, comm, bodyLetters, l)
+	return &Sender{p}, err
 }
 
 // Run sends everything, waits for the process to end, and gives its port.

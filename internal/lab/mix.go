@@ -30,12 +30,8 @@ func init() { Register(bodyMix, doMix) }
 
 // StartMix starts the process.
 func StartMix(w *World, host, comm string) (*Mix, error) {
-	p, err := w.Start(host, comm, bodyMix, nil)
-	if err != nil {
-		return nil, err
-	}
-	var ready bool
-	return &Mix{p}, p.Expect(&ready)
+	p, err := w.StartReady(host, comm, bodyMix, nil)
+	return &Mix{p}, err
 }
 
 // Run makes the calls and waits for the process to end.

@@ -19,12 +19,8 @@ func init() { Register(bodyRefused, refusedBody) }
 
 // StartRefused starts the process, for count datagrams of size bytes.
 func StartRefused(w *World, comm string, count, size int) (*Refused, error) {
-	p, err := w.Start("", comm, bodyRefused, []int{count, size})
-	if err != nil {
-		return nil, err
-	}
-	var ready bool
-	return &Refused{p}, p.Expect(&ready)
+	p, err := w.StartReady("", comm, bodyRefused, []int{count, size})
+	return &Refused{p}, err
 }
 
 // Run makes the socket, sends, reads the errors, and waits for the process to end.

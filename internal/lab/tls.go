@@ -140,12 +140,7 @@ type TLSClient struct {
 // StartTLSClient starts a process of Go's own TLS. Call "go" gives the sessions with
 // the ports that they had.
 func StartTLSClient(w *World, host, comm string, t TLSClient) (*Proc, error) {
-	p, err := w.Start(host, comm, bodyTLSClient, t)
-	if err != nil {
-		return nil, err
-	}
-	var ready bool
-	return p, p.Expect(&ready)
+	return w.StartReady(host, comm, bodyTLSClient, t)
 }
 
 func tlsClientBody(c *Child) error {

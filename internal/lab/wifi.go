@@ -200,12 +200,8 @@ func init() { Register(bodyScan, scanBody) }
 // StartScan starts a process that will ask the radio for a scan.
 func StartScan(w *World, r *Radio, comm string, s WifiScan) (*Scanner, error) {
 	s.Link = r.link
-	p, err := w.Start(r.Host, comm, bodyScan, s)
+	p, err := w.StartReady(r.Host, comm, bodyScan, s)
 	if err != nil {
-		return nil, err
-	}
-	var ready bool
-	if err := p.Expect(&ready); err != nil {
 		return nil, err
 	}
 	return &Scanner{p, r, s}, nil

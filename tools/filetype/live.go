@@ -149,12 +149,8 @@ func asleep(pid int) error {
 
 // interrupted: a read that signals interrupt, and that goes on, is one read.
 func interrupted(x *trial.Trial) error {
-	p, err := x.World.Start("", "reader", bodyInterrupted, nil)
+	p, err := x.World.StartReady("", "reader", bodyInterrupted, nil)
 	if err != nil {
-		return err
-	}
-	var ready bool
-	if err := p.Expect(&ready); err != nil {
 		return err
 	}
 	rows, err := x.Rows(func() error { return errors.Join(p.Tell("go"), p.Wait()) }, "--by=tid,op,type", fmt.Sprintf("--pid=%d", p.PID))

@@ -354,12 +354,8 @@ func raw(x *trial.Trial) error {
 
 // child runs a body that counts, and gives its count and the overflows.
 func child(x *trial.Trial, body string) (*lab.Proc, int, []*row.Row, error) {
-	p, err := x.World.Start("", "deaf", body, nil)
+	p, err := x.World.StartReady("", "deaf", body, nil)
 	if err != nil {
-		return nil, 0, nil, err
-	}
-	var ready bool
-	if err := p.Expect(&ready); err != nil {
 		return nil, 0, nil, err
 	}
 	if err := x.Attach("--by=comm"); err != nil {
