@@ -115,7 +115,9 @@ func hasHist(t *tool.Tool) bool {
 	})
 }
 
-func formats(t *tool.Tool) []string { return append([]string{"table", "json", "csv"}, t.Formats...) }
+func formats(t *tool.Tool) []string {
+	return slices.Concat([]string{"table", "json", "csv"}, t.Formats, []string{"parquet"})
+}
 
 // options turns the flags into what the engine wants. args are positionals:
 // [interval [count]], and before them the tool's own word if it has one.

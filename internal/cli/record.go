@@ -65,9 +65,10 @@ func recordCommand(stdout, stderr io.Writer) *cobra.Command {
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.StringVar(&f.dir, "dir", "", "directory to record into")
-	fs.Var(&sizeFlag{&f.budget}, "budget", "bytes that the recording may take (default 1G)")
+	fs.Var(&sizeFlag{&f.budget}, "budget", "bytes that the recording may take, its Parquet files included (default 1G)")
 	fs.Lookup("budget").DefValue = "" // the text has it
 	fs.Var(&longFlag{&f.keep}, "keep", "delete what is older: 12h, 7d")
+	fs.StringVar(&f.parquet, "parquet", "", "also write each segment into this directory, as Parquet: tool=T/date=D/*.parquet")
 	fs.VarP(&durationFlag{&f.duration, true}, "duration", "d", "stop after this long: 10s, 2m")
 	fs.StringVar(&f.list, "list", "", "say what a recording holds")
 	fs.StringVar(&f.cut, "cut", "", "write the part of a recording that --from, --since and --until name into one file")
@@ -233,14 +234,30 @@ func (f *recordFlags) record(ctx context.Context, all []*taped, optional bool) e
 	if err := host.Memlock(); err != nil {
 		f.say("warning: %v", err)
 	}
-	rec, err := record.Open(f.dir, record.Options{
-		Options: journal.Options{Budget: int64(f.budget), Keep: f.keep, Streams: len(all)},
-		Machine: machine(), Netns: netnsNamer(), User: userName,
-	})
+	o := journal.Options{Budget: int64(f.budget), Keep: f.keep, Streams: len(all)}
+	var data *dataset
+	if f.parquet != "" {
+		var err error
+		if data, err = openDataset(f.parquet); err != nil {
+			return err
+		}
+		data.fail = func(err error) { f.say("warning: --parquet: %v", err) }
+		o.Others, o.Free, o.Closed = data.others, data.free, data.closed
+	}
+	rec, err := record.Open(f.dir, record.Options{Options: o, Machine: machine(), Netns: netnsNamer(), User: userName})
 	if err != nil {
 		return err
 	}
-	defer rec.Close()
+	if data == nil {
+		defer rec.Close()
+	} else {
+		data.room = rec.MakeRoom
+		stop := data.start()
+		defer func() { // the last segment ends, and is written
+			rec.Close()
+			stop()
+		}()
+	}
 	engine, err := tool.NewEngine(tool.EngineOptions{})
 	if err != nil {
 		return err

@@ -39,14 +39,29 @@ func newCommand(tl *tool.Tool, flags []string) (*command, error) {
 	return c, nil
 }
 
-// live runs the command over rows in place of the kernel's, teed into a recording.
-func (c *command) live(dir string, rows func([]*row.Schema) ([]*row.Row, error), ends func(i, n int) *row.End) error {
+// prepare is what a run does before it builds its pipe.
+func (c *command) prepare() (err error) {
 	r := c.run
-	var err error
 	if c.opts, err = r.flags.options(r.tool, r.cfg, r.args); err != nil {
 		return err
 	}
-	if r.prepared, err = tool.Prepare(r.tool, r.cfg, c.opts); err != nil {
+	r.prepared, err = tool.Prepare(r.tool, r.cfg, c.opts)
+	return err
+}
+
+func find1(t *testing.T, name string) *tool.Tool {
+	t.Helper()
+	tl, _ := find(name)
+	if tl == nil {
+		t.Fatalf("no tool %s", name)
+	}
+	return tl
+}
+
+// live runs the command over rows in place of the kernel's, teed into a recording.
+func (c *command) live(dir string, rows func([]*row.Schema) ([]*row.Row, error), ends func(i, n int) *row.End) error {
+	r := c.run
+	if err := c.prepare(); err != nil {
 		return err
 	}
 	schemas, err := r.view()
@@ -212,7 +227,7 @@ func clip(b []byte) []byte { return b[:min(len(b), 3000)] }
 
 // TestReplayRate holds rows back by their own clock, not by that of who reads.
 func TestReplayRate(t *testing.T) {
-	tl, _ := find("tcplife")
+	tl := find1(t, "tcplife")
 	dir := t.TempDir()
 	live, err := newCommand(tl, []string{"-o", "json"})
 	if err != nil {

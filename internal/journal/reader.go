@@ -20,6 +20,7 @@ import (
 type Reader struct {
 	path    string
 	dir     bool
+	own     bool // of one segment: without frames that were copied into it
 	schemas map[uint64][]byte
 	damage  Damage
 	last    map[uint64]uint64 // the last number of each stream; 0: it is not known
@@ -61,6 +62,15 @@ func Open(path string) (*Reader, error) {
 	paths, err := segments(path)
 	if err == nil && len(paths) == 0 {
 		err = fmt.Errorf("%s: there is no recording in it", path)
+	}
+	return r, err
+}
+
+// OpenSegment opens one segment of a recording, without what was copied into it from others.
+func OpenSegment(path string) (*Reader, error) {
+	r, err := Open(path)
+	if err == nil {
+		r.own = true
 	}
 	return r, err
 }
@@ -300,7 +310,7 @@ func (r *Reader) native(path string, w *Want, f func(*Frame) error) (at place, e
 	}
 	r.damage.Bytes += c.skipped
 	first := uint64(0)
-	if r.dir {
+	if r.dir || r.own {
 		first, _ = firstOf(path)
 	}
 	r.learn(file, c, w)

@@ -379,6 +379,19 @@ func (w *Writer) taking(n int64) int64 {
 	return sum + blocks(n+perIndex)
 }
 
+// MakeRoom deletes what is oldest until all files are within the budget. False: they are not,
+// and there is nothing left to delete.
+func (w *Writer) MakeRoom() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.over(0) > 0 {
+		if !w.evict() {
+			return false
+		}
+	}
+	return true
+}
+
 // Gone is how many segments were deleted for room.
 func (w *Writer) Gone() int {
 	w.mu.Lock()

@@ -23,8 +23,13 @@ type Recording struct {
 }
 
 // Read opens the recording at path: a directory, or one file.
-func Read(path string) (*Recording, error) {
-	j, err := journal.Open(path)
+func Read(path string) (*Recording, error) { return read(path, journal.Open) }
+
+// ReadSegment opens one segment, without what was copied into it from others.
+func ReadSegment(path string) (*Recording, error) { return read(path, journal.OpenSegment) }
+
+func read(path string, open func(string) (*journal.Reader, error)) (*Recording, error) {
+	j, err := open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -44,6 +44,9 @@ func Open(dir string, o Options) (*Recorder, error) {
 // Lost is how many rows could not be written.
 func (r *Recorder) Lost() uint64 { return r.lost.Load() }
 
+// MakeRoom deletes what is oldest until all is within the budget; false: it is not.
+func (r *Recorder) MakeRoom() bool { return r.journal.MakeRoom() }
+
 // Close ends the recording. Its streams must have ended.
 func (r *Recorder) Close() error { return r.journal.Close() }
 

@@ -63,11 +63,13 @@ var makers = map[string]maker{
 	"book":   newBook,
 	"svg":    newSVG,
 	"png":    newPNG,
+
+	"parquet": newParquet,
 }
 
 // Formats lists the formats that New knows.
 func Formats() []string {
-	return []string{"table", "json", "csv", "folded", "dot", "book", "svg", "png"}
+	return []string{"table", "json", "csv", "folded", "dot", "book", "svg", "png", "parquet"}
 }
 
 // New returns the sink that writes rows to w in the named format. Called with an

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"seine/test/duckdb"
 	"seine/test/programs"
 )
 
@@ -27,13 +28,23 @@ var foreign = []string{"lld-14"}
 // others are what single tests use: peers, servers, and programs to check with.
 var others = []string{"bpftrace", "graphviz", "iproute2", "iputils-ping", "musl", "dnsmasq-base"}
 
-// install brings the Debian packages that are not there yet.
+// install brings what is not there yet: Debian packages, and DuckDB.
 func install(ctx context.Context) error {
+	if err := installPackages(ctx); err != nil {
+		return err
+	}
+	return duckdb.Install(ctx)
+}
+
+func installPackages(ctx context.Context) error {
 	vm, err := output(ctx, "go", "run", "./test/vm", "packages")
 	if err != nil {
 		return err
 	}
 	want := slices.Concat(strings.Fields(vm), compilers, foreign, others)
+	if _, err := exec.LookPath("npm"); err != nil { // node from elsewhere brings its own
+		want = append(want, "nodejs", "npm")
+	}
 	want = slices.DeleteFunc(want, func(p string) bool {
 		out, err := output(ctx, "dpkg-query", "-W", "-f", "${Status}", p)
 		return err == nil && strings.HasSuffix(out, " installed")
