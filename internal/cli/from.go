@@ -89,13 +89,20 @@ func (r *run) openPast() (*past, error) {
 	if err != nil {
 		return nil, tool.Usagef("--from: %v", err)
 	}
-	all, err := rec.Contents()
+	p := &past{run: r, rec: rec, losses: map[string]uint64{}, blank: map[*row.Schema][]int{}}
+	_, end, err := rec.Span()
 	if err != nil {
 		return nil, err
 	}
-	p := &past{run: r, rec: rec, losses: map[string]uint64{}, blank: map[*row.Schema][]int{}}
-	if p.stream, err = r.choose(all); err != nil {
+	if p.query.Since, p.query.Until, err = f.bounds(end); err != nil {
 		return nil, err
+	}
+	// What has rows in the range is most often what is asked for, and found without looking
+	// at all the others.
+	if p.stream, err = r.chooseIn(&p.query); err != nil {
+		if p.stream, err = r.chooseIn(&record.Query{}); err != nil {
+			return nil, err
+		}
 	}
 	p.interval = p.stream.Interval
 	if r.flags.interval == 0 && r.tool.Kind(r.cfg) == tool.Interval {
@@ -107,23 +114,40 @@ func (r *run) openPast() (*past, error) {
 	if p.keep, err = r.flags.filters.rows(r, p.stream, rec.Names()); err != nil {
 		return nil, err
 	}
-	now, end := time.Now(), time.Unix(0, p.stream.Max)
-	p.query = record.Query{Streams: map[uint64]bool{p.stream.Stream: true}, Follow: f.follow, Into: p.into}
-	for _, bound := range []struct {
-		name, given string
+	p.query.Streams, p.query.Follow, p.query.Into = map[uint64]bool{p.stream.Stream: true}, f.follow, p.into
+	return p, nil
+}
+
+// chooseIn is choose among what has rows in the range of q.
+func (r *run) chooseIn(q *record.Query) (*record.Contents, error) {
+	rec, err := record.Read(r.flags.from.path)
+	if err != nil {
+		return nil, err
+	}
+	all, err := rec.Contents(q)
+	if err != nil {
+		return nil, err
+	}
+	return r.choose(all)
+}
+
+// bounds reads --since and --until of a recording that ends at end.
+func (f *fromFlags) bounds(end time.Time) (since, until time.Time, err error) {
+	for _, b := range []struct {
+		flag, given string
 		into        *time.Time
-	}{{"since", f.since, &p.query.Since}, {"until", f.until, &p.query.Until}} {
-		if bound.given == "" {
+	}{{"since", f.since, &since}, {"until", f.until, &until}} {
+		if b.given == "" {
 			continue
 		}
-		if *bound.into, err = parseWhen(bound.given, now, end); err != nil {
-			return nil, tool.Usagef("--%s: %v", bound.name, err)
+		if *b.into, err = parseWhen(b.given, time.Now(), end); err != nil {
+			return since, until, tool.Usagef("--%s: %v", b.flag, err)
 		}
 	}
-	if q := &p.query; !q.Until.IsZero() && !q.Since.Before(q.Until) && f.since != "" {
-		return nil, tool.Usagef("--since %s is not before --until %s", f.since, f.until)
+	if f.since != "" && f.until != "" && !since.Before(until) {
+		err = tool.Usagef("--since %s is not before --until %s", f.since, f.until)
 	}
-	return p, nil
+	return since, until, err
 }
 
 // began is where seconds count from: the range's beginning, or that of the first run.

@@ -423,25 +423,13 @@ func (f *recordFlags) cutOut(ctx context.Context) error {
 	if err != nil {
 		return tool.Usagef("--from: %v", err)
 	}
-	all, err := rec.Contents()
+	_, end, err := rec.Span()
 	if err != nil {
 		return err
 	}
-	var end int64
-	for _, c := range all {
-		end = max(end, c.Max)
-	}
 	var q record.Query
-	for _, b := range []struct {
-		flag, given string
-		into        *time.Time
-	}{{"since", f.from.since, &q.Since}, {"until", f.from.until, &q.Until}} {
-		if b.given == "" {
-			continue
-		}
-		if *b.into, err = parseWhen(b.given, time.Now(), time.Unix(0, end)); err != nil {
-			return tool.Usagef("--%s: %v", b.flag, err)
-		}
+	if q.Since, q.Until, err = f.from.bounds(end); err != nil {
+		return err
 	}
 	n, err := record.Cut(ctx, rec, &q, f.cut)
 	if err != nil {

@@ -23,7 +23,7 @@ func listRecording(w io.Writer, path, format string) error {
 	if err != nil {
 		return tool.Usagef("--list: %v", err)
 	}
-	all, err := rec.Contents()
+	all, err := rec.Contents(&record.Query{})
 	if err != nil {
 		return err
 	}

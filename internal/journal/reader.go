@@ -147,12 +147,13 @@ func (r *Reader) Schema(id uint64) []byte {
 	return nil
 }
 
-// Schemas returns the data of every schema, by id, and of which stream it is.
-func (r *Reader) Schemas() (data map[uint64][]byte, stream map[uint64]uint64, err error) {
+// Schemas returns the data of every schema, by id, and of which stream it is: of the
+// segments that may have what is wanted.
+func (r *Reader) Schemas(w *Want) (data map[uint64][]byte, stream map[uint64]uint64, err error) {
 	paths, err := r.paths()
 	stream = map[uint64]uint64{}
 	for _, p := range paths {
-		f, c, _, err := r.look(p, every)
+		f, c, _, err := r.look(p, func(c *contents) bool { return c.during(w) })
 		if err != nil {
 			return nil, nil, err
 		}
@@ -168,7 +169,7 @@ func (r *Reader) Schemas() (data map[uint64][]byte, stream map[uint64]uint64, er
 		}
 	}
 	data = maps.Clone(r.schemas)
-	maps.DeleteFunc(data, func(_ uint64, d []byte) bool { return d == nil })
+	maps.DeleteFunc(data, func(id uint64, d []byte) bool { _, seen := stream[id]; return d == nil || !seen })
 	return data, stream, err
 }
 

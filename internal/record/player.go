@@ -54,9 +54,34 @@ type Contents struct {
 	Schemas []*Schema
 }
 
-// Contents lists the streams, by name.
-func (r *Recording) Contents() ([]*Contents, error) {
-	data, streams, err := r.journal.Schemas()
+// Span is the time from the first row to the last.
+func (r *Recording) Span() (from, to time.Time, err error) {
+	sums, err := r.journal.Summaries()
+	var all journal.Summary
+	for _, s := range sums {
+		if s.Min != 0 && (all.Min == 0 || s.Min < all.Min) {
+			all.Min = s.Min
+		}
+		all.Max = max(all.Max, s.Max)
+	}
+	return time.Unix(0, all.Min), time.Unix(0, all.Max), err
+}
+
+// want is the frames that a query reads.
+func (q *Query) want() *journal.Want {
+	w := &journal.Want{Streams: q.Streams}
+	if !q.Since.IsZero() {
+		w.Min = q.Since.UnixNano()
+	}
+	if !q.Until.IsZero() {
+		w.Max = q.Until.UnixNano()
+	}
+	return w
+}
+
+// Contents lists the streams that have rows in the range of q, by name.
+func (r *Recording) Contents(q *Query) ([]*Contents, error) {
+	data, streams, err := r.journal.Schemas(q.want())
 	if err != nil {
 		return nil, err
 	}
@@ -123,15 +148,8 @@ type Listener interface {
 // Play reads the recording.
 func (r *Recording) Play(ctx context.Context, q *Query, to Listener) error {
 	p := &player{rec: r, q: q, to: to, blocks: map[uint64]*block{}}
-	want := &journal.Want{Streams: q.Streams, Names: r.names.add}
-	if !q.Since.IsZero() {
-		p.min = q.Since.UnixNano()
-		want.Min = p.min
-	}
-	if !q.Until.IsZero() {
-		p.max = q.Until.UnixNano()
-		want.Max = p.max
-	}
+	want := q.want()
+	want.Names, p.min, p.max = r.names.add, want.Min, want.Max
 	frame := func(f *journal.Frame) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

@@ -225,7 +225,7 @@ func TestRows(t *testing.T) {
 			t.Fatal("a column came that was not asked for")
 		}
 	}
-	c, err := r.Contents()
+	c, err := r.Contents(&Query{})
 	if err != nil || len(c) != 1 || c[0].Rows != 20000 || c[0].Machine.Host != "h" || len(c[0].Schemas) != 2 || c[0].Min != base {
 		t.Errorf("contents: %+v %v", c, err)
 	}
@@ -399,7 +399,7 @@ func TestFixture(t *testing.T) {
 	if len(got.marks) != 12 || got.marks[0].Kind != Start || got.marks[11].Kind != Last || len(r.Names().Netns) == 0 || r.Damage() != (journal.Damage{}) {
 		t.Errorf("marks %+v, names %+v, damage %+v", got.marks, r.Names(), r.Damage())
 	}
-	c, err := r.Contents()
+	c, err := r.Contents(&Query{})
 	if err != nil || len(c) != 1 || c[0].Config["x"] != "1" || c[0].Machine.Version != "1.1" {
 		t.Errorf("contents: %+v %v", c, err)
 	}
