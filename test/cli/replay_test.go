@@ -4,9 +4,11 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"seine/tools"
@@ -39,4 +41,18 @@ func TestReplay(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOneWriter: a directory has one recorder. A second one is refused with the PID of the
+// first, which goes on.
+func TestOneWriter(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "rec")
+	first := start(t, nil, "record", "tcplife", "--dir", dir)
+	out, err := exec.Command(seine, "record", "tcplife", "--dir", dir, "-d", "1").CombinedOutput()
+	want := fmt.Sprintf("seine: process %d records into %s", first.cmd.Process.Pid, dir)
+	if exitCode(err) != 1 || !strings.HasPrefix(string(out), want) {
+		t.Errorf("got %v, %q; want exit code 1 and %q", err, out, want)
+	}
+	first.signal(syscall.SIGINT)
+	first.wantEnd(0)
 }
