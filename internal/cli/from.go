@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,7 +73,8 @@ type past struct {
 	merge    bool          // outputs become fewer, or have fewer keys
 	blank    map[*row.Schema][]int
 
-	begin  int64     // where the range begins, or the first row
+	origin int64     // where -d and outputs count from; 0: the range's beginning, or the first row
+	begin  int64     // the same, once it is known
 	now    time.Time // of the row, or the end, that is being handed on
 	next   time.Time // when an output ends that was not recorded
 	above  string
@@ -80,6 +82,7 @@ type past struct {
 	losses map[string]uint64
 	lost   uint64 // rows that could not be recorded
 	runs   int
+	idle   func() error // is told that there is nothing more for now; may be nil
 }
 
 // openPast finds what --from, and the tool's flags, ask for.
@@ -265,8 +268,8 @@ func as(schemas []*row.Schema) map[string]row.Namer {
 	return out
 }
 
-// play is a run over a recording.
-func (p *past) play(ctx context.Context, pipe *row.Pipe) error {
+// wire puts the pipe behind the recording.
+func (p *past) wire(pipe *row.Pipe) {
 	r := p.run
 	if r.query().By != nil { // else a sink may read any column
 		use := maps.Clone(pipe.Uses)
@@ -285,6 +288,12 @@ func (p *past) play(ctx context.Context, pipe *row.Pipe) error {
 	if p.merge {
 		p.head = &merged{past: p, fold: row.Fold(&stamped{p, p.head}, r.prepared.By())}
 	}
+}
+
+// play is a run over a recording.
+func (p *past) play(ctx context.Context, pipe *row.Pipe) error {
+	r := p.run
+	p.wire(pipe)
 	if !r.quiet {
 		for _, n := range p.notes() {
 			r.say("%s", n)
@@ -299,12 +308,18 @@ func (p *past) play(ctx context.Context, pipe *row.Pipe) error {
 	if r.flags.from.follow {
 		r.say("ready")
 	}
-	err := p.rec.Play(ctx, &p.query, p)
-	if err == nil || errors.Is(err, row.Done) || ctx.Err() != nil {
-		err = p.finish()
-	}
+	err := p.read(ctx)
 	if !r.quiet {
 		p.summary(pipe)
+	}
+	return err
+}
+
+// read reads the recording to its end, or to that of the range.
+func (p *past) read(ctx context.Context) error {
+	err := p.rec.Play(ctx, &p.query, p)
+	if err == nil || errors.Is(err, row.Done) || ctx.Err() != nil {
+		return p.finish()
 	}
 	return err
 }
@@ -354,7 +369,7 @@ func (p *past) reach(ns int64) error {
 	f := p.run.flags
 	at := time.Unix(0, ns)
 	if p.begin == 0 {
-		if p.begin = ns; !p.query.Since.IsZero() {
+		if p.begin = cmp.Or(p.origin, ns); !p.query.Since.IsZero() {
 			p.begin = p.query.Since.UnixNano()
 		}
 		p.next = time.Unix(0, p.begin).Add(f.interval)
@@ -430,31 +445,49 @@ func (p *past) Mark(s *record.Schema, m *record.Mark) error {
 }
 
 // Idle has what there is shown.
-func (p *past) Idle() error { return p.head.End(row.End{Time: time.Now()}) }
+func (p *past) Idle() error {
+	err := p.head.End(row.End{Time: time.Now()})
+	if err == nil && p.idle != nil {
+		err = p.idle()
+	}
+	return err
+}
+
+// missed is how many rows were not recorded, or not kept by --by.
+func (p *past) missed(pipe *row.Pipe) (n uint64) {
+	for _, lost := range p.losses {
+		n += lost
+	}
+	return n + p.lost + pipe.Refused()
+}
 
 // summary says how it went, and what the recording lacks.
 func (p *past) summary(pipe *row.Pipe) {
-	r := p.run
-	var lost uint64
-	for _, n := range p.losses {
-		lost += n
+	p.run.say("%s, %s lost", words.Count(pipe.Rows(), "row", "rows"), words.Thousands(p.missed(pipe)))
+	for _, line := range p.lacks(pipe) {
+		p.run.say("%s", line)
 	}
-	r.say("%s, %s lost", words.Count(pipe.Rows(), "row", "rows"), words.Thousands(lost+p.lost+pipe.Refused()))
+}
+
+// lacks is what the recording lacks, and the output.
+func (p *past) lacks(pipe *row.Pipe) (out []string) {
+	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	for _, kind := range slices.Sorted(maps.Keys(p.losses)) {
-		r.say("while it was recorded: %s: %s", kind, words.Thousands(p.losses[kind]))
+		add("while it was recorded: %s: %s", kind, words.Thousands(p.losses[kind]))
 	}
 	if p.lost > 0 {
-		r.say("%s not be recorded: the disk was full", words.Count(p.lost, "row could", "rows could"))
+		add("%s not be recorded: the disk was full", words.Count(p.lost, "row could", "rows could"))
 	}
 	if pipe.Held() > 0 {
-		r.say("%s not shown because of --rate %d, which asks for no more a second", words.Count(pipe.Held(), "row was", "rows were"), r.flags.rate)
+		add("%s not shown because of --rate %d, which asks for no more a second", words.Count(pipe.Held(), "row was", "rows were"), p.run.flags.rate)
 	}
 	if pipe.Refused() > 0 {
-		r.say("%s refused by --by, which keeps so many groups and no more: fewer columns or a filter help", words.Count(pipe.Refused(), "row was", "rows were"))
+		add("%s refused by --by, which keeps so many groups and no more: fewer columns or a filter help", words.Count(pipe.Refused(), "row was", "rows were"))
 	}
 	if d := p.rec.Damage(); d.Bytes > 0 || d.Gaps > 0 {
-		r.say("the recording is damaged: %s could not be read, rows are missing at %s", words.Count(uint64(d.Bytes), "byte", "bytes"), words.Count(uint64(d.Gaps), "place", "places"))
+		add("the recording is damaged: %s could not be read, rows are missing at %s", words.Count(uint64(d.Bytes), "byte", "bytes"), words.Count(uint64(d.Gaps), "place", "places"))
 	}
+	return out
 }
 
 // merged makes fewer outputs of those that were recorded.

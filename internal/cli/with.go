@@ -34,12 +34,15 @@ const mergeWait = 250 * time.Millisecond
 //	          ┌► Session ─► row.Pipe ─┐
 //	kernel ─► ├► Session ─► row.Pipe ─┼► row.Merge ─► sink.Timeline ─► table, csv
 //	          └► Session ─► row.Pipe ─┘             └────────────────► json
+//
+// With --from a past takes the place of each session, and row.Replay that of row.Merge.
 type with struct {
 	flags    *common
 	out, err io.Writer
 	members  []*member
 	timeline *sink.Timeline // nil: rows are written as they are
 	merge    *row.Merge
+	replay   *row.Replay // takes the place of merge; nil: rows come from the kernel
 	count    row.Count
 }
 
@@ -49,6 +52,7 @@ type member struct {
 	plan    *row.Plan
 	uses    map[string]bool // columns that are shown
 	pipe    *row.Pipe
+	source  *row.ReplaySource // where its rows go; nil: they come from the kernel
 	session *tool.Session
 	names   *enrich.Names
 	report  *tool.Report
@@ -56,7 +60,7 @@ type member struct {
 
 // once are the flags that hold for all tools together: they stand beside the tools,
 // not among the flags of one.
-var once = []string{"output", "duration", "count", "time", "buffer", "stats", "verbose", "no-clear", "rate"}
+var once = []string{"output", "duration", "count", "time", "buffer", "stats", "verbose", "no-clear", "rate", "from", "since", "until", "follow"}
 
 // together are the other flags that may stand beside the tools. They hold for each.
 var together = []string{
@@ -71,8 +75,6 @@ var withTool = &tool.Tool{
 	Views: func(any) []tool.View { return []tool.View{{Output: tool.Stream[struct{}]{}}} },
 }
 
-var errWithFrom = tool.Usagef("with shows what happens now: a tool alone takes --from")
-
 func withCommand(stdout, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "with TOOL TOOL… [common flags]",
@@ -83,7 +85,8 @@ with flags of its own, quoted. Filters that are given once hold for all of them.
 A table has the columns that tools have in common, and a sentence of each tool for the rest.
 -o json writes each row with all of its own columns.`,
 		Example: `  seine with tcplife 'tcpretrans --by cause -i 5'
-  seine with tcpconnect tcpdrop gethostlatency --comm nginx -o json`,
+  seine with tcpconnect tcpdrop gethostlatency --comm nginx -o json
+  seine with tcplife tcpretrans --from /var/lib/seine --since 14:02 --until 14:05`,
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return toolNames(args), cobra.ShellCompDirectiveNoFileComp
 		},
@@ -111,9 +114,6 @@ func (w *with) do(cmd *cobra.Command, args []string) error {
 	if err := w.flags.check(nil); err != nil {
 		return err
 	}
-	if w.flags.from.path != "" {
-		return errWithFrom
-	}
 	for _, arg := range args {
 		m, err := w.member(cmd, arg)
 		if err != nil {
@@ -123,8 +123,16 @@ func (w *with) do(cmd *cobra.Command, args []string) error {
 	}
 	ctx, stop := context.WithCancel(cmd.Context())
 	defer stop()
+	if w.flags.from.path != "" {
+		if err := w.open(); err != nil {
+			return err
+		}
+	}
 	if err := w.wire(func(error) { stop() }); err != nil {
 		return tool.Usagef("%v", err)
+	}
+	if w.replay != nil {
+		return w.play(ctx, stop)
 	}
 	if err := checkPermission(); err != nil {
 		return err
@@ -193,9 +201,7 @@ func (w *with) member(cmd *cobra.Command, arg string) (*member, error) {
 			return nil, tool.Usagef("%s: --%s holds for all tools: write it outside of the quotes", t.Name, name)
 		}
 	}
-	if m.flags.from.path != "" {
-		return nil, errWithFrom
-	}
+	m.flags.from = w.flags.from
 	if alias != nil {
 		if err := preset(own.Flags(), alias.Flags); err != nil {
 			return nil, err
@@ -246,18 +252,23 @@ func (w *with) wire(fail func(error)) error {
 	if !slices.Contains([]string{"table", "json", "csv"}, w.flags.output) {
 		return fmt.Errorf("-o %s: with writes table, json, csv", w.flags.output)
 	}
-	asIs := w.flags.output == "json"
+	asIs, past := w.flags.output == "json", w.flags.from.path != ""
+	o := sink.Options{Time: w.flags.timeFormat, Start: time.Now(), Columns: map[*row.Schema][]int{}}
+	if o.Time == "" {
+		o.Time = "micro"
+	}
+	if o.Netns = w.netns; !past {
+		o.Netns = netnsNamer()
+	} else if o.Time == "rel" {
+		o.Start = w.began()
+	}
 	if !asIs {
-		w.timeline = sink.NewTimeline(netnsNamer())
+		w.timeline = sink.NewTimeline(o.Netns)
 	}
 	for _, m := range w.members {
 		if err := w.plan(m, asIs); err != nil {
 			return fmt.Errorf("%s: %w", m.tool.Name, err)
 		}
-	}
-	o := sink.Options{Time: w.flags.timeFormat, Start: time.Now(), Netns: netnsNamer(), Columns: map[*row.Schema][]int{}}
-	if o.Time == "" {
-		o.Time = "micro"
 	}
 	for _, m := range w.members {
 		if err := m.columnsOf(&o, asIs); err != nil {
@@ -275,7 +286,7 @@ func (w *with) wire(fail func(error)) error {
 	w.count.Next = out
 	var next row.Sink = row.Limit(&w.count, w.flags.count, false)
 	if w.flags.rate > 0 {
-		next = &row.Rate{Next: next, PerSecond: w.flags.rate, Every: 5 * time.Second, Notice: func(held uint64) {
+		next = &row.Rate{Next: next, PerSecond: w.flags.rate, Every: 5 * time.Second, Now: w.now, Notice: func(held uint64) {
 			w.say("%s not shown because of --rate %d", words.Count(held, "row was", "rows were"), w.flags.rate)
 		}}
 	}
@@ -283,17 +294,34 @@ func (w *with) wire(fail func(error)) error {
 		w.timeline.Into(next)
 		next = w.timeline
 	}
-	w.merge = row.NewMerge(next, mergeWait, fail)
+	source := func(*member) row.Sink { return w.merge.Source() }
+	if past {
+		w.replay = row.NewReplay(next, mergeWait, recordLate)
+		source = func(m *member) row.Sink { m.source = w.replay.Source(); return m.source }
+	} else {
+		w.merge = row.NewMerge(next, mergeWait, fail)
+	}
 	for _, m := range w.members {
-		if m.pipe, err = m.plan.Build(w.merge.Source()); err != nil {
+		if m.pipe, err = m.plan.Build(source(m)); err != nil {
 			return fmt.Errorf("%s: --%w", m.tool.Name, err)
 		}
 		maps.Copy(m.pipe.Uses, m.uses)
+		if past {
+			continue
+		}
 		if err := m.prepared.Use(m.pipe.Uses); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// now is the clock of the rows.
+func (w *with) now() time.Time {
+	if w.replay != nil {
+		return w.replay.Now()
+	}
+	return time.Now()
 }
 
 // plan is what is done to the rows of one tool, and what they say.
