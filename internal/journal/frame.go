@@ -111,38 +111,12 @@ func parse(b []byte) (f Frame, err error) {
 	f.Kind = Kind(body[0])
 	f.Stream = binary.LittleEndian.Uint64(body[2:])
 	f.Schema = binary.LittleEndian.Uint64(body[10:])
-	d := decoder{b: body[18:]}
-	f.Seq, f.Prev, f.Min = d.uint(), d.uint(), d.int()
-	f.Max, f.Rows = f.Min+d.int(), d.uint()
-	if d.bad {
+	d := Decoder{B: body[18:]}
+	f.Seq, f.Prev, f.Min = d.Uint(), d.Uint(), d.Int()
+	f.Max, f.Rows = f.Min+d.Int(), d.Uint()
+	if d.Bad {
 		return f, errDamaged
 	}
-	f.Data = d.b
+	f.Data = d.B
 	return f, nil
-}
-
-// A decoder reads numbers. It is bad once one was missing.
-type decoder struct {
-	b   []byte
-	bad bool
-}
-
-func (d *decoder) uint() uint64 {
-	n, size := binary.Uvarint(d.b)
-	if size <= 0 {
-		d.bad = true
-		return 0
-	}
-	d.b = d.b[size:]
-	return n
-}
-
-func (d *decoder) int() int64 {
-	n, size := binary.Varint(d.b)
-	if size <= 0 {
-		d.bad = true
-		return 0
-	}
-	d.b = d.b[size:]
-	return n
 }

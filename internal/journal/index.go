@@ -162,38 +162,38 @@ func readIndex(in io.ReaderAt, size int64, entries func(*contents) bool) (*conte
 
 // parseIndex reads an index that stands at end.
 func parseIndex(data []byte, end int64, entries func(*contents) bool) (*contents, error) {
-	d := decoder{b: data}
-	c := &contents{streams: map[uint64]*Summary{}, skipped: int64(d.uint()), oldest: d.uint()}
-	for n := d.uint(); n > 0 && !d.bad; n-- {
-		s := &Summary{Stream: d.fixed()}
-		s.Frames, s.Rows, s.Bytes, s.Min = d.uint(), d.uint(), d.uint(), d.int()
-		s.Max = s.Min + d.int()
+	d := Decoder{B: data}
+	c := &contents{streams: map[uint64]*Summary{}, skipped: int64(d.Uint()), oldest: d.Uint()}
+	for n := d.Uint(); n > 0 && !d.Bad; n-- {
+		s := &Summary{Stream: d.Fixed()}
+		s.Frames, s.Rows, s.Bytes, s.Min = d.Uint(), d.Uint(), d.Uint(), d.Int()
+		s.Max = s.Min + d.Int()
 		c.streams[s.Stream] = s
 	}
-	if d.bad {
+	if d.Bad {
 		return nil, errNoIndex
 	}
 	if !entries(c) {
 		return c, nil
 	}
 	var ids []uint64
-	for n := d.uint(); n > 0 && !d.bad; n-- {
-		ids = append(ids, d.fixed())
+	for n := d.Uint(); n > 0 && !d.Bad; n-- {
+		ids = append(ids, d.Fixed())
 	}
-	count, size := d.uint(), d.uint()
-	if d.bad || size > MaxFrame {
+	count, size := d.Uint(), d.Uint()
+	if d.Bad || size > MaxFrame {
 		return nil, errNoIndex
 	}
-	raw, err := Decompress(nil, d.b, int(size))
+	raw, err := Decompress(nil, d.B, int(size))
 	const least = 10 // bytes of an entry
 	if err != nil || count > uint64(len(raw)/least) {
 		return nil, errNoIndex
 	}
-	d = decoder{b: raw}
+	d = Decoder{B: raw}
 	id := func() uint64 {
-		n := d.uint()
+		n := d.Uint()
 		if n >= uint64(len(ids)) {
-			d.bad = true
+			d.Bad = true
 			return 0
 		}
 		return ids[n]
@@ -201,33 +201,20 @@ func parseIndex(data []byte, end int64, entries func(*contents) bool) (*contents
 	c.entries = make([]entry, 0, count)
 	var last entry
 	for range count {
-		if len(d.b) == 0 {
-			return nil, errNoIndex
-		}
 		var e entry
-		e.Kind, d.b = Kind(d.b[0]), d.b[1:]
-		e.Stream, e.Schema, e.Seq, e.Prev = id(), id(), d.uint(), d.uint()
-		e.Min = last.Min + d.int()
-		e.Max, e.Rows = e.Min+d.int(), d.uint()
-		e.off = last.off + last.size + int64(d.uint())
-		e.size = int64(d.uint())
-		if d.bad || e.off < 0 || e.size < prefix || e.off+e.size > end {
+		e.Kind = Kind(d.Byte())
+		e.Stream, e.Schema, e.Seq, e.Prev = id(), id(), d.Uint(), d.Uint()
+		e.Min = last.Min + d.Int()
+		e.Max, e.Rows = e.Min+d.Int(), d.Uint()
+		e.off = last.off + last.size + int64(d.Uint())
+		e.size = int64(d.Uint())
+		if d.Bad || e.off < 0 || e.size < prefix || e.off+e.size > end {
 			return nil, errNoIndex
 		}
 		c.entries = append(c.entries, e)
 		last = e
 	}
 	return c, nil
-}
-
-func (d *decoder) fixed() uint64 {
-	if len(d.b) < 8 {
-		d.bad = true
-		return 0
-	}
-	n := binary.LittleEndian.Uint64(d.b)
-	d.b = d.b[8:]
-	return n
 }
 
 // look finds out what a segment holds: by its index, or by scanning it where that is

@@ -9,6 +9,7 @@ import (
 	"math/bits"
 	"strings"
 
+	"seine/internal/journal"
 	"seine/internal/kern"
 	"seine/internal/row"
 )
@@ -203,66 +204,28 @@ func appendText(b []byte, s string) []byte {
 }
 
 func parseObject(s string) (any, error) {
-	d := decoder{b: []byte(s)}
-	switch d.byte() {
+	d := journal.Decoder{B: []byte(s)}
+	switch d.Byte() {
 	case isHist:
-		h := &kern.Hist{Count: d.uint(), Sum: d.uint(), Min: d.uint(), Max: d.uint()}
-		for at := uint64(0); len(d.b) > 0 && !d.bad; {
-			at += d.uint()
+		h := &kern.Hist{Count: d.Uint(), Sum: d.Uint(), Min: d.Uint(), Max: d.Uint()}
+		for at := uint64(0); len(d.B) > 0 && !d.Bad; {
+			at += d.Uint()
 			if at < 1 || at > kern.HistSlots {
 				return nil, errBad
 			}
-			h.Slots[at-1] = d.uint()
+			h.Slots[at-1] = d.Uint()
 		}
-		if !d.bad {
+		if !d.Bad {
 			return h, nil
 		}
 	case isStack:
-		st := &kern.Stack{Broken: d.byte() != 0}
-		for len(d.b) > 0 && !d.bad {
-			st.Frames = append(st.Frames, kern.Frame{Sym: string(d.bytes()), Module: string(d.bytes()), Off: d.uint()})
+		st := &kern.Stack{Broken: d.Byte() != 0}
+		for len(d.B) > 0 && !d.Bad {
+			st.Frames = append(st.Frames, kern.Frame{Sym: string(d.Bytes()), Module: string(d.Bytes()), Off: d.Uint()})
 		}
-		if !d.bad {
+		if !d.Bad {
 			return st, nil
 		}
 	}
 	return nil, errBad
-}
-
-// A decoder reads numbers and bytes. It is bad once something was missing.
-type decoder struct {
-	b   []byte
-	bad bool
-}
-
-func (d *decoder) uint() uint64 {
-	n, size := binary.Uvarint(d.b)
-	if size <= 0 {
-		d.bad = true
-		return 0
-	}
-	d.b = d.b[size:]
-	return n
-}
-
-func (d *decoder) byte() byte {
-	if len(d.b) == 0 {
-		d.bad = true
-		return 0
-	}
-	x := d.b[0]
-	d.b = d.b[1:]
-	return x
-}
-
-func (d *decoder) bytes() []byte { return d.take(d.uint()) }
-
-func (d *decoder) take(n uint64) []byte {
-	if n > uint64(len(d.b)) {
-		d.bad = true
-		return nil
-	}
-	b := d.b[:n:n]
-	d.b = d.b[n:]
-	return b
 }

@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"unsafe"
 
+	"seine/internal/journal"
 	"seine/internal/row"
 )
 
@@ -18,12 +19,12 @@ type numbers struct {
 	bad  bool
 }
 
-func (n *numbers) open(d *decoder) {
-	n.mode, n.prev, n.bad = d.byte(), 0, false
+func (n *numbers) open(d *journal.Decoder) {
+	n.mode, n.prev, n.bad = d.Byte(), 0, false
 	if n.mode == same {
-		n.prev = d.uint()
+		n.prev = d.Uint()
 	}
-	n.b, n.bad = d.b, d.bad || n.mode > deltas
+	n.b, n.bad = d.B, d.Bad || n.mode > deltas
 }
 
 func (n *numbers) next() uint64 {
@@ -61,33 +62,33 @@ type cursor struct {
 }
 
 func (c *cursor) open(b []byte, n int) error {
-	d := decoder{b: b}
-	head := d.byte()
+	d := journal.Decoder{B: b}
+	head := d.Byte()
 	c.kind, c.kinds = row.Kind(head&^uniform), nil
 	some := c.kind != row.Null
 	if head&uniform == 0 {
-		if c.kinds = d.take(uint64(n)); d.bad {
+		if c.kinds = d.Take(uint64(n)); d.Bad {
 			return errBad
 		}
 		some = true
 	}
 	c.dict, c.objects = c.dict[:0], c.objects[:0]
 	if c.kind > row.Object || !some {
-		if d.bad || c.kind > row.Object {
+		if d.Bad || c.kind > row.Object {
 			return errBad
 		}
 		return nil
 	}
-	count := d.uint()
-	if count > uint64(len(d.b)) {
+	count := d.Uint()
+	if count > uint64(len(d.B)) {
 		return errBad
 	}
 	for range count {
-		s := d.bytes()
+		s := d.Bytes()
 		c.dict = append(c.dict, unsafe.String(unsafe.SliceData(s), len(s)))
 	}
 	c.nums.open(&d)
-	if d.bad || c.nums.bad {
+	if d.Bad || c.nums.bad {
 		return errBad
 	}
 	return nil
@@ -180,21 +181,21 @@ type block struct {
 
 // open begins to read raw, which must stay as it is.
 func (b *block) open(raw []byte, columns int) error {
-	d := decoder{b: raw}
-	n := d.uint()
-	if n == 0 || n > MaxRows || d.bad {
+	d := journal.Decoder{B: raw}
+	n := d.Uint()
+	if n == 0 || n > MaxRows || d.Bad {
 		return errBad
 	}
 	b.n, b.at = int(n), 0
-	ords := decoder{b: d.bytes()}
+	ords := journal.Decoder{B: d.Bytes()}
 	b.ord.open(&ords)
-	if d.bad || b.ord.bad || d.uint() != uint64(columns) {
+	if d.Bad || b.ord.bad || d.Uint() != uint64(columns) {
 		return errBad
 	}
 	next := 0
 	for i := range columns {
-		part := d.bytes()
-		if d.bad {
+		part := d.Bytes()
+		if d.Bad {
 			return errBad
 		}
 		if next < len(b.columns) && b.columns[next] == i {

@@ -199,20 +199,20 @@ func (p *player) frame(f *journal.Frame) error {
 		p.rec.broken++
 		return nil
 	}
-	d := decoder{b: f.Data}
-	id, at, of := d.uint(), d.uint(), d.uint()
+	d := journal.Decoder{B: f.Data}
+	id, at, of := d.Uint(), d.Uint(), d.Uint()
 	var batches []uint64
 	if at == 0 {
-		n, last := d.uint(), uint64(0)
-		if n > uint64(len(d.b)) {
-			d.bad = true
+		n, last := d.Uint(), uint64(0)
+		if n > uint64(len(d.B)) {
+			d.Bad = true
 		}
-		for ; n > 0 && !d.bad; n-- {
-			last += d.uint()
+		for ; n > 0 && !d.Bad; n-- {
+			last += d.Uint()
 			batches = append(batches, last)
 		}
 	}
-	if d.bad {
+	if d.Bad {
 		p.rec.broken++
 		return nil
 	}
@@ -238,7 +238,7 @@ func (p *player) frame(f *journal.Frame) error {
 	switch f.Kind {
 	case journal.Marks:
 		var marks []Mark
-		if err = json.Unmarshal(d.b, &marks); err == nil {
+		if err = json.Unmarshal(d.B, &marks); err == nil {
 			g.marks, g.schema = append(g.marks, marks...), s
 		}
 	case journal.Rows:
@@ -254,7 +254,7 @@ func (p *player) frame(f *journal.Frame) error {
 }
 
 // rows opens a block of rows for a group.
-func (p *player) rows(g *group, f *journal.Frame, s *Schema, d *decoder) error {
+func (p *player) rows(g *group, f *journal.Frame, s *Schema, d *journal.Decoder) error {
 	b, known := p.blocks[f.Schema]
 	if !known {
 		b = p.newBlock(s)
@@ -266,11 +266,11 @@ func (p *player) rows(g *group, f *journal.Frame, s *Schema, d *decoder) error {
 	if slices.Contains(g.blocks, b) { // two of one schema are never written together
 		return errBad
 	}
-	size := d.uint()
-	if d.bad || size > maxRaw {
+	size := d.Uint()
+	if d.Bad || size > maxRaw {
 		return errBad
 	}
-	raw, err := journal.Decompress(b.raw, d.b, int(size))
+	raw, err := journal.Decompress(b.raw, d.B, int(size))
 	if err != nil {
 		return err
 	}
