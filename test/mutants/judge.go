@@ -122,7 +122,7 @@ func binary(file, dir string, env ...string) command {
 // those of what tools share.
 const (
 	byTool  = "^Test(Load|Keys|Accounts|Forgets|Threads|Agree|Leaderless)$/^"
-	general = "^Test(IdleKeys|Turns|LossesTold|OwnerWhole|Apart)$"
+	general = "^Test(IdleKeys|Turns|LossesTold|StackTables|OwnerWhole|Apart)$"
 )
 
 // objectTests are live tests with the objects of the tree.

@@ -55,7 +55,7 @@ var (
 	engine = flag.Bool("go", false, "mutate Go of the engine, not BPF C")
 	match  = flag.String("files", "", "only files whose path contains this")
 	jobs   = flag.Int("j", 2, "how many mutants at a time")
-	keep   = flag.Bool("keep", false, "take kills over from earlier trees where the mutated file is the same")
+	keep   = flag.Bool("keep", false, "take over from earlier trees what became of mutants in files that are the same, but for survivors that are not explained")
 	every  = flag.Bool("ways", false, "let survivors of the best way go through all others")
 	enough = flag.Int("tools", 6, "of a mutant that changes more tools than this, try so many")
 	keptIn = flag.String("state", statePath(), "the `file` that keeps what became of each mutant")
@@ -183,7 +183,7 @@ type tally struct {
 	next    int // of the queue
 	running int
 	fresh   int // tried in this run
-	kept    int // kills of earlier trees
+	kept    int // verdicts of earlier trees
 	open    []verdict
 	closed  []verdict // survivors that are equivalent
 	wrong   []verdict // killed, though said to be equivalent
@@ -211,7 +211,7 @@ func (r *tally) all(ctx context.Context, base *base, queue []mutant, st *state) 
 					return
 				}
 				began := time.Now()
-				v, found := st.find(m)
+				v, found := st.find(m, r.known[m.key()] != "")
 				if !found {
 					if v, err = t.try(ctx, m); ctx.Err() != nil {
 						return // it was not tried to the end
@@ -312,7 +312,7 @@ func (r *tally) figures() map[string]string {
 		"killed":     fmt.Sprint(r.count[killed]),
 		"equivalent": fmt.Sprint(len(r.closed)),
 		"survived":   fmt.Sprint(len(r.open)),
-		"taken over": fmt.Sprintf("%d kills of earlier trees, in files that have not changed", r.kept),
+		"taken over": fmt.Sprintf("%d from earlier trees, in files that have not changed", r.kept),
 		"left out":   fmt.Sprintf("%d %s, %d %s, %d %s", r.count[stillborn], stillborn, r.count[same], same, r.count[elsewhere], elsewhere),
 	}
 }

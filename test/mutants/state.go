@@ -68,9 +68,9 @@ func openState(path, inputs string) (*state, error) {
 
 func (s *state) close() { s.file.Close() }
 
-// find returns what became of a mutant in this very tree; with -keep, also that it
-// was killed in an earlier one.
-func (s *state) find(m mutant) (verdict, bool) {
+// find returns what became of a mutant in this very tree; with -keep, also what became
+// of it in an earlier one, but for survivors that nobody has explained.
+func (s *state) find(m mutant, explained bool) (verdict, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v, ok := s.found[m.key()]
@@ -81,7 +81,7 @@ func (s *state) find(m mutant) (verdict, bool) {
 		return v, true
 	}
 	v.taken = true
-	return v, *keep && v.Ended != survived && v.Text == textHash(m.File)
+	return v, *keep && (v.Ended != survived || explained) && v.Text == textHash(m.File)
 }
 
 func (s *state) add(v verdict) error {

@@ -11,7 +11,7 @@ import (
 )
 
 // TestState: a run goes on where it was stopped. In a changed tree nothing counts but,
-// if that is asked for, kills in files that are the same.
+// if that is asked for, kills and explained survivors in files that are the same.
 func TestState(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.h")
 	if err := os.WriteFile(file, []byte("a\n"), 0o644); err != nil {
@@ -40,10 +40,11 @@ func TestState(t *testing.T) {
 	}
 	want := func(when string, s *state, wantDead, wantAlive bool) {
 		t.Helper()
-		_, d := s.find(dead.mutant)
-		_, a := s.find(alive.mutant)
-		if d != wantDead || a != wantAlive {
-			t.Errorf("%s: the killed mutant is found %v, the survivor %v; want %v, %v", when, d, a, wantDead, wantAlive)
+		_, d := s.find(dead.mutant, false)
+		_, a := s.find(alive.mutant, false)
+		_, e := s.find(alive.mutant, true)
+		if d != wantDead || a != wantAlive || e != wantDead {
+			t.Errorf("%s: the killed mutant is found %v, the survivor %v, explained %v; want %v, %v, %v", when, d, a, e, wantDead, wantAlive, wantDead)
 		}
 	}
 	want("the same tree", open("one"), true, true)
