@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -15,16 +14,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Packet is an IPv4 packet as no socket would send it.
+// A Packet is an IP packet as no socket would send it.
 type Packet struct {
 	Src, Dst netip.Addr
-	Proto    byte
+	Proto    byte   // IPv6: of the first header after IP's own
 	Payload  []byte // from the header of the protocol on
-	BadSum   bool   // of the IP header
+	BadSum   bool   // of the IP header, which IPv6 has not
 }
 
 // bytes is the packet with its IP header.
 func (p Packet) bytes() []byte {
+	if p.Src.Is6() {
+		h := make([]byte, 40, 40+len(p.Payload))
+		h[0], h[6], h[7] = 0x60, p.Proto, 64
+		binary.BigEndian.PutUint16(h[4:], uint16(len(p.Payload)))
+		copy(h[8:], p.Src.AsSlice())
+		copy(h[24:], p.Dst.AsSlice())
+		return append(h, p.Payload...)
+	}
 	h := make([]byte, 20, 20+len(p.Payload))
 	h[0], h[8], h[9] = 0x45, 64, p.Proto
 	binary.BigEndian.PutUint16(h[2:], uint16(20+len(p.Payload)))
@@ -80,9 +87,14 @@ func (w *World) Inject(host string, packets ...Packet) error {
 			return err
 		}
 		defer unix.Close(fd)
-		at := &unix.SockaddrLinklayer{Ifindex: l.Attrs().Index, Protocol: 0x0008}
 		for _, p := range packets {
-			frame := slices.Concat(to, from, net.HardwareAddr{8, 0}, p.bytes())
+			kind := uint16(unix.ETH_P_IP)
+			if p.Src.Is6() {
+				kind = unix.ETH_P_IPV6
+			}
+			ether := binary.BigEndian.AppendUint16(nil, kind)
+			at := &unix.SockaddrLinklayer{Ifindex: l.Attrs().Index, Protocol: binary.NativeEndian.Uint16(ether)}
+			frame := slices.Concat(to, from, ether, p.bytes())
 			if err := unix.Sendto(fd, frame, 0, at); err != nil {
 				return err
 			}

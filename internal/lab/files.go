@@ -212,7 +212,8 @@ func (o openFile) use(f *files, i int) error {
 	return f.did("read", o.kind, want, n, err)
 }
 
-// ring does it through io_uring.
+// ring does it through io_uring. A request for a descriptor that is not open is of no
+// file.
 func (f *files) ring(fd int) error {
 	r, err := NewRing(1)
 	if err != nil {
@@ -225,5 +226,19 @@ func (f *files) ring(fd int) error {
 		return err
 	}
 	n, err = r.Read(fd, b)
-	return f.did("read", "regular", len(b), n, err)
+	if err := f.did("read", "regular", len(b), n, err); err != nil {
+		return err
+	}
+	n, err = r.Writev(fd, b)
+	if err := f.did("write", "regular", len(b), n, err); err != nil {
+		return err
+	}
+	n, err = r.Readv(fd, b)
+	if err := f.did("read", "regular", len(b), n, err); err != nil {
+		return err
+	}
+	if _, err := r.Read(1<<20, b); !errors.Is(err, unix.EBADF) {
+		return fmt.Errorf("a read of nothing: %v, want EBADF", err)
+	}
+	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -43,6 +45,20 @@ func (r *Ring) Read(fd int, b []byte) (int, error) {
 // Write is write(2) through the ring.
 func (r *Ring) Write(fd int, b []byte) (int, error) {
 	return r.one(RingOp{Code: RingWrite, FD: fd, Addr: b})
+}
+
+// Readv is readv(2) through the ring, into one buffer.
+func (r *Ring) Readv(fd int, b []byte) (int, error) { return r.vector(RingReadv, fd, b) }
+
+// Writev is writev(2) through the ring, from one buffer.
+func (r *Ring) Writev(fd int, b []byte) (int, error) { return r.vector(RingWritev, fd, b) }
+
+func (r *Ring) vector(code RingCode, fd int, b []byte) (int, error) {
+	v := &unix.Iovec{Base: &b[0]}
+	v.SetLen(len(b))
+	n, err := r.one(RingOp{Code: code, FD: fd, Addr: unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v)), Len: 1})
+	runtime.KeepAlive(v)
+	return n, err
 }
 
 // Socket makes a socket (5.19).

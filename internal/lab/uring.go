@@ -45,6 +45,8 @@ type RingCode uint8
 
 // Operations, and the kernel that brought them.
 const (
+	RingReadv   RingCode = 1  // 5.1
+	RingWritev  RingCode = 2  // 5.1
 	RingAccept  RingCode = 13 // 5.5
 	RingConnect RingCode = 16 // 5.5
 	RingRead    RingCode = 22 // 5.6
@@ -57,7 +59,7 @@ const (
 )
 
 var ringNames = map[RingCode]string{
-	RingAccept: "accept", RingConnect: "connect", RingRead: "read", RingWrite: "write",
+	RingReadv: "readv", RingWritev: "writev", RingAccept: "accept", RingConnect: "connect", RingRead: "read", RingWrite: "write",
 	RingSend: "send", RingRecv: "recv", RingSocket: "socket", RingBind: "bind", RingListen: "listen",
 }
 
@@ -255,7 +257,7 @@ func (r *Ring) wait(ops []RingOp) ([]int32, error) {
 			op := ops[c.user]
 			bytes := 0
 			switch op.Code {
-			case RingRead, RingWrite, RingSend, RingRecv:
+			case RingRead, RingWrite, RingReadv, RingWritev, RingSend, RingRecv:
 				bytes = int(c.res)
 			}
 			note("uring:"+op.Code.String(), bytes, 1, err)

@@ -60,6 +60,7 @@ var Demo = trial.Workload{
 var Live = []trial.Case{
 	{Name: "rate", Run: shapedRate},
 	{Name: "split", Hosts: lab.TwoHosts, Run: split},
+	{Name: "split-drops", Hosts: lab.TwoHosts, Run: splitDrops},
 	{Name: "tcp", Hosts: lab.TwoHosts, Run: tcp(lab.Qdisc{Kind: "tbf", Rate: less(rate), Burst: 2 * frame, Limit: 20_000})},
 	{Name: "tcp-whole", Hosts: lab.TwoHosts, Run: tcp(lab.Qdisc{Kind: "tbf", Rate: less(rate), Burst: 70_000, Limit: 100_000})},
 	{Name: "tcp-cake", Hosts: lab.TwoHosts, Run: tcp(lab.Qdisc{Kind: "cake", Rate: less(rate)})},
@@ -287,6 +288,56 @@ func split(x *trial.Trial) error {
 	}
 	if least := uint64(sends*segs-2-9) * 1000; h.Max+sending < least {
 		x.Errorf("the last waited for %d us, sending took %d, want %d at least together", h.Max, sending, least)
+	}
+	return nil
+}
+
+// splitDrops: there is room for some of the pieces. The queue counts the others.
+func splitDrops(x *trial.Trial) error {
+	w := x.World
+	if err := w.NoIPv6("client", "eth0"); err != nil {
+		return err
+	}
+	if err := w.SetQdisc("client", "eth0", lab.Qdisc{Kind: "tbf", Rate: rate, Burst: 2 * frame, Limit: 17 * frame}); err != nil {
+		return unsupported(err)
+	}
+	to, err := lab.StartTargets(w, "server", "sink", lab.Target{Network: lab.UDP4})
+	if err != nil {
+		return err
+	}
+	const sends, segs, size = 3, 23, 958 // with headers a frame
+	if err := x.Attach("--by=dev,kind"); err != nil {
+		return err
+	}
+	for range sends { // each one finds an empty queue
+		s, err := lab.StartMarks(w, "client", "sender", lab.Marks{Network: lab.UDP4, Addr: to.Addrs[0], None: 1, Size: size, Segments: segs})
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(s.Run(), drained(w, "client", "eth0")); err != nil {
+			return err
+		}
+	}
+	if err := to.End(); err != nil {
+		return err
+	}
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	c, _, err := single(x, rows)
+	if err != nil {
+		return err
+	}
+	k, err := w.QdiscCount("client", "eth0", root)
+	if err != nil {
+		return err
+	}
+	if k.Dropped == 0 || k.Packets == 0 {
+		return fmt.Errorf("the queue says %+v: want some dropped, and some not", k)
+	}
+	if c.timed != uint64(k.Packets) || c.dropped != uint64(k.Dropped) || c.timed+c.dropped != sends*segs {
+		x.Errorf("%+v of %d pieces; the queue says %+v", c, sends*segs, k)
 	}
 	return nil
 }

@@ -75,6 +75,7 @@ var Live = []trial.Case{
 	{Name: "receive-buffer", Hosts: lab.TwoHosts, Run: receiveBuffer},
 	{Name: "netfilter", Hosts: lab.TwoHosts, Run: netfilter},
 	{Name: "protocol", Hosts: lab.TwoHosts, Run: protocol},
+	{Name: "extension-headers", Hosts: lab.TwoHosts, Run: extensions},
 	{Name: "reset", Hosts: lab.TwoHosts, Run: reset},
 	{Name: "qdisc", Hosts: lab.TwoHosts, Run: qdisc},
 	{Name: "none", Hosts: lab.TwoHosts, Run: none},
@@ -283,6 +284,29 @@ func protocol(x *trial.Trial) error {
 		defer x.World.Settle()
 		return x.World.Inject("client", slices.Repeat([]lab.Packet{p}, 19)...)
 	}, want{reason: "IP_NOPROTO", through: "ip_protocol_deliver_rcu ip_local_deliver_finish", proto: "253", dev: "eth0", count: 19, counters: map[string]int{"IpInUnknownProtos": 19}})
+}
+
+// extensions: what comes after an extension header of IPv6 is found, and nothing is
+// read where the packet ends within one.
+func extensions(x *trial.Trial) error {
+	const options = 60 // for the destination
+	packet := func(payload ...[]byte) lab.Packet {
+		return lab.Packet{Src: x.World.Addr6("client"), Dst: x.World.Addr6("server"), Proto: options, Payload: slices.Concat(payload...)}
+	}
+	// The next header, how many times 8 bytes there are after the first 8, and an
+	// option of 12 bytes for experiments, which is to be skipped (RFC 4727).
+	long := []byte{unix.IPPROTO_UDP, 1, 0x1e, 12, 15: 0}
+	all := slices.Repeat([]lab.Packet{packet(long, lab.UDPHeader(7, closed))}, 13)
+	all = append(all, slices.Repeat([]lab.Packet{packet([]byte{unix.IPPROTO_UDP, 0, 0, 0})}, 11)...)
+	return counted(x, func() error {
+		defer x.World.Settle()
+		return x.World.Inject("client", all...)
+	},
+		want{reason: "UDP_CSUM", through: received6, proto: "udp", dev: "eth0", lport: fmt.Sprint(closed), rport: "7", count: 13,
+			counters: map[string]int{"Udp6InCsumErrors": 13}},
+		want{reason: "*", through: "ipv6_destopt_rcv ip6_protocol_deliver_rcu", proto: fmt.Sprint(options), dev: "eth0", count: 11,
+			counters: map[string]int{"Ip6InHdrErrors": 11}},
+	)
 }
 
 // reset: RSTs that are within the window and not where the next byte is, as a

@@ -48,6 +48,7 @@ var Live = []trial.Case{
 	{Name: "proto", Run: proto},
 	{Name: "parallel", Run: parallel, Hosts: lab.TwoHosts},
 	{Name: "intervals", Run: intervals},
+	{Name: "one-process", Run: oneProcess},
 	{Name: "small-map", Run: smallMap},
 }
 
@@ -192,6 +193,32 @@ func calls(networks ...lab.Network) func(*trial.Trial) error {
 		w.check(x, rows, "dir", "proto", "port")
 		return nil
 	}
+}
+
+// oneProcess: with no filter of sockets, a splice from a pipe is not a read of one.
+func oneProcess(x *trial.Trial) error {
+	l := lab.Load{Network: lab.TCP4, Write: lab.Splice, Read: lab.Read, Count: 21, Size: 333}
+	o, err := lab.StartIO(x.World, "", "io", l)
+	if err != nil {
+		return err
+	}
+	if err := x.AttachAll("--by=dir,proto", fmt.Sprint("--pid=", o.PID)); err != nil {
+		return err
+	}
+	res, err := o.Run()
+	if err != nil {
+		return err
+	}
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	w := want{}
+	sent, got := l.Moved(res[0])
+	w.add("write tcp ", sent)
+	w.add("read tcp ", got)
+	w.check(x, rows, "dir", "proto")
+	return nil
 }
 
 // uring: requests of a ring make no system call each.

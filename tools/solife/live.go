@@ -43,6 +43,7 @@ var Live = []trial.Case{
 	{Name: "tcp6", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777, Network: lab.TCP6, Close: lab.ByServer})},
 	{Name: "think", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 3, Send: 10, Recv: 10, Think: linger})},
 	{Name: "parallel", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 211, Send: 1000, Recv: 777, Parallel: 7})},
+	{Name: "two-names", Run: twoNames},
 	{Name: "unix-parallel", Run: sessions(lab.Sessions{Count: 5003, Send: 10, Recv: 7, Parallel: 7, Network: lab.Unix}), Slow: true},
 	{Name: "unixgram-parallel", Run: sent(sending{Threads: 7, Sockets: 101})},
 	{Name: "unixgram-shared", Run: sent(sending{Threads: 7, Sockets: 101, Shared: true})},
@@ -137,6 +138,64 @@ func sessions(s lab.Sessions) func(*trial.Trial) error {
 		times(x, t, res, rows)
 		return nil
 	}
+}
+
+const bodyNames = "solife-names"
+
+func init() { lab.Register(bodyNames, names) }
+
+const callerName, serverName = "@solife-caller", "@solife-server"
+
+// names connects a socket with a name to another one of this process.
+func names(c *lab.Child) error {
+	l, _, err := lab.Listen(lab.Unix, serverName, 1)
+	if err != nil {
+		return err
+	}
+	w, _, err := lab.Bind(lab.Unix, callerName)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(c.Report(true), c.Await("go"), unix.Connect(w, &unix.SockaddrUnix{Name: serverName})); err != nil {
+		return err
+	}
+	r, err := lab.Accept(l)
+	if err != nil {
+		return err
+	}
+	_, err = unix.Write(w, make([]byte, 101))
+	return errors.Join(err, lab.Close(w), lab.Close(r), lab.Close(l))
+}
+
+// twoNames: both ends of a connection are bound to a name, and both rows have both.
+func twoNames(x *trial.Trial) error {
+	p, err := x.World.Start("", "named", bodyNames, nil)
+	if err != nil {
+		return err
+	}
+	var ready bool
+	if err := p.Expect(&ready); err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	if err := errors.Join(p.Tell("go"), p.Wait()); err != nil {
+		return err
+	}
+	rows, err := x.Exactly(2)
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		local, peer := serverName, callerName
+		if r.Get("tx_bytes").N == 101 {
+			local, peer = peer, local
+		}
+		x.Want(r, "laddr", local)
+		x.Want(r, "raddr", peer)
+	}
+	return nil
 }
 
 // seen waits for both rows of all sessions of t and checks them.

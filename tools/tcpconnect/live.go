@@ -45,6 +45,7 @@ var Live = []trial.Case{
 	{Name: "outcomes", Hosts: lab.TwoHosts, Run: outcomes(true)},
 	{Name: "timeouts", Hosts: lab.TwoHosts, Run: outcomes(false), Slow: true},
 	{Name: "asked", Hosts: lab.TwoHosts, Run: asked},
+	{Name: "others", Run: others},
 	{Name: "uring-outcomes", Hosts: lab.TwoHosts, Run: uringOutcomes},
 	{Name: "counts", Hosts: lab.TwoHosts, Run: counts},
 	{Name: "names", Run: named},
@@ -113,6 +114,33 @@ func outcomes(quick bool) func(*trial.Trial) error {
 		list = tcpOnly(list, quick)
 		return attempts(x, list, true)
 	}
+}
+
+// others: connects of other sockets that fail are not TCP's.
+func others(x *trial.Trial) error {
+	to, err := lab.StartTargets(x.World, "", "target", lab.Target{Network: lab.TCP4})
+	if err != nil {
+		return err
+	}
+	c, err := lab.StartConnects(x.World, "", "caller",
+		lab.Attempt{Name: "unix", Network: lab.Unix, Addr: "@nobody-listens", Want: unix.ECONNREFUSED},
+		lab.Attempt{Name: "tcp", Network: lab.TCP4, Addr: to.Addrs[0]})
+	if err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	if _, err := c.Run(); err != nil {
+		return err
+	}
+	rows, err := x.Exactly(1)
+	if err != nil {
+		return err
+	}
+	x.Want(rows[0], "result", "Success")
+	x.Want(rows[0], "pid", c.PID)
+	return to.End()
 }
 
 // asked: the second call on a socket tells how the first one ended, which is no

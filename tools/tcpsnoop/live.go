@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"seine/internal/lab"
 	"seine/internal/row"
 	"seine/internal/trial"
@@ -33,6 +35,7 @@ var Live = []trial.Case{
 	{Name: "closed-apart", Hosts: lab.TwoHosts, Run: closedApart},
 	{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
 	{Name: "older", Hosts: lab.TwoHosts, Run: older},
+	{Name: "refused", Hosts: lab.TwoHosts, Run: refused},
 	{Name: "same-ports", Hosts: lab.TwoHosts, Run: samePorts},
 }
 
@@ -241,6 +244,34 @@ func closedApart(x *trial.Trial) error {
 	}
 	// SYN, SYN and ACK, ACK; a byte, ACK; FIN, ACK, FIN, ACK: each leaves a host and comes to the other.
 	x.Fail(trial.RowCount(len(rows), 18))
+	return nil
+}
+
+// refused: who refuses has sent no SYN, so its numbers are relative to nothing.
+func refused(x *trial.Trial) error {
+	const closed = 9
+	c, err := lab.StartConnects(x.World, "client", "caller", lab.Attempt{
+		Name: "refused", Network: lab.TCP4, Addr: lab.TCP4.At(x.World.Addr4("server"), closed), Want: unix.ECONNREFUSED})
+	if err != nil {
+		return err
+	}
+	rows, err := x.Rows(func() error { _, err := c.Run(); return err }, fmt.Sprint("--port=", closed))
+	if err != nil {
+		return err
+	}
+	resets := 0
+	for _, r := range rows {
+		if strings.Contains(trial.Value(r.Get("flags")), "R") {
+			resets++
+			x.Want(r, "seq_rel", "-")
+			x.Want(r, "ack_rel", 1)
+		} else {
+			x.Want(r, "seq_rel", 0)
+		}
+	}
+	if resets == 0 || resets == len(rows) {
+		x.Errorf("%d of %d rows are resets, want some of both", resets, len(rows))
+	}
 	return nil
 }
 
