@@ -45,7 +45,7 @@ var Live = []trial.Case{
 	{Name: "outcomes", Hosts: lab.TwoHosts, Run: outcomes(true)},
 	{Name: "timeouts", Hosts: lab.TwoHosts, Run: outcomes(false), Slow: true},
 	{Name: "asked", Hosts: lab.TwoHosts, Run: asked},
-	{Name: "others", Run: others},
+	{Name: "others", Hosts: lab.TwoHosts, Run: others},
 	{Name: "uring-outcomes", Hosts: lab.TwoHosts, Run: uringOutcomes},
 	{Name: "counts", Hosts: lab.TwoHosts, Run: counts},
 	{Name: "names", Run: named},
@@ -118,11 +118,12 @@ func outcomes(quick bool) func(*trial.Trial) error {
 
 // others: connects of other sockets that fail are not TCP's.
 func others(x *trial.Trial) error {
-	to, err := lab.StartTargets(x.World, "", "target", lab.Target{Network: lab.TCP4})
+	to, err := lab.StartTargets(x.World, "server", "target", lab.Target{Network: lab.TCP4})
 	if err != nil {
 		return err
 	}
-	c, err := lab.StartConnects(x.World, "", "caller",
+	c, err := lab.StartConnects(x.World, "client", "caller",
+		lab.Attempt{Name: "udp", Network: lab.UDP4, Addr: lab.UDP4.At(lab.NoRoute4, 9), Want: unix.ENETUNREACH},
 		lab.Attempt{Name: "unix", Network: lab.Unix, Addr: "@nobody-listens", Want: unix.ECONNREFUSED},
 		lab.Attempt{Name: "tcp", Network: lab.TCP4, Addr: to.Addrs[0]})
 	if err != nil {
