@@ -41,13 +41,14 @@ var guests = []guest{
 const (
 	checks = "check"
 	units  = "unit"
+	race   = "race"
 	native = "native" // nobody knows what its kernel offers
 	arm64  = "arm64"
 	peers  = "peers"
 )
 
 func stepNames() []string {
-	names := []string{checks, units, native}
+	names := []string{checks, units, race, native}
 	for _, g := range guests {
 		names = append(names, g.name)
 	}
@@ -167,11 +168,24 @@ func (s *suite) here(b binaries) {
 	if asked(units) {
 		s.step(units, 20*time.Minute, s.unit)
 	}
+	if asked(race) {
+		s.step(race, 10*time.Minute, s.races)
+	}
 	if asked(native) {
 		s.step(native, 45*time.Minute, func(ctx context.Context) error {
 			return s.tests(ctx, native, []string{b.live, "-test.v=test2json", "-test.timeout=44m", notOthers})
 		})
 	}
+}
+
+// races runs what several goroutines share under the race detector: the engine's parts,
+// and tools that come and go in it. The detector needs cgo.
+func (s *suite) races(ctx context.Context) error {
+	test := []string{"env", "CGO_ENABLED=1", "go", "test", "-json", "-race", "-timeout", "9m"}
+	return errors.Join(
+		s.watch(ctx, race, nil, append(slices.Clone(test), "./internal/tool", "./internal/row", "./internal/probe", "./internal/kern")),
+		s.watch(ctx, race, nil, append(slices.Clone(test), "-run", "^TestAddRemove$", "./test/live")),
+	)
 }
 
 // proofs says how stale the proofs are of tests that are too long for this.
