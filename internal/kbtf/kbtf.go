@@ -61,7 +61,8 @@ const (
 type Types struct {
 	types   []byte
 	strings []byte
-	offsets []uint32 // of each type, beginning with number first
+	marks   []uint32 // the offset of every markEvery-th type, beginning with number first
+	count   int      // of types
 	first   ID
 	base    *Types
 
@@ -69,6 +70,10 @@ type Types struct {
 	known  map[string][]ID   // what was looked for
 	placed map[string]uint32 // where its names are
 }
+
+// markEvery is how many types one mark serves: a type is found by walking over those
+// behind the mark. A mark for each type would take more than a megabyte.
+const markEvery = 16
 
 // Dir holds the BTF of the running kernel and of its modules.
 const Dir = "/sys/kernel/btf/"
@@ -127,9 +132,9 @@ func Read(raw []byte, base *Types) (*Types, error) {
 		return nil, err
 	}
 	if base != nil {
-		t.first = base.first + ID(len(base.offsets))
+		t.first = base.first + ID(base.count)
 	}
-	t.offsets = make([]uint32, 0, len(t.types)/32) // on average it is less than a type takes
+	t.marks = make([]uint32, 0, len(t.types)/(20*markEvery)) // a type takes more on average
 	for off := 0; off < len(t.types); {
 		if off+typeSize > len(t.types) {
 			return nil, errShort
@@ -138,7 +143,10 @@ func Read(raw []byte, base *Types) (*Types, error) {
 		if err != nil {
 			return nil, err
 		}
-		t.offsets = append(t.offsets, uint32(off))
+		if t.count%markEvery == 0 {
+			t.marks = append(t.marks, uint32(off))
+		}
+		t.count++
 		off += size
 		if off > len(t.types) {
 			return nil, errShort
@@ -207,12 +215,17 @@ func (t *Types) ByID(id ID) Type {
 	if t.base != nil && id < t.first {
 		return t.base.ByID(id)
 	}
-	if id < t.first || int(id-t.first) >= len(t.offsets) {
+	at := int(id) - int(t.first)
+	if id < t.first || at >= t.count {
 		return Type{}
 	}
-	off := t.offsets[id-t.first]
-	size, _ := sizeOf(word(t.types, int(off)+4))
-	return Type{t, t.types[off : int(off)+size]}
+	off := int(t.marks[at/markEvery])
+	size, _ := sizeOf(word(t.types, off+4))
+	for range at % markEvery {
+		off += size
+		size, _ = sizeOf(word(t.types, off+4))
+	}
+	return Type{t, t.types[off : off+size]}
 }
 
 // text is the string at an offset.
@@ -260,10 +273,12 @@ func (t *Types) Look(names ...string) [][]ID {
 		for name, off := range places {
 			byPlace[off] = name
 		}
-		for i, at := range t.offsets {
-			if name, ok := byPlace[word(t.types, int(at))]; ok {
-				t.known[name] = append(t.known[name], t.first+ID(i))
+		for id, off := t.first, 0; off < len(t.types); id++ {
+			if name, ok := byPlace[word(t.types, off)]; ok {
+				t.known[name] = append(t.known[name], id)
 			}
+			size, _ := sizeOf(word(t.types, off+4)) // Read has seen that there is none it does not know
+			off += size
 		}
 	}
 	out := make([][]ID, len(names))

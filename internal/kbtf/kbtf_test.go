@@ -106,7 +106,7 @@ func TestModule(t *testing.T) {
 	sendAt := uint32(bytes.Index(base.strings, []byte("\x00send\x00")) + 1)
 	// A pointer to the kernel's sock, a prototype with it, and two functions: one
 	// of a name that the kernel has too, one of a name that is the module's first.
-	at, next := base.first+ID(len(base.offsets)), uint32(len(base.strings))
+	at, next := base.first+ID(base.count), uint32(len(base.strings))
 	var types []byte
 	for _, n := range []uint32{
 		0, uint32(Pointer) << 24, uint32(id),

@@ -23,7 +23,7 @@ type part struct {
 // name and content, and pointers lead to them no longer: what programs read
 // through a pointer, they read as a type that they name.
 func (t *Types) Part(names []string) []byte {
-	p := &part{Types: t, kept: make([]uint8, len(t.offsets)+1)}
+	p := &part{Types: t, kept: make([]uint8, t.count+1)}
 	for _, ids := range t.Look(names...) {
 		for _, id := range ids {
 			p.keep(id, whole)

@@ -66,7 +66,7 @@ func callKernel() { unix.Read(zeroes, block) }
 
 var (
 	zeroes int
-	block  = make([]byte, 1<<20)
+	block  []byte
 )
 
 // busy calls f until it has used as much processor time as it was told to, and
@@ -76,6 +76,7 @@ func busy(c *lab.Child, f func()) (err error) {
 	if err := c.Arg(&want); err != nil {
 		return err
 	}
+	block = make([]byte, 1<<20)
 	if zeroes, err = unix.Open("/dev/zero", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
 		return err
 	}
