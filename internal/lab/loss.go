@@ -27,10 +27,11 @@ const (
 // their socket, so that no qdisc is needed. Ports of other namespaces are not
 // told apart: choose a free one.
 type Loss struct {
-	To    int // destination port; or
-	From  int // source port
-	Flags int // all of these are set
-	Data  int // at least so many bytes of payload
+	To    int  // destination port; or
+	From  int  // source port
+	Flags int  // all of these are set
+	Data  int  // at least so many bytes of payload
+	Empty bool // no payload: ACKs alone
 	Skip  int
 	Count int
 }
@@ -142,6 +143,7 @@ func (l Loss) program(seen int) asm.Instructions {
 		asm.Sub.Reg(asm.R8, asm.R7),
 		asm.Sub.Reg(asm.R8, asm.R1),
 		asm.JSLT.Imm(asm.R8, int32(l.Data), "pass"),
+		asm.JSGT.Imm(asm.R8, int32(l.most()), "pass"),
 		asm.StoreImm(asm.RFP, -4, 0, asm.Word),
 		asm.LoadMapPtr(asm.R1, seen),
 		asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, -4),
@@ -158,6 +160,14 @@ func (l Loss) program(seen int) asm.Instructions {
 		asm.Return(),
 	)
 	return ins
+}
+
+// most is how many bytes of payload a segment may have.
+func (l Loss) most() int {
+	if l.Empty {
+		return 0
+	}
+	return 1 << 20
 }
 
 // RunLossy makes the sessions of t while segments are lost.

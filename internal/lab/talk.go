@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Talk is a TCP connection on which a client asks and a server answers, and what
+// takes its time on purpose. Each side has a stopwatch for that. All talks are
+// held at once, each on a port of its own, by one process on each side.
+type Talk struct {
+	Name        string
+	Network     Network // default TCP4
+	Addr        string  // of the server; default: a free port of its host
+	Turns       int     // default 1
+	Ask, Answer int     // bytes; default 100 and 1000
+
+	Accept time.Duration // server: before it accepts the connection that is there
+	Late   time.Duration // server: before it reads a request that is there
+	Think  time.Duration // server: before it answers
+	Chunks int           // server: pieces of an answer; default 1
+	Pause  time.Duration // server: between them
+	Greet  time.Duration // server: before it says something first
+	Slow   time.Duration // client: after each read of an answer
+	Gap    time.Duration // client: before each request but the first
+
+	SendBuf int    // of the server
+	RecvBuf int    // of the client
+	Half    bool   // the client shuts its side after the last request
+	Via     string // how the server reads or sends: splice, sendfile, uring; default: read and write
+	// Early has the connection made, and its first turn, before Begin.
+	Early bool
+}
+
+// TalkSide is what one side measured, in nanoseconds. What it did on purpose is
+// the time between two of its own calls.
+type TalkSide struct {
+	Connect int64   `json:"connect,omitempty"` // client: the call
+	Accept  int64   `json:"accept,omitempty"`
+	Late    int64   `json:"late,omitempty"`
+	Think   int64   `json:"think,omitempty"`
+	Pause   int64   `json:"pause,omitempty"`
+	Slow    int64   `json:"slow,omitempty"`
+	Gap     int64   `json:"gap,omitempty"`
+	Send    int64   `json:"send,omitempty"`  // in calls that send
+	Turns   []int64 `json:"turns,omitempty"` // client: each from before the request until the answer was read
+	Whole   int64   `json:"whole,omitempty"` // client: from before the connect until it was closed
+}
+
+// Exchanges is how long all turns took.
+func (s *TalkSide) Exchanges() (n int64) {
+	for _, t := range s.Turns {
+		n += t
+	}
+	return n
+}
+
+// Talks are talks that are ready.
+type Talks struct {
+	Client, Server *Proc
+	Talks          []Talk
+	Ports          []int // of the servers
+}
+
+// TalkResult is what both sides measured of one talk.
+type TalkResult struct{ Client, Server TalkSide }
+
+const (
+	bodyAsk    = "talk-client"
+	bodyAnswer = "talk-server"
+)
+
+func init() {
+	Register(bodyAsk, talkClient)
+	Register(bodyAnswer, talkServer)
+}
+
+// StartTalks starts both processes. Talks that are Early have been begun.
+func StartTalks(w *World, clientComm, serverComm string, talks ...Talk) (*Talks, error) {
+	var clientHost, serverHost string
+	w.cast(&clientHost, &serverHost, &clientComm, &serverComm)
+	talks = slices.Clone(talks)
+	for i := range talks {
+		t := &talks[i]
+		setDefault(&t.Network, TCP4)
+		setDefault(&t.Turns, 1)
+		setDefault(&t.Ask, 100)
+		setDefault(&t.Answer, 1000)
+		setDefault(&t.Chunks, 1)
+		if t.Addr == "" {
+			t.Addr = t.Network.At(w.Addr(serverHost, t.Network), 0)
+		}
+	}
+	x := &Talks{Talks: talks}
+	var err error
+	if x.Server, err = w.Start(serverHost, serverComm, bodyAnswer, talks); err != nil {
+		return nil, err
+	}
+	var addrs []string
+	if err := errors.Join(x.Server.Expect(&addrs), x.Server.Expect(&x.Ports)); err != nil {
+		return nil, err
+	}
+	for i := range talks {
+		talks[i].Addr = addrs[i]
+	}
+	if x.Client, err = w.Start(clientHost, clientComm, bodyAsk, talks); err != nil {
+		return nil, err
+	}
+	var begun int
+	return x, x.Client.Expect(&begun)
+}
+
+// Run holds the talks, and returns what was measured when both processes have ended.
+func (x *Talks) Run() ([]TalkResult, error) {
+	var c, s []TalkSide
+	if err := x.Client.Call("go", &c); err != nil {
+		return nil, errors.Join(err, x.Server.failure())
+	}
+	if err := x.Server.Expect(&s); err != nil {
+		return nil, err
+	}
+	out := make([]TalkResult, len(x.Talks))
+	for i := range out {
+		out[i] = TalkResult{c[i], s[i]}
+	}
+	return out, errors.Join(x.Client.Wait(), x.Server.Wait())
+}
+
+// timed adds how long f took to a stopwatch.
+func timed(n *int64, f func() error) error {
+	from := time.Now()
+	err := f()
+	*n += int64(time.Since(from))
+	return err
+}
+
+// rest sleeps by a stopwatch.
+func rest(n *int64, d time.Duration) {
+	if d > 0 {
+		timed(n, func() error { time.Sleep(d); return nil })
+	}
+}
+
+// together runs f for each talk, each in a goroutine of its own.
+func together(talks []Talk, f func(i int, t *Talk) error) error {
+	errs := make([]error, len(talks))
+	var wg sync.WaitGroup
+	for i := range talks {
+		wg.Go(func() {
+			if err := f(i, &talks[i]); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", talks[i].Name, err)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func talkServer(c *Child) error {
+	var talks []Talk
+	if err := c.Arg(&talks); err != nil {
+		return err
+	}
+	fds, ports, addrs := make([]int, len(talks)), make([]int, len(talks)), make([]string, len(talks))
+	for i := range talks {
+		t := &talks[i]
+		var err error
+		if fds[i], ports[i], err = Listen(t.Network, t.Addr, 16); err != nil {
+			return fmt.Errorf("%s: %w", t.Name, err)
+		}
+		if t.SendBuf > 0 {
+			if err := unix.SetsockoptInt(fds[i], unix.SOL_SOCKET, unix.SO_SNDBUF, t.SendBuf); err != nil {
+				return err
+			}
+		}
+		sa, err := unix.Getsockname(fds[i])
+		if err != nil {
+			return err
+		}
+		addrs[i] = t.Network.At(addrOf(sa), ports[i])
+	}
+	if err := errors.Join(c.Report(addrs), c.Report(ports)); err != nil {
+		return err
+	}
+	sides := make([]TalkSide, len(talks))
+	err := together(talks, func(i int, t *Talk) error { return t.serve(fds[i], &sides[i]) })
+	if err != nil {
+		return err
+	}
+	return c.Report(sides)
+}
+
+// serve holds the server's side of a talk.
+func (t *Talk) serve(listener int, s *TalkSide) error {
+	if t.Accept > 0 {
+		if err := readable(listener); err != nil {
+			return err
+		}
+		rest(&s.Accept, t.Accept)
+	}
+	k, err := newCaller(t.Via == "uring")
+	if err != nil {
+		return err
+	}
+	defer k.close()
+	fd, err := k.accept(listener)
+	if err != nil {
+		return err
+	}
+	defer Close(fd)
+	if err := nodelay(t.Network, fd); err != nil {
+		return err
+	}
+	way, err := newTalkWay(t, k)
+	if err != nil {
+		return err
+	}
+	defer way.close()
+	if t.Greet > 0 {
+		rest(&s.Think, t.Greet)
+		if err := k.sendAll(fd, []byte("hello")); err != nil {
+			return err
+		}
+	}
+	for range t.Turns {
+		if t.Late > 0 {
+			if err := readable(fd); err != nil {
+				return err
+			}
+			rest(&s.Late, t.Late)
+		}
+		if err := way.read(fd, t.Ask); err != nil {
+			return err
+		}
+		if t.Half {
+			if err := k.recvEnd(fd); err != nil {
+				return err
+			}
+		}
+		rest(&s.Think, t.Think)
+		for i := range t.Chunks {
+			if i > 0 {
+				rest(&s.Pause, t.Pause)
+			}
+			if err := timed(&s.Send, func() error { return way.send(fd, t.Answer/t.Chunks) }); err != nil {
+				return err
+			}
+		}
+	}
+	if t.Half {
+		return nil
+	}
+	return k.recvEnd(fd)
+}
+
+func talkClient(c *Child) error {
+	var talks []Talk
+	if err := c.Arg(&talks); err != nil {
+		return err
+	}
+	sides, fds, begun := make([]TalkSide, len(talks)), make([]int, len(talks)), make([]time.Time, len(talks))
+	open := func(i int, t *Talk) (err error) {
+		begun[i] = time.Now()
+		fds[i], err = t.open(&sides[i])
+		return err
+	}
+	err := together(talks, func(i int, t *Talk) error {
+		if !t.Early {
+			return nil
+		}
+		if err := open(i, t); err != nil {
+			return err
+		}
+		return t.ask(fds[i], &sides[i])
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.Report(len(talks)); err != nil {
+		return err
+	}
+	if err := c.Await("go"); err != nil {
+		return err
+	}
+	err = together(talks, func(i int, t *Talk) error {
+		first := 0
+		if t.Early {
+			first = 1
+		} else if err := open(i, t); err != nil {
+			return err
+		}
+		if t.Greet > 0 {
+			if err := RecvAll(fds[i], make([]byte, len("hello"))); err != nil {
+				return err
+			}
+		}
+		for n := first; n < t.Turns; n++ {
+			if n > 0 {
+				rest(&sides[i].Gap, t.Gap)
+			}
+			if err := t.ask(fds[i], &sides[i]); err != nil {
+				return err
+			}
+		}
+		err := Close(fds[i])
+		sides[i].Whole = int64(time.Since(begun[i]))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.Report(sides)
+}
+
+// open connects the client.
+func (t *Talk) open(s *TalkSide) (fd int, err error) {
+	sa, err := t.Network.Sockaddr(t.Addr)
+	if err != nil {
+		return -1, err
+	}
+	if fd, err = Socket(t.Network); err != nil {
+		return -1, err
+	}
+	if t.RecvBuf > 0 {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, t.RecvBuf); err != nil {
+			return -1, err
+		}
+	}
+	if err := timed(&s.Connect, func() error { return connect(fd, sa) }); err != nil {
+		return -1, err
+	}
+	return fd, nodelay(t.Network, fd)
+}
+
+// ask makes one turn of the client.
+func (t *Talk) ask(fd int, s *TalkSide) error {
+	from := time.Now()
+	if err := SendAll(fd, make([]byte, t.Ask)); err != nil {
+		return err
+	}
+	if t.Half {
+		if err := unix.Shutdown(fd, unix.SHUT_WR); err != nil {
+			return err
+		}
+	}
+	buf := make([]byte, 64<<10)
+	for left := t.Answer / t.Chunks * t.Chunks; left > 0; {
+		n, err := recv(fd, buf[:min(left, len(buf))], 0)
+		if err == nil && n == 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return err
+		}
+		left -= n
+		rest(&s.Slow, t.Slow)
+	}
+	s.Turns = append(s.Turns, int64(time.Since(from)))
+	return nil
+}
+
+// nodelay switches Nagle's algorithm off, where the kernel lets us.
+func nodelay(n Network, fd int) error {
+	if !n.tcp() {
+		return nil
+	}
+	return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+}
+
+// readable waits until there is something to read or to accept.
+func readable(fd int) error {
+	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for {
+		_, err := unix.Poll(p, -1)
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// talkWay is how a server reads and sends.
+type talkWay struct {
+	k    caller
+	in   [2]int // a pipe that requests are spliced into; 0: they are read
+	file int    // that answers are sent from; 0: they are written
+	buf  []byte
+}
+
+func newTalkWay(t *Talk, k caller) (*talkWay, error) {
+	w := &talkWay{k: k, buf: make([]byte, max(t.Ask, t.Answer))}
+	switch t.Via {
+	case "", "uring":
+	case "splice":
+		if err := unix.Pipe2(w.in[:], unix.O_CLOEXEC); err != nil {
+			return nil, err
+		}
+	case "sendfile":
+		fd, err := unix.MemfdCreate("answer", unix.MFD_CLOEXEC)
+		if err != nil {
+			return nil, err
+		}
+		if w.file = fd; unix.Ftruncate(fd, int64(t.Answer)) != nil {
+			return nil, errors.New("no room for the answer")
+		}
+	default:
+		return nil, fmt.Errorf("no way is called %q", t.Via)
+	}
+	return w, nil
+}
+
+func (w *talkWay) read(fd, n int) error {
+	if w.in[0] == 0 {
+		return w.k.recvAll(fd, w.buf[:n])
+	}
+	for n > 0 {
+		moved, err := unix.Splice(fd, nil, w.in[1], nil, n, 0)
+		if err != nil {
+			return fmt.Errorf("splice: %w", err)
+		}
+		if moved == 0 {
+			return io.ErrUnexpectedEOF
+		}
+		if _, err := unix.Read(w.in[0], w.buf[:moved]); err != nil {
+			return err
+		}
+		n -= int(moved)
+	}
+	return nil
+}
+
+func (w *talkWay) send(fd, n int) error {
+	if w.file == 0 {
+		return w.k.sendAll(fd, w.buf[:n])
+	}
+	var off int64
+	for off < int64(n) {
+		if _, err := unix.Sendfile(fd, w.file, &off, n-int(off)); err != nil {
+			return fmt.Errorf("sendfile: %w", err)
+		}
+	}
+	return nil
+}
+
+func (w *talkWay) close() {
+	for _, fd := range []int{w.in[0], w.in[1], w.file} {
+		if fd > 0 {
+			unix.Close(fd)
+		}
+	}
+}
