@@ -69,7 +69,7 @@ func anyRow(r *rand.Rand, s *row.Schema, at int64) *row.Row {
 				c.SetText("/run/socket") // of a UNIX socket
 			}
 		case row.Object:
-			*c = row.Cell{Kind: row.Object, Ref: anyObject(r, s.Columns[i].IsHist(), number)}
+			*c = row.Cell{Kind: row.Object, Ref: anyObject(r, s.Columns[i].Unit != "", number)}
 		}
 	}
 	return out

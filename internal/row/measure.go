@@ -13,8 +13,8 @@ type Measurer interface {
 }
 
 // IsHist says whether the column holds histograms: objects that have a unit.
-// Objects without one are stacks.
-func (c *Column) IsHist() bool { return c.Kind == Object && c.Unit != "" }
+// Objects without one are stacks, and inner histograms are values beside others.
+func (c *Column) IsHist() bool { return c.Kind == Object && c.Unit != "" && !c.Inner }
 
 // hist returns the position of the histogram column, -1 if there is none.
 func (s *Schema) hist() int {

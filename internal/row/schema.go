@@ -29,6 +29,7 @@ type Column struct {
 	Key   bool   // of a counting tool: may be named in --by
 	Idle  bool   // a Key that is not counted by: it has no values
 	Unit  string // of a histogram's values: bytes, us
+	Inner bool   // a histogram that is one value of many: JSON alone has it, under its id
 	As    string // the Namer that makes a name of the raw value: "cgroup", "errno", …
 
 	// Was is the ids that the column had in earlier versions: recordings of theirs have it
@@ -97,7 +98,7 @@ func (s *Schema) Fill(r *Row, p unsafe.Pointer) {
 //
 // A tag is `col:"id,option,…"`, or several of them separated by semicolons
 // where one field gives several columns. Options: head=H width=N div=N scale=N
-// prec=N left sum key age unit=U as=NAMER was=ID before=TEXT after=TEXT prefix=TEXT. The help line is the field's `help` tag.
+// prec=N left sum key age inner unit=U as=NAMER was=ID before=TEXT after=TEXT prefix=TEXT. The help line is the field's `help` tag.
 // A number with a tag `words:"read,write"` is shown by its word.
 func SchemaOf(t reflect.Type) (*Schema, error) {
 	s := &Schema{}
@@ -171,7 +172,7 @@ func parseTag(tag string) (Column, error) {
 			continue
 		case "head", "as", "was", "unit", "before", "after", "prefix":
 			err = nil
-		case "left", "sum", "key", "age":
+		case "left", "sum", "key", "age", "inner":
 			if err = nil; has {
 				err = fmt.Errorf("takes no value")
 			}
@@ -210,6 +211,8 @@ func parseTag(tag string) (Column, error) {
 			c.Key = true
 		case "age":
 			c.Age = true
+		case "inner":
+			c.Inner = true
 		default:
 			return c, fmt.Errorf("column %s: unknown option %q", id, k)
 		}

@@ -198,7 +198,7 @@ func unitOf(c *row.Column) string {
 
 func kindOf(c *row.Column) string {
 	switch {
-	case c.IsHist():
+	case c.IsHist(), c.Inner:
 		return "histogram"
 	case c.Kind == row.Object:
 		return "stack"

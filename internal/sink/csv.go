@@ -48,7 +48,9 @@ func newCSV(w *writer, o Options) (row.Sink, error) {
 	for _, i := range columns {
 		if s.Columns[i].IsHist() {
 			c.hist = i
-			continue
+		}
+		if s.Columns[i].Unit != "" {
+			continue // an inner one is JSON's alone
 		}
 		c.head(s.Columns[i].ID)
 		c.fields = append(c.fields, csvField{i, s.Columns[i].Div, s.Columns[i].Kind == row.Object})

@@ -29,6 +29,7 @@ type jsonField struct {
 	key    []byte // ,"pid":
 	div    uint64
 	unit   []byte // ,"unit":"bytes"; of histograms
+	inner  bool   // a histogram that is an object under its id
 	object bool   // a stack that has not been found is absent, not its id
 	text   bool   // a number that has not been named is text all the same
 }
@@ -53,7 +54,7 @@ func jsonPlanOf(s *row.Schema, columns []int) *jsonPlan {
 			continue
 		}
 		c := &s.Columns[i]
-		f := jsonField{cell: i, div: c.Div, object: c.Kind == row.Object, text: c.Kind == row.Text}
+		f := jsonField{cell: i, div: c.Div, inner: c.Inner, object: c.Kind == row.Object, text: c.Kind == row.Text}
 		f.key = append(appendJSON([]byte{','}, c.ID), ':')
 		if c.Unit != "" {
 			f.unit = appendJSON([]byte(`,"unit":`), c.Unit)
@@ -136,6 +137,11 @@ func (j *jsonSink) End(e row.End) error {
 func appendObject(b []byte, f *jsonField, c *row.Cell) []byte {
 	switch o := c.Ref.(type) {
 	case *kern.Hist:
+		if f.inner {
+			b = append(append(b, f.key...), '{')
+			b = append(b, f.unit[1:]...)
+			return append(appendHist(b, o), '}')
+		}
 		b = append(b, f.unit...)
 		b = appendHist(b, o)
 	case *kern.Stack:

@@ -105,6 +105,7 @@ func (t *tableSink) plan(s *row.Schema) (*tablePlan, error) {
 		case i == p.time || c.Kind == row.Time && t.clock.form == "none":
 		case c.IsHist():
 			p.hist, p.ref = c, i
+		case c.Inner:
 		case c.Kind == row.Object:
 			p.stacks = append(p.stacks, i)
 		default:

@@ -114,7 +114,7 @@ func parseCell(col *row.Column, raw json.RawMessage, c *row.Cell) error {
 
 func parseObject(col *row.Column, raw json.RawMessage, c *row.Cell) error {
 	c.Kind = row.Object
-	if col.IsHist() {
+	if col.Unit != "" {
 		var values []uint64
 		if err := json.Unmarshal(raw, &values); err != nil {
 			return err
