@@ -128,6 +128,11 @@ func (c *common) options(t *tool.Tool, cfg any, args []string) (o tool.Options, 
 	if err := c.check(args); err != nil {
 		return o, err
 	}
+	if v, ok := cfg.(tool.Viewer); ok {
+		if err := v.SetView(c.view); err != nil {
+			return o, err
+		}
+	}
 	if f := t.Views(cfg)[0].Format; f != "" && !c.given.Changed("output") {
 		c.output = f
 	}

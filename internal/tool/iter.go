@@ -27,6 +27,9 @@ type Iter[K comparable, T any] struct {
 	// Diff turns cur, whose counters run since the beginning, into what
 	// happened since prev (nil for a thing not seen before); false: no row.
 	Diff func(prev, cur *T) bool
+	// Each may change the cells of a row where tags do not say enough; nil: as
+	// the tags say.
+	Each func(*T, *row.Row)
 }
 
 // Kind is Interval.
@@ -41,10 +44,9 @@ func (s Iter[K, T]) Check(spec *ebpf.CollectionSpec) error {
 }
 
 func (s Iter[K, T]) open(ses *Session, _ *View, i int) (reader, error) {
-	r := &iterReader[K, T]{Iter: s, ses: ses, row: ses.schemas[i].New(), prev: map[K]T{}, away: map[K]int{}}
-	// What the counters stood at before the first tick is not news.
-	err := Iterate(ses, s.Point, func(t *T) { r.prev[s.Key(t)] = *t })
-	return r, err
+	r := &iterReader[K, T]{Iter: s, ses: ses, row: ses.schemas[i].New()}
+	r.moved = r.show
+	return r, r.begin()
 }
 
 type iterReader[K comparable, T any] struct {
@@ -55,6 +57,14 @@ type iterReader[K comparable, T any] struct {
 	prev  map[K]T   // as of the last tick
 	away  map[K]int // ticks since a thing was last walked over, if it has not ended
 	ended []T       // since the last tick
+
+	moved func(*T) error // takes what Diff has left
+}
+
+// begin remembers what the counters stood at before the first tick: it is not news.
+func (r *iterReader[K, T]) begin() error {
+	r.prev, r.away = map[K]T{}, map[K]int{}
+	return Iterate(r.ses, r.Point, func(t *T) { r.prev[r.Key(t)] = *t })
 }
 
 func (r *iterReader[K, T]) event(raw []byte) error {
@@ -76,7 +86,7 @@ func (r *iterReader[K, T]) output(bool) error {
 	for _, t := range r.ended {
 		// It may have been walked in the moment before it ended.
 		delete(now, r.Key(&t))
-		if err := r.show(t); err != nil {
+		if err := r.diff(t); err != nil {
 			return err
 		}
 		delete(r.prev, r.Key(&t))
@@ -84,7 +94,7 @@ func (r *iterReader[K, T]) output(bool) error {
 	}
 	r.ended = r.ended[:0]
 	for _, t := range now {
-		if err := r.show(t); err != nil {
+		if err := r.diff(t); err != nil {
 			return err
 		}
 	}
@@ -117,7 +127,8 @@ func (r *iterReader[K, T]) remember(now map[K]T) {
 	r.prev = now
 }
 
-func (r *iterReader[K, T]) show(t T) error {
+// diff hands on what happened to t since the last tick.
+func (r *iterReader[K, T]) diff(t T) error {
 	var prev *T
 	if p, ok := r.prev[r.Key(&t)]; ok {
 		prev = &p
@@ -125,9 +136,16 @@ func (r *iterReader[K, T]) show(t T) error {
 	if !r.Diff(prev, &t) {
 		return nil
 	}
-	r.row.Schema.Fill(r.row, unsafe.Pointer(&t))
+	return r.moved(&t)
+}
+
+func (r *iterReader[K, T]) show(t *T) error {
+	r.row.Schema.Fill(r.row, unsafe.Pointer(t))
 	if c := r.row.Get("time"); c != nil {
 		*c = row.Cell{Kind: row.Time, N: uint64(r.at.UnixNano())}
+	}
+	if r.Each != nil {
+		r.Each(t, r.row)
 	}
 	return r.ses.show(r.row)
 }

@@ -135,6 +135,10 @@ type Plot struct {
 	Busiest      int        // how many things are drawn; 0: the one whose lines move most
 }
 
+// Viewer is a config of which a run shows one view: the one that --view names, or for
+// "" the tool's choice. Until SetView is called its tool has all of them.
+type Viewer interface{ SetView(name string) error }
+
 // One makes a Views function of a single view.
 func One(v View) func(any) []View { return func(any) []View { return []View{v} } }
 
