@@ -48,10 +48,8 @@ static __always_inline void hist_bounds(struct hist *h, __u64 v)
 		h->max = v;
 }
 
-static __always_inline void hist_put(struct hist *h, __u64 v)
+static __always_inline void hist_put_at(struct hist *h, __u64 v, __u32 slot)
 {
-	__u32 slot = hist_slot(v);
-
 	hist_bounds(h, v);
 	__sync_fetch_and_add(&h->count, 1);
 	__sync_fetch_and_add(&h->sum, v);
@@ -59,4 +57,9 @@ static __always_inline void hist_put(struct hist *h, __u64 v)
 	asm volatile("" : "+r"(slot));
 	if (slot < HIST_SLOTS)
 		__sync_fetch_and_add(&h->slots[slot], 1);
+}
+
+static __always_inline void hist_put(struct hist *h, __u64 v)
+{
+	hist_put_at(h, v, hist_slot(v));
 }

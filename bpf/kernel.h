@@ -95,6 +95,7 @@ struct pt_regs {
 #define SOCKFS_MAGIC 0x534F434B
 #define ANON_INODE_FS_MAGIC 0x09041934
 #define SOCK_DONE 1 /* bit of skc_flags */
+#define RCV_SHUTDOWN 1 /* of sk_shutdown */
 #define PF_KTHREAD 0x00200000
 
 /* Errors as the kernel returns them. */
@@ -202,8 +203,9 @@ struct sock {
 		atomic_t rmem_alloc;
 	} sk_backlog;
 	int sk_rcvbuf;
+	__u8 sk_shutdown;
 	struct {
-		int owned;
+		int owned; /* by a system call: the lock is not softirq's */
 	} sk_lock;
 };
 
@@ -246,8 +248,18 @@ struct inet_connection_sock {
 	__u8 icsk_ca_state : 5;
 	__u8 icsk_retransmits;
 	__u8 icsk_pending;
+	struct {
+		__u32 lrcvtime; /* jiffies */
+	} icsk_ack;
 	const struct tcp_congestion_ops *icsk_ca_ops;
 	void *icsk_ulp_data;
+};
+
+struct minmax_sample {
+	__u32 t, v;
+};
+struct minmax {
+	struct minmax_sample s[3];
 };
 
 struct tcp_sock {
@@ -275,6 +287,14 @@ struct tcp_sock {
 	__u32 lost_out;
 	__u32 mss_cache;
 	__u8 nonagle : 4;
+	__u32 chrono_start; /* jiffies */
+	__u32 chrono_stat[3];
+	__u8 chrono_type : 2; /* a whole byte since 6.13 */
+	__u64 first_tx_mstamp; /* microseconds, as the next one */
+	__u64 delivered_mstamp;
+	struct minmax rtt_min;
+	__u32 mdev_us;
+	__u32 dsack_dups;
 };
 
 struct request_sock {

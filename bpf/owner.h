@@ -300,6 +300,9 @@ static __noinline void owner_accepted(struct sock *sk)
 	owner_take(sk, 0);
 	if (proto == IPPROTO_MPTCP && (first = mptcp_first(sk)))
 		owner_take(first, 0);
+#ifdef OWNER_ON_ACCEPTED
+	OWNER_ON_ACCEPTED(sk); /* the tool's own */
+#endif
 }
 
 #ifdef OWNER_ALL

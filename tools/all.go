@@ -9,6 +9,7 @@ import (
 	"seine/internal/trial"
 	"seine/tools/dns"
 	"seine/tools/filetype"
+	"seine/tools/flows"
 	"seine/tools/gethostlatency"
 	"seine/tools/hardirqs"
 	"seine/tools/ieee80211scan"
@@ -55,6 +56,7 @@ import (
 var All = []*tool.Tool{
 	dns.Tool,
 	filetype.Tool,
+	flows.Tool,
 	gethostlatency.Tool,
 	hardirqs.Tool,
 	ieee80211scan.Tool,
@@ -101,6 +103,7 @@ var All = []*tool.Tool{
 var Demos = map[string]trial.Workload{
 	"dns":            dns.Demo,
 	"filetype":       filetype.Demo,
+	"flows":          flows.Demo,
 	"gethostlatency": gethostlatency.Demo,
 	"hardirqs":       hardirqs.Demo,
 	"ieee80211scan":  ieee80211scan.Demo,
@@ -147,6 +150,7 @@ var Demos = map[string]trial.Workload{
 var Live = map[string][]trial.Case{
 	"dns":            dns.Live,
 	"filetype":       filetype.Live,
+	"flows":          flows.Live,
 	"gethostlatency": gethostlatency.Live,
 	"hardirqs":       hardirqs.Live,
 	"ieee80211scan":  ieee80211scan.Live,

@@ -1,0 +1,666 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* flow.h - where the time of a TCP connection goes.
+ *
+ * An event means only "look now". What happened is the difference of sequence
+ * numbers since the last look: write_seq (the application sent), copied_seq (it
+ * received), the end of the data (they arrived). When it happened is read from the
+ * socket: see tcptime.h. So an event that is lost, doubled, late or of a kind that
+ * nobody thought of does no harm: the next one repairs it.
+ *
+ * `mark` is the time up to which everything has been charged to one of the parts.
+ * Each charge moves it by what it adds, so the parts always add up to mark - born.
+ *
+ * All but flow_arrived() and flow_sent() run with the socket's lock held.
+ */
+#pragma once
+#include "tcptime.h"
+
+/* Go: part names, same order. */
+enum flow_part {
+	PART_CONNECT,	/* SYN to ESTABLISHED */
+	PART_ACCEPT,	/* ESTABLISHED to accept(2) */
+	PART_APP,	/* the server has read and not sent */
+	PART_UNREAD,	/* data wait for the application */
+	PART_PEER,	/* the client has sent, and nothing has come back */
+	PART_RECEIVING, /* between pieces of one message */
+	PART_WINDOW,	/* sending: the peer's window is closed */
+	PART_BUFFER,	/* sending: our buffer is too small */
+	PART_LOSS,	/* sending: something was lost */
+	PART_NETWORK,	/* sending: the rest */
+	PART_IDLE,	/* between turns */
+	PART_CLOSING,	/* after the FIN */
+	PART_UNKNOWN,	/* nobody can tell */
+	PARTS,
+};
+
+enum flow_state {
+	FLOW_OPENING = 1,
+	FLOW_QUEUED,  /* not accepted yet */
+	FLOW_MUTE,    /* reads are not seen: all is unknown until the end */
+	FLOW_DONE,    /* nothing but the end is to come */
+	FLOW_FOUND,   /* older than the tool, and silent since */
+	FLOW_RESTING, /* from here on sequence numbers tell */
+	FLOW_READ,    /* the last thing was a read */
+	FLOW_SENT,    /* the last thing was a send */
+};
+enum flow_role { ROLE_UNKNOWN, ROLE_CLIENT, ROLE_SERVER }; /* Go: role */
+
+struct flow {
+	__u64 arrived;	   /* first data since all were read; 0: not seen. Softirq writes it */
+	__u64 sending;	   /* when the send under way began; 0: not seen */
+	__u64 piece;	   /* when it last went on */
+	__u64 blocked;	   /* how long it has waited for room in our buffer */
+	__u64 born;
+	__u64 mark;
+	__u64 began;	   /* the turn under way; 0: none is */
+	__u64 first;	   /* of this turn: from its first byte to the first of the answer */
+	__u64 ended;	   /* the last send or read */
+	__u64 lossy;	   /* time that losses took, not charged yet */
+	__u64 lossy_since; /* a loss that is not repaired; 0: none */
+	__u64 service;	   /* whose histogram counts its turns; 0: nobody's */
+	__u64 part[PARTS];
+	__u32 wrote, copied;	    /* write_seq and copied_seq at the last look */
+	__u32 from;		    /* write_seq when this message began */
+	__u32 busy, window, buffer; /* chronograph at the last look */
+	__u32 rtt;		    /* of the handshake, microseconds; 0: not known */
+	__u32 resent, dsacks;	    /* of this message: segments sent again; dsack_dups before the first */
+	__u32 turns, overlaps, unasked;
+	__u32 fast, tlp, rto, syn;  /* segments sent again, by cause */
+	__u32 pid, exec;	    /* the reader at the last look */
+	__u32 opaque, opaque_pad;   /* see opaque() */
+	__u8 state, role;
+	__u8 left;   /* all had left when the last send returned */
+	__u8 full;   /* then our buffer was what held it up */
+	__u8 small;  /* the message is short, and left at once */
+	__u8 older;  /* than the tool */
+	__u8 fin;    /* seen: what would be idle is closing */
+	__u8 pad;
+};
+
+/* What is short: it leaves at once, and blocks nobody. */
+#define FLOW_SMALL 4096
+
+/* The tool counts a turn in a histogram: how long it took, and its first byte. */
+static int turn_count(struct flow *f, __u64 took);
+
+/* The verifier walks the rest of a program once for each value of a number that it knows.
+ * What it reads back from a map it does not know, so it walks on once for all.
+ */
+static __always_inline __u32 opaque(struct flow *f, __u32 n)
+{
+	*(volatile __u32 *)&f->opaque = n;
+	return *(volatile __u32 *)&f->opaque;
+}
+
+static __always_inline void flow_charge(struct flow *f, const enum flow_part part, __u64 until)
+{
+	if (until <= f->mark)
+		return;
+	f->part[part] += until - f->mark;
+	f->mark = until;
+}
+
+/* Charge no more than n. */
+static __always_inline void flow_charge_most(struct flow *f, const enum flow_part part, __u64 until, __u64 n)
+{
+	flow_charge(f, part, f->mark + n < until ? f->mark + n : until);
+}
+
+/* The turn is over. Of a copy that is only looked at nothing is counted. */
+static __always_inline void turn_end(struct flow *f, __u64 end, const bool copy)
+{
+	__u64 took = end > f->began ? end - f->began : 0;
+
+	if (!f->began)
+		return;
+	f->began = 0;
+	f->turns++;
+	if (!copy && f->service)
+		turn_count(f, took);
+}
+
+static __always_inline void turn_begin(struct flow *f, __u64 at)
+{
+	f->began = at;
+	f->first = 0;
+}
+
+/* How long there and back takes, without what ACKs wait for on purpose, and without
+ * the peer's thinking, which srtt has in it, and after five minutes rtt_min too.
+ */
+static __always_inline __u64 flow_rtt(const struct flow *f, const struct sock *sk)
+{
+	__u32 rtt = tcp_rtt_least(sk), smooth;
+
+	if (f->rtt && f->rtt < rtt)
+		rtt = f->rtt;
+	if (f->wrote - f->from > 2 * TCP(sk, mss_cache)) {
+		/* The ACKs of its first segments told of the queues on the way. */
+		smooth = (TCP(sk, srtt_us) >> 3) + TCP(sk, mdev_us);
+		if (smooth > rtt)
+			rtt = smooth;
+	}
+	return rtt == ~0U ? 0 : rtt * 1000ULL;
+}
+
+static __always_inline void flow_look_chrono(struct flow *f, const struct chrono *c)
+{
+	f->busy = c->busy;
+	f->window = c->window;
+	f->buffer = c->buffer;
+}
+
+/* The time up to end was spent sending: on what? Window and buffer are in jiffies,
+ * and what does not fit into this time is left for the next charge.
+ */
+static __always_inline void charge_sending(struct flow *f, const struct chrono *c, __u64 end)
+{
+	__u64 before;
+
+	if (f->lossy_since && end > f->lossy_since) {
+		f->lossy += end - f->lossy_since;
+		f->lossy_since = end;
+	}
+	if (end <= f->mark)
+		return;
+	before = f->mark;
+	flow_charge_most(f, PART_WINDOW, end, (__u64)(c->window - f->window) * tick_ns);
+	f->window += (f->mark - before) / tick_ns;
+	before = f->mark;
+	flow_charge_most(f, PART_BUFFER, end, (__u64)(c->buffer - f->buffer) * tick_ns);
+	f->buffer += (f->mark - before) / tick_ns;
+	flow_charge_most(f, PART_BUFFER, end, f->blocked);
+	f->blocked = 0;
+	flow_charge_most(f, PART_LOSS, end, f->lossy);
+	f->lossy = 0;
+	if (f->full)
+		flow_charge(f, PART_BUFFER, end);
+	else
+		flow_charge(f, PART_NETWORK, end);
+}
+
+/* When the peer had all that was sent, until at the latest. Never when the ACK came:
+ * it waits for the peer's own data, and would make sending of the peer's thinking.
+ */
+static __always_inline __u64 flow_delivered(struct flow *f, const struct sock *sk, __u64 until)
+{
+	bool acked_all = !seq_after(f->wrote, TCP(sk, snd_una));
+	__u64 acked = TCP(sk, delivered_mstamp) * 1000;
+	__u64 end, rtt = flow_rtt(f, sk);
+
+	if (f->resent && TCP(sk, dsack_dups) - f->dsacks >= f->resent) {
+		/* The peer had it all: only the ACKs were lost. */
+		f->lossy = f->lossy_since = 0;
+		f->resent = 0;
+	}
+	if (f->left && !f->resent) {
+		/* A new flight from idle begins both stamps anew: they may be the FIN's. */
+		end = f->ended + rtt;
+		if (acked_all && acked > f->ended && acked < end)
+			end = acked;
+	} else if (!acked_all) {
+		end = until;
+	} else {
+		end = TCP(sk, first_tx_mstamp) * 1000 + rtt;
+		if (end > acked)
+			end = acked;
+	}
+	return end < until ? end : until;
+}
+
+/* After a send, until data came or somebody looks: sending, then the peer's time
+ * (client) or nobody's (server).
+ */
+static __always_inline void flow_settle_sent(struct flow *f, const struct sock *sk, __u64 until, const bool copy)
+{
+	struct chrono c;
+
+	chrono_read(&c, sk);
+	f->full = 0;
+	charge_sending(f, &c, flow_delivered(f, sk, until));
+	flow_look_chrono(f, &c);
+	if (f->role == ROLE_CLIENT) {
+		flow_charge(f, f->fin ? PART_CLOSING : PART_PEER, until);
+		return;
+	}
+	turn_end(f, f->mark, copy);
+	flow_charge(f, f->fin ? PART_CLOSING : PART_IDLE, until);
+}
+
+/* Data were sent that no event told of. When, the socket says. Again: they are being
+ * sent once more now.
+ */
+static __noinline int flow_sent_unseen(struct flow *f, const struct sock *sk, __u64 until, bool again, bool copy)
+{
+	/* The first is of the last segment that was delivered. From idle both are of the
+	 * first one, and the second stays so until something is acknowledged.
+	 */
+	__u64 acked = TCP(sk, delivered_mstamp) * 1000;
+	__u64 at = again ? acked : TCP(sk, first_tx_mstamp) * 1000;
+	__u32 wrote = TCP(sk, write_seq);
+	bool big = wrote - f->wrote > FLOW_SMALL;
+	struct chrono c;
+
+	if (big) {
+		/* busy runs from the first segment to the last ACK. */
+		chrono_read(&c, sk);
+		if (c.busy - f->busy > 1) {
+			__u64 first = (again ? until : acked) - (__u64)(c.busy - f->busy) * tick_ns;
+
+			if (first < at)
+				at = first;
+		}
+	}
+	if (at < f->mark)
+		at = f->mark;
+	if (at > until)
+		at = until;
+	if (f->state == FLOW_FOUND) {
+		flow_charge(f, PART_UNKNOWN, at);
+	} else if (f->role == ROLE_SERVER) {
+		flow_charge(f, PART_APP, at);
+	} else {
+		turn_end(f, f->ended, copy);
+		flow_charge(f, PART_IDLE, at);
+	}
+	if (f->role == ROLE_CLIENT)
+		turn_begin(f, at);
+	f->from = f->wrote;
+	f->resent = 0;
+	f->wrote = wrote;
+	f->left = f->small = !big;
+	f->full = 0;
+	f->ended = at;
+	f->state = FLOW_SENT;
+	return 0;
+}
+
+static __always_inline bool flow_has_sent(const struct flow *f, const struct sock *sk)
+{
+	return f->state >= FLOW_FOUND && f->state != FLOW_SENT && seq_after(TCP(sk, write_seq), f->wrote);
+}
+
+/* When the data that are there came. */
+static __always_inline __u64 flow_came(const struct flow *f, const struct sock *sk, __u64 now)
+{
+	__u64 came = f->arrived ? f->arrived : tcp_arrival(sk, now), sent;
+
+	/* The middle of a jiffy may be before what these data answer was sent in it. */
+	if (!f->arrived && flow_has_sent(f, sk)) {
+		sent = TCP(sk, first_tx_mstamp) * 1000;
+		if (came < sent && sent - came < tick_ns)
+			came = sent;
+	}
+	if (came < f->mark)
+		came = f->mark;
+	return came < now ? came : now;
+}
+
+/* Are there data that the application has not read? */
+static __always_inline bool flow_unread(const struct flow *f, const struct sock *sk)
+{
+	return f->state >= FLOW_FOUND && seq_after(tcp_data_end(sk), TCP(sk, copied_seq));
+}
+
+/* Charge everything up to now by what is known now. Of a copy, that is a guess which
+ * the next event may correct.
+ */
+static __always_inline void flow_settle(struct flow *f, const struct sock *sk, bool unread, __u64 now, const bool copy)
+{
+	__u64 until = unread ? flow_came(f, sk, now) : now;
+
+	if (flow_has_sent(f, sk))
+		flow_sent_unseen(f, sk, until, false, copy);
+	switch (f->state) {
+	case FLOW_OPENING:
+		flow_charge(f, PART_CONNECT, until);
+		break;
+	case FLOW_QUEUED:
+		flow_charge(f, PART_ACCEPT, until);
+		break;
+	case FLOW_DONE:
+		flow_charge(f, PART_CLOSING, until);
+		break;
+	case FLOW_RESTING:
+		flow_charge(f, f->fin ? PART_CLOSING : PART_IDLE, until);
+		break;
+	case FLOW_READ:
+		flow_charge(f, f->role == ROLE_SERVER ? PART_APP : unread ? PART_RECEIVING : PART_IDLE, until);
+		break;
+	case FLOW_SENT:
+		flow_settle_sent(f, sk, until, copy);
+		break;
+	default:
+		flow_charge(f, PART_UNKNOWN, until);
+	}
+	flow_charge(f, PART_UNREAD, now); /* if they are */
+}
+
+/* Data of the peer came while our own were under way. An answer carries the ACK of its
+ * request, and a request that of the answer before it. What does not is neither.
+ */
+static __always_inline bool flow_overlaps(const struct flow *f, const struct sock *sk)
+{
+	return seq_after(f->wrote, TCP(sk, snd_una));
+}
+
+/* The application has taken data. */
+static __always_inline int flow_read(struct flow *f, const struct sock *sk, __u64 now)
+{
+	__u32 end = tcp_data_end(sk), copied = TCP(sk, copied_seq);
+	__u64 came, rtt;
+
+	if (seq_after(copied, end))
+		copied = end;
+	if (!seq_after(copied, f->copied))
+		return 0; /* it peeked, or this is the end */
+	came = flow_came(f, sk, now);
+	if (flow_has_sent(f, sk))
+		flow_sent_unseen(f, sk, came, false, false);
+	switch (f->state) {
+	case FLOW_SENT:
+		if (flow_overlaps(f, sk))
+			f->overlaps++;
+		if (f->role == ROLE_CLIENT && f->began && !f->first && came > f->began)
+			f->first = came - f->began;
+		if (f->small && !f->resent && came - f->mark < tick_ns) {
+			/* short, gone at once, answered soon: the chronograph knows no more */
+			rtt = flow_rtt(f, sk);
+			flow_charge_most(f, PART_NETWORK, came, rtt);
+			if (f->role == ROLE_SERVER) {
+				turn_end(f, f->mark, false);
+				flow_charge(f, PART_IDLE, came);
+			} else {
+				flow_charge(f, PART_PEER, came);
+			}
+			f->busy = TCP(sk, chrono_stat[0]) + f->window + f->buffer;
+		} else {
+			flow_settle_sent(f, sk, came, false);
+		}
+		break;
+	case FLOW_READ:
+		flow_charge(f, PART_RECEIVING, came);
+		break;
+	case FLOW_FOUND:
+		flow_charge(f, PART_UNKNOWN, came);
+		break;
+	case FLOW_QUEUED:
+		flow_charge(f, PART_ACCEPT, came);
+		break;
+	default:
+		if (f->role == ROLE_CLIENT)
+			f->unasked++;
+		flow_charge(f, PART_IDLE, came);
+	}
+	if (f->role == ROLE_SERVER && !f->began)
+		turn_begin(f, came);
+	flow_charge(f, PART_UNREAD, now);
+	f->copied = copied;
+	f->state = FLOW_READ;
+	f->ended = now;
+	f->arrived = copied == end ? 0 : now;
+	return 0;
+}
+
+/* Data were taken that no event told of, as by sockmap: when is not known. */
+static __noinline int flow_read_unseen(struct flow *f, const struct sock *sk, __u64 now)
+{
+	if (f->state == FLOW_SENT)
+		flow_settle_sent(f, sk, f->mark, false);
+	flow_charge(f, PART_UNKNOWN, now);
+	if (f->role == ROLE_SERVER && !f->began)
+		turn_begin(f, now);
+	f->copied = TCP(sk, copied_seq);
+	f->state = FLOW_READ;
+	f->ended = now;
+	f->arrived = 0;
+	return 0;
+}
+
+/* When the send that has just returned began. It may have blocked. From idle,
+ * first_tx_mstamp is of its first segment and moves on with ACKs; busy says how long
+ * it lasts.
+ */
+static __always_inline __u64 flow_send_began(const struct flow *f, const struct sock *sk, const struct chrono *c, __u64 now)
+{
+	__u64 began = now, at = TCP(sk, first_tx_mstamp) * 1000;
+	__u32 busy = c->busy - f->busy;
+
+	if (at > f->mark && at < began)
+		began = at;
+	if (busy > 1 && f->state != FLOW_SENT) {
+		at = now - (busy - 1) * tick_ns;
+		if (at < began)
+			began = at;
+	}
+	return began;
+}
+
+/* A send begins, or goes on with its next piece. If it had to wait, and all before has
+ * left, it waited for room in our buffer. The kernel's own chronograph hardly ever
+ * says so.
+ */
+static __always_inline void flow_piece(struct flow *f, const struct sock *sk)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!f->sending)
+		f->sending = now;
+	else if (now - f->piece > tick_ns / 4 && TCP(sk, snd_nxt) == TCP(sk, write_seq))
+		f->blocked += now - f->piece;
+	f->piece = now;
+}
+
+/* Where pieces are not seen: at the end of a send hardly anything has not left, more
+ * would be allowed, and there is no room to put it.
+ */
+static __always_inline bool flow_buffer_full(const struct sock *sk, __u32 wrote)
+{
+	if ((wrote - TCP(sk, snd_nxt)) * 4 > wrote - TCP(sk, snd_una))
+		return false;
+
+	__u32 out = TCP(sk, packets_out) - TCP(sk, sacked_out) - TCP(sk, lost_out) + TCP(sk, retrans_out);
+
+	return out && out < TCP(sk, snd_cwnd) && FIELD(sk, struct sock, sk_wmem_queued) * 3 > FIELD(sk, struct sock, sk_sndbuf) * 2;
+}
+
+/* The application has sent, and the call returns. */
+static __always_inline int flow_sent(struct flow *f, const struct sock *sk, __u64 now)
+{
+	__u32 wrote = TCP(sk, write_seq), copied = TCP(sk, copied_seq), data = tcp_data_end(sk);
+	__u64 began = f->sending, end;
+	struct chrono c = {};
+
+	f->sending = 0;
+	if (!seq_after(wrote, f->wrote))
+		return 0;
+	if (f->state == FLOW_QUEUED)
+		flow_charge(f, PART_ACCEPT, now);
+	if (seq_after(copied, f->copied) && copied == data)
+		flow_read_unseen(f, sk, now);
+	f->small = f->state != FLOW_SENT && wrote - f->wrote < FLOW_SMALL && TCP(sk, snd_nxt) == wrote;
+	if (!f->small)
+		chrono_read(&c, sk);
+	if (!began)
+		began = f->small ? now : flow_send_began(f, sk, &c, now);
+	if (began < f->mark)
+		began = f->mark;
+	if (f->state == FLOW_SENT) {
+		if (f->full || ((f->resent || !f->left) && seq_after(f->wrote, TCP(sk, snd_una)))) {
+			charge_sending(f, &c, began); /* busy all along */
+		} else {
+			/* What had left when the last call returned was there an RTT later.
+			 * Else the chronograph says how long it took.
+			 */
+			end = f->ended + flow_rtt(f, sk);
+			if (f->resent || !f->left) {
+				f->resent = 0;
+				end = f->mark + (__u64)(c.busy - f->busy) * tick_ns;
+				if (end < f->ended)
+					end = f->ended;
+			}
+			charge_sending(f, &c, end < began ? end : began);
+			flow_charge(f, PART_APP, began);
+		}
+	} else {
+		if (f->arrived && f->arrived < began && seq_after(data, copied)) {
+			/* It sends before it has read all: both at once. */
+			f->overlaps++;
+			flow_charge(f, PART_UNREAD, began);
+		} else if (f->state == FLOW_FOUND) {
+			flow_charge(f, PART_UNKNOWN, began);
+		} else if (f->role == ROLE_SERVER) {
+			flow_charge(f, PART_APP, began);
+		} else {
+			turn_end(f, f->ended, false);
+			flow_charge(f, PART_IDLE, began);
+		}
+		f->from = f->wrote;
+		f->resent = 0;
+	}
+	if (f->role == ROLE_CLIENT && !f->began)
+		turn_begin(f, began);
+	f->wrote = wrote;
+	if (f->small) {
+		f->left = 1;
+		f->full = 0;
+	} else {
+		/* What window and buffer have grown by since it began is still to be charged. */
+		f->busy = c.busy;
+		f->left = TCP(sk, snd_nxt) == wrote;
+		f->full = !f->piece && flow_buffer_full(sk, wrote);
+		if (f->blocked || (f->full && now - began > 2 * tick_ns))
+			charge_sending(f, &c, now);
+	}
+	f->state = FLOW_SENT;
+	f->ended = now;
+	return 0;
+}
+
+/* Data came. Runs in softirq, also for FINs, and before the owner is known. */
+static __always_inline void flow_arrived(struct flow *f)
+{
+	if (f->state >= FLOW_QUEUED && !f->arrived)
+		f->arrived = bpf_ktime_get_ns();
+}
+
+#define CA_RECOVERY 3 /* of icsk_ca_state */
+#define CA_LOSS 4
+#define PENDING_TLP 5 /* of icsk_pending */
+
+/* A segment is sent again. What was lost took from the last progress on. */
+static __always_inline void flow_resent(struct flow *f, const struct sock *sk)
+{
+	const struct inet_connection_sock *icsk = (void *)sk;
+	__u64 now = bpf_ktime_get_ns(), since;
+	__u8 ca;
+
+	if (f->state == FLOW_OPENING) {
+		f->syn++;
+		return;
+	}
+	if (flow_has_sent(f, sk))
+		flow_sent_unseen(f, sk, now, true, false);
+	if (!f->resent++)
+		f->dsacks = TCP(sk, dsack_dups);
+	ca = BPF_CORE_READ_BITFIELD_PROBED(icsk, icsk_ca_state);
+	if (ca == CA_LOSS)
+		f->rto++;
+	else if (ca < CA_RECOVERY && FIELD(sk, struct inet_connection_sock, icsk_pending) == PENDING_TLP)
+		f->tlp++;
+	else
+		f->fast++;
+	if (f->lossy_since)
+		return;
+	since = TCP(sk, delivered_mstamp) * 1000;
+	if (since < f->mark)
+		since = f->mark;
+	if (ca >= CA_RECOVERY)
+		f->lossy_since = since;
+	else if (now > since)
+		f->lossy += now - since; /* a probe: no state tells of its end, so its wait alone */
+}
+
+/* All that was lost is there. */
+static __always_inline void flow_recovered(struct flow *f)
+{
+	__u64 now;
+
+	if (!f->lossy_since)
+		return;
+	now = bpf_ktime_get_ns();
+	if (now > f->lossy_since)
+		f->lossy += now - f->lossy_since;
+	f->lossy_since = 0;
+}
+
+/* The connection is there. */
+static __always_inline void flow_established(struct flow *f, const struct sock *sk, __u64 now)
+{
+	struct chrono c;
+	__u32 rtt = tcp_rtt_least(sk);
+
+	flow_charge(f, PART_CONNECT, now);
+	f->wrote = TCP(sk, write_seq);
+	f->copied = TCP(sk, rcv_nxt);
+	f->rtt = rtt == ~0U ? 0 : rtt;
+	chrono_read(&c, sk);
+	flow_look_chrono(f, &c);
+	f->state = f->role == ROLE_CLIENT ? FLOW_RESTING : FLOW_QUEUED;
+}
+
+enum flow_end { END_FIN, END_PEERS_FIN, END_CLOSE };
+
+/* A FIN, or the end. Our own FIN is about to be sent, and will begin the stamps anew.
+ */
+static __always_inline void flow_leave(struct flow *f, const struct sock *sk, enum flow_end how, __u64 now)
+{
+	bool unread = opaque(f, flow_unread(f, sk)), sent = opaque(f, flow_has_sent(f, sk));
+
+	how = opaque(f, how);
+	if (how != END_CLOSE) {
+		bool half = how == END_FIN && !(FIELD(sk, struct sock, sk_shutdown) & RCV_SHUTDOWN);
+		bool busy = (sent || f->state == FLOW_SENT) && seq_after(TCP(sk, write_seq), TCP(sk, snd_una));
+
+		if (f->state < FLOW_FOUND)
+			return;
+		/* The last request is still to be answered. */
+		if (how == END_PEERS_FIN && (unread || (f->role == ROLE_SERVER && f->state == FLOW_READ && !sent)))
+			return;
+		/* Half closed, and the answer is still to come. Or it waits behind data. */
+		if (half || busy) {
+			if (sent)
+				flow_sent_unseen(f, sk, now, false, false);
+			f->fin |= !half;
+			return;
+		}
+	}
+	if (f->role == ROLE_CLIENT && f->state == FLOW_READ && !unread && !sent)
+		turn_end(f, f->ended, false);
+	flow_settle(f, sk, opaque(f, unread), now, false);
+	how = opaque(f, how);
+	if (how != END_CLOSE) {
+		f->fin = 1;
+		if (how == END_FIN || f->role == ROLE_CLIENT)
+			f->state = FLOW_DONE;
+	} else if (f->role == ROLE_CLIENT && opaque(f, unread)) {
+		turn_end(f, now, false); /* an answer that came with the end may still be read */
+	}
+}
+
+/* A connection that was there before us. What it was doing is unknown until it does
+ * something. A listener's child has the listener's backlog.
+ */
+static __always_inline void flow_found(struct flow *f, const struct sock *sk, __u64 now)
+{
+	struct chrono c;
+
+	f->born = f->mark = now;
+	f->older = 1;
+	f->role = FIELD(sk, struct sock, sk_max_ack_backlog) ? ROLE_SERVER : ROLE_CLIENT;
+	f->wrote = TCP(sk, write_seq);
+	f->copied = TCP(sk, copied_seq);
+	chrono_read(&c, sk);
+	flow_look_chrono(f, &c);
+	f->state = FLOW_FOUND;
+}

@@ -1,0 +1,438 @@
+//go:build ignore
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+
+/* flows - where the time of each TCP connection goes: see flow.h. */
+#define OWNER_COOKIES_IN_TOOL
+#define OWNER_LISTENERS
+#define OWNER_ON_FOUND(sk) found(sk)
+#define OWNER_ON_ACCEPTED(sk) accepted(sk)
+struct sock;
+static void found(struct sock *sk);
+static int accepted(struct sock *sk);
+#include "owner.h"
+#include "count.h"
+#include "flow.h"
+#include "hist.h"
+#include "tcp.h"
+
+/* Turns are counted by service. Set by Go: services are shown. */
+const volatile bool count_turns = false;
+
+/* A connection as it is now, or was at its end. */
+struct flow_about {
+	__u64 sk;
+	__u64 service;
+	__u64 born;
+	__u64 turns;
+	__u64 tx, rx;
+	__u32 overlaps;
+	__u32 fast, tlp, rto, syn;
+	__u32 srtt_us, min_rtt_us;
+	__u16 role;
+	__u8 older, closed;
+};
+struct flow_event {
+	struct head head;
+	struct tuple tuple;
+	__u64 part[PARTS];
+	struct flow_about about;
+};
+EVENT(struct flow_event);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1 << 15);
+	__type(key, __u64);
+	__type(value, struct flow);
+} flows SEC(".maps");
+
+/* Turns of one service. Go: turns. */
+struct turns {
+	struct hist turn, first; /* microseconds */
+};
+COUNT_MAP(turns, __u64, struct turns);
+const struct turns no_turns = {};
+
+static __always_inline struct flow *flow_of(const struct sock *sk)
+{
+	__u64 key = (__u64)sk;
+
+	return bpf_map_lookup_elem(&flows, &key);
+}
+
+const struct flow no_flow = {};
+
+static __always_inline struct flow *flow_new(const struct sock *sk)
+{
+	__u64 key = (__u64)sk;
+	int err = bpf_map_update_elem(&flows, &key, &no_flow, BPF_ANY);
+
+	if (err)
+		lose(LOSS_SPAN);
+	return bpf_map_lookup_elem(&flows, &key);
+}
+
+/* hist_slot without branches: the verifier walks over each of its 64 ways else. */
+static __always_inline __u32 turn_slot(__u64 us)
+{
+	__u64 bits = us | us >> 1;
+	__u32 e, slot;
+
+	bits |= bits >> 2;
+	bits |= bits >> 4;
+	bits |= bits >> 8;
+	bits |= bits >> 16;
+	bits |= bits >> 32;
+	bits -= bits >> 1 & 0x5555555555555555;
+	bits = (bits & 0x3333333333333333) + (bits >> 2 & 0x3333333333333333);
+	bits = (bits + (bits >> 4)) & 0x0f0f0f0f0f0f0f0f;
+	e = (bits * 0x0101010101010101 >> 56) - 1;
+	if (us < 8)
+		return us;
+	slot = 8 * (e - 2) + (us >> (e - 3) & 7);
+	return slot < HIST_SLOTS ? slot : HIST_SLOTS - 1;
+}
+
+static __noinline int turn_count(struct flow *f, __u64 took)
+{
+	__u64 key = f->service;
+	struct turns *t;
+
+	if (f->overlaps * 10 > f->turns)
+		return 0; /* these are not turns */
+	t = count_at(COUNTED(turns), &key, &no_turns);
+	if (!t)
+		return 0;
+	hist_put_at(&t->turn, took / 1000, opaque(f, turn_slot(took / 1000)));
+	if (f->first)
+		hist_put_at(&t->first, f->first / 1000, opaque(f, turn_slot(f->first / 1000)));
+	return 0;
+}
+
+static __always_inline __u64 mix(__u64 sum, __u64 word)
+{
+	sum = (sum ^ word) * 0x9e3779b97f4a7c15;
+	return sum ^ sum >> 32;
+}
+
+/* A number for the service that sk is of. What tells services apart is the same in
+ * Go: service.
+ */
+static __noinline __u64 service_of(const struct who *w, const struct tuple *t, __u32 netns, __u32 role)
+{
+	const __u64 *comm = (const void *)w->comm, *addr = (const void *)t->raddr;
+	__u64 sum = mix(mix(mix(mix(1, comm[0]), comm[1]), w->cgroup), netns);
+
+	if (role != ROLE_CLIENT)
+		return mix(sum, t->lport) | 1;
+	return mix(mix(mix(sum, addr[0]), addr[1]), 1 << 16 | t->rport) | 1;
+}
+
+/* The current process reads from sk or sends on it: whose turns are these? */
+static __noinline int flow_reader(struct flow *f, const struct sock *sk, __u32 pid, __u32 exec)
+{
+	struct tuple t = {};
+	struct who w = {};
+
+	f->pid = pid;
+	f->exec = exec;
+	f->service = 0;
+	if (!count_turns || !who_current(&w) || !tuple_fill(&t, sk) || !tuple_wanted(&t) || !who_wanted(&w))
+		return 0;
+	f->service = service_of(&w, &t, sock_netns(sk), f->role);
+	return 0;
+}
+
+/* The flow of a socket that the current process uses. */
+static __always_inline struct flow *flow_used(const struct sock *sk)
+{
+	struct flow *f = flow_of(sk);
+	__u32 pid = bpf_get_current_pid_tgid() >> 32, exec;
+
+	if (!f || (f->state < FLOW_FOUND && f->state != FLOW_QUEUED))
+		return NULL;
+	exec = who_exec();
+	if (f->pid != pid || f->exec != exec)
+		flow_reader(f, sk, pid, exec);
+	return f;
+}
+
+/* Of TCP alone, on all kernels, also for splice: once for each buffer that is emptied. */
+KTRACE(read, tcp_rcv_space_adjust, const struct sock *sk)
+{
+	struct flow *f = flow_used(sk);
+
+	if (!f)
+		return 0;
+	if (!FIELD(sk, struct sock, sk_lock.owned)) {
+		f->state = FLOW_MUTE; /* kTLS reads in softirq; the application does later */
+		return 0;
+	}
+	return flow_read(f, sk, bpf_ktime_get_ns());
+}
+
+KTRACE(retrans, tcp_retransmit_skb, const struct sock *sk)
+{
+	struct flow *f = flow_of(sk);
+
+	if (f)
+		flow_resent(f, sk);
+	return 0;
+}
+
+KTRACE(recovered, tcp_cong_state_set, const struct sock *sk, __u8 state)
+{
+	struct flow *f;
+
+	if (state >= CA_RECOVERY)
+		return 0;
+	f = flow_of(sk);
+	if (f)
+		flow_recovered(f);
+	return 0;
+}
+
+/* What follows is for --exact. */
+KTRACE(send, sock_send_length, const struct sock *sk, int ret)
+{
+	struct flow *f = ret > 0 ? flow_used(sk) : NULL;
+
+	return f ? flow_sent(f, sk, bpf_ktime_get_ns()) : 0;
+}
+
+/* Since 6.16: as a send begins, and for each further piece. */
+KTRACE(sending, tcp_sendmsg_locked, const struct sock *sk)
+{
+	struct flow *f = flow_of(sk);
+
+	if (f)
+		flow_piece(f, sk);
+	return 0;
+}
+
+KTRACE(arrival, sk_data_ready, const struct sock *sk)
+{
+	struct flow *f = flow_of(sk);
+
+	if (f)
+		flow_arrived(f);
+	return 0;
+}
+
+/* Whose connection it is and between which addresses; false if nobody asked for it. */
+static __always_inline bool flow_name(struct head *h, struct tuple *t, const struct sock *sk, __u64 now)
+{
+	h->ts = now;
+	h->netns = sock_netns(sk);
+	owner_get(&h->who, sk);
+	return tuple_fill(t, sk) && tuple_wanted(t) && who_wanted(&h->who);
+}
+
+/* Locked: nobody changes the socket meanwhile. */
+static __always_inline void flow_about(struct flow_about *a, const struct flow *f, const struct sock *sk, int state, const bool locked)
+{
+	enum tcp_syn syn = f->older ? SYN_GUESS : f->role == ROLE_CLIENT ? SYN_YES : SYN_NO;
+	struct tcp_bytes b = {};
+	__u32 rtt = tcp_rtt_least(sk);
+
+	a->sk = (__u64)sk;
+	a->service = f->service;
+	a->born = f->born;
+	a->turns = f->turns;
+	if (locked) {
+		tcp_sent(&b, (void *)sk, state, syn, false);
+		b.rx = tcp_received((void *)sk, false);
+	} else {
+		tcp_bytes_read(&b, (void *)sk, state, syn);
+	}
+	a->tx = b.tx;
+	a->rx = b.rx;
+	a->overlaps = f->overlaps;
+	a->fast = f->fast;
+	a->tlp = f->tlp;
+	a->rto = f->rto;
+	a->syn = f->syn;
+	a->srtt_us = TCP(sk, srtt_us) >> 3;
+	a->min_rtt_us = rtt == ~0U ? 0 : rtt;
+	a->role = f->role;
+	a->older = f->older;
+}
+
+/* The connection of sk has ended. */
+static __noinline int ended(struct flow *f, const struct sock *sk, int old, __u64 now)
+{
+	struct tuple tuple = {};
+	struct head head = {};
+	struct flow_event *e;
+
+	if (!flow_name(&head, &tuple, sk, now))
+		return 0;
+	e = EVENT_NEW(struct flow_event);
+	if (!e)
+		return 0;
+	e->head = head;
+	e->tuple = tuple;
+	__builtin_memcpy(e->part, f->part, sizeof(e->part));
+	flow_about(&e->about, f, sk, old, true);
+	e->about.closed = 1;
+	if (!e->about.service)
+		e->about.service = service_of(&head.who, &tuple, head.netns, f->role);
+	return event_send(e);
+}
+
+static __always_inline void flow_state(const struct sock *sk, int old, int new)
+{
+	struct flow *f;
+	__u64 key = (__u64)sk, now;
+
+	if (new == TCP_SYN_SENT || (new == TCP_SYN_RECV && old == TCP_LISTEN)) {
+		if (!sock_wanted(sk))
+			return;
+		f = flow_new(sk);
+		if (!f)
+			return;
+		f->born = f->mark = bpf_ktime_get_ns();
+		f->role = new == TCP_SYN_SENT ? ROLE_CLIENT : ROLE_SERVER;
+		f->state = FLOW_OPENING;
+		return;
+	}
+	f = flow_of(sk);
+	if (!f)
+		return;
+	now = bpf_ktime_get_ns();
+	if (new == TCP_ESTABLISHED) {
+		if (f->state == FLOW_OPENING)
+			flow_established(f, sk, now);
+		if (f->role == ROLE_CLIENT && mptcp_parent(sk))
+			f->state = FLOW_MUTE;
+		return;
+	}
+	if (new != TCP_CLOSE && new != TCP_CLOSE_WAIT && new != TCP_FIN_WAIT1 && new != TCP_LAST_ACK)
+		return;
+	flow_leave(f, sk, new == TCP_CLOSE ? END_CLOSE : new == TCP_CLOSE_WAIT ? END_PEERS_FIN : END_FIN, now);
+	if (new != TCP_CLOSE)
+		return;
+	if (f->state)
+		ended(f, sk, old, now);
+	bpf_map_delete_elem(&flows, &key);
+}
+
+KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
+{
+	if (new != TCP_LISTEN && new != TCP_FIN_WAIT2 && load_proto(sk) == IPPROTO_TCP)
+		flow_state(sk, old, new);
+	return 0;
+}
+
+/* A socket that is there already. */
+static void found(struct sock *sk)
+{
+	struct flow *f;
+	__u8 state;
+
+	if (sock_proto(sk) != IPPROTO_TCP)
+		return;
+	state = sock_state(sk);
+	if (state == TCP_LISTEN || state == TCP_CLOSE || state == TCP_SYN_SENT || state == TCP_TIME_WAIT || !sock_wanted(sk) || flow_of(sk))
+		return;
+	f = flow_new(sk);
+	if (!f)
+		return;
+	flow_found(f, sk, bpf_ktime_get_ns());
+	if (mptcp_parent(sk))
+		f->state = FLOW_MUTE;
+}
+
+/* accept(2) has returned sk, an IP socket that is TCP's or MPTCP's. */
+static __noinline int accepted(struct sock *sk)
+{
+	bool mute = sock_proto(sk) == IPPROTO_MPTCP;
+	struct flow *f;
+
+	if (mute)
+		sk = mptcp_first(sk);
+	if (!sk)
+		return 0;
+	f = flow_of(sk);
+	if (!f) {
+		found(sk);
+	} else if (f->state == FLOW_QUEUED) {
+		flow_charge(f, PART_ACCEPT, bpf_ktime_get_ns());
+		f->state = mute ? FLOW_MUTE : FLOW_RESTING;
+	}
+	return 0;
+}
+
+/* Do the parts add up? They do not in a copy that was made while they changed. */
+static __always_inline bool whole(const struct flow *f)
+{
+	__u64 sum = 0;
+
+#pragma unroll
+	for (int i = 0; i < PARTS; i++)
+		sum += f->part[i];
+	return sum == f->mark - f->born;
+}
+
+/* The first part of a row. Returns its service; 0: nobody asked for the row. */
+static __noinline __u64 walk_name(struct seq_file *seq, __u64 service, __u32 role, const struct sock *sk, __u64 now)
+{
+	struct {
+		struct head head;
+		struct tuple tuple;
+	} n = {};
+
+	if (!flow_name(&n.head, &n.tuple, sk, now))
+		return 0;
+	bpf_seq_write(seq, &n, sizeof(n));
+	return service ? service : service_of(&n.head.who, &n.tuple, n.head.netns, role);
+}
+
+/* The times, of a copy that is settled. */
+static __noinline int walk_parts(struct seq_file *seq, const struct flow *live, const struct sock *sk, __u64 now)
+{
+	struct flow f;
+
+	for (int i = 0; i < 3; i++) {
+		f = *live;
+		asm volatile("" : : "r"(&f) : "memory");
+		if (whole(&f))
+			break;
+	}
+	flow_settle(&f, sk, flow_unread(&f, sk), now, true);
+	bpf_seq_write(seq, f.part, sizeof(f.part));
+	return 0;
+}
+
+static __noinline int walk_about(struct seq_file *seq, const struct flow *live, __u64 service, const struct sock *sk)
+{
+	struct flow_about a = {};
+
+	flow_about(&a, live, sk, sock_state(sk), false);
+	a.service = service;
+	bpf_seq_write(seq, &a, sizeof(a));
+	return 0;
+}
+
+/* Every connection as it is now, with the time since its last event by what it seems
+ * to be doing. A row is written by pieces: all of it is too large for the stack.
+ */
+SEC("iter/bpf_map_elem") int walk__iter__flows(struct bpf_iter__bpf_map_elem *ctx)
+{
+	const struct flow *live = ctx->value;
+	struct seq_file *seq = ctx->meta->seq;
+	__u64 *key = ctx->key, now, service;
+	const struct sock *sk;
+
+	if (!key || !live)
+		return 0;
+	sk = (void *)*key;
+	if (!live->state || sock_state(sk) == TCP_CLOSE)
+		return 0;
+	now = bpf_ktime_get_ns();
+	service = walk_name(seq, live->service, live->role, sk, now);
+	if (!service)
+		return 0;
+	walk_parts(seq, live, sk, now);
+	return walk_about(seq, live, service, sk);
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package flows
+
+import (
+	"testing"
+
+	"seine/internal/kern"
+)
+
+// TestLedger: a guess that turns out to be wrong is taken out of later rows. Each row adds
+// up to its interval, no part is negative, and all rows together are right.
+func TestLedger(t *testing.T) {
+	l := newLedger(true)
+	var prev *event
+	var shown parts
+	for i, now := range []parts{
+		{App: 100},                             // it seems to think
+		{App: 20, Receiving: 130},              // but the request had not ended
+		{App: 20, Receiving: 130, Network: 50}, // 80 less of app than was shown
+		{App: 60, Receiving: 200, Network: 90}, // and at last more again
+	} {
+		e := event{Part: now}
+		e.About.Sk, e.About.Born = 7, 1000
+		e.TS = 1000
+		e.TS += kern.Mono(now.sum())
+		cur := e
+		if !l.diff(prev, &cur) {
+			t.Errorf("row %d is not shown", i)
+		}
+		if wall := uint64(cur.About.Born); cur.Part.sum() != wall {
+			t.Errorf("row %d: parts of %d are %d: %+v", i, wall, cur.Part.sum(), cur.Part)
+		}
+		for p, v := range cur.Part.each() {
+			if v > now.sum() {
+				t.Errorf("row %d: %s is %d", i, partNames[p], int64(v))
+			}
+		}
+		shown.add(&cur.Part)
+		prev = &e
+	}
+	if want := (parts{App: 100, Receiving: 160, Network: 90}); shown != want {
+		// 40 of the app's first 100 are never undone: no later row has less than nothing of it.
+		t.Errorf("all rows are %+v, want %+v", shown, want)
+	}
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package flows
+
+import (
+	"fmt"
+	"time"
+
+	"seine/internal/kern"
+	"seine/internal/lab"
+	"seine/internal/row"
+	"seine/internal/trial"
+)
+
+// thinker and sleeper are talks of which each output tells a bit.
+var (
+	thinker = lab.Talk{Name: "think", Turns: 13, Think: 40 * ms, Gap: 10 * ms}
+	sleeper = lab.Talk{Name: "late", Turns: 11, Late: 30 * ms, Gap: 10 * ms}
+)
+
+// intervals: rows of connections cover one interval each. Each adds up to it, and all
+// together to the connection.
+func intervals(flags ...string) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
+		t, err := lab.StartTalks(x.World, "asker", "answerer", thinker, sleeper)
+		if err != nil {
+			return err
+		}
+		rows, said, err := trial.RowsOf(x, 0, t.Run, append(flags, "--view=connections", "--interval=150ms", "--all")...)
+		if err != nil {
+			return err
+		}
+		for i, talk := range t.Talks {
+			for _, r := range []role{client, server} {
+				part, from := "app", said[i].Server.Think
+				if i == 1 {
+					part, from = "unread", said[i].Server.Late-int64(talk.Turns)*int64(jiffy()+2*ms)
+				}
+				if r == client {
+					part = "peer"
+					from -= int64(talk.Turns) * int64(jiffy()+2*ms)
+				}
+				sum := add(rows, r, t.Ports[i])
+				who := fmt.Sprintf("%s, %s", talk.Name, r)
+				if sum.rows < 2 {
+					x.Errorf("%s: %d rows", who, sum.rows)
+				}
+				if sum.of["turns"] != int64(talk.Turns) {
+					x.Errorf("%s: %d turns in all rows, want %d", who, sum.of["turns"], talk.Turns)
+				}
+				most := said[i].Client.Exchanges() + said[i].Client.Exchanges()/20 + int64(talk.Turns)*int64(jiffy())
+				if got := sum.of[part+"_ms"]; got < from || got > most {
+					x.Errorf("%s: %s is %v in all rows, want %v to %v", who, part, time.Duration(got), time.Duration(from), time.Duration(most))
+				}
+				if wall := sum.of["wall_ms"]; wall < said[i].Client.Exchanges()+said[i].Client.Gap {
+					x.Errorf("%s: all rows cover %v of %v", who, time.Duration(wall), time.Duration(said[i].Client.Whole))
+				}
+			}
+		}
+		for _, r := range rows {
+			addsUp(x, r)
+		}
+		x.NoneLost()
+		return nil
+	}
+}
+
+// sums is what rows of one connection add up to.
+type sums struct {
+	rows int
+	of   map[string]int64
+}
+
+func add(rows []*row.Row, side role, port int) sums {
+	s := sums{of: map[string]int64{}}
+	for _, r := range rows {
+		id := "lport"
+		if side == client {
+			id = "rport"
+		}
+		if r.Get(id).N != uint64(port) {
+			continue
+		}
+		s.rows++
+		for i, c := range r.Schema.Columns {
+			if c.Sum && r.Cells[i].Kind == row.Uint {
+				s.of[c.ID] += int64(r.Cells[i].N)
+			}
+		}
+	}
+	return s
+}
+
+// grouped: several connections of one service are one row, with the turns of all.
+func grouped(flags ...string) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
+		t, err := lab.StartTalks(x.World, "asker", "answerer", thinker, sleeper)
+		if err != nil {
+			return err
+		}
+		rows, said, err := trial.RowsOf(x, 0, t.Run, append(flags, "--interval=10m")...)
+		if err != nil {
+			return err
+		}
+		for i, talk := range t.Talks {
+			for _, side := range []role{client, server} {
+				id, name, verdict := "lport", fmt.Sprintf("answerer :%d (in)", t.Ports[i]), []string{"app", "unread"}[i]
+				if side == client {
+					id, name, verdict = "rport", fmt.Sprintf("asker → %s", talk.Addr), "peer"
+				}
+				r := find(rows, id, t.Ports[i])
+				if r == nil {
+					x.Fail(&trial.Missing{N: 1, Text: "no row of " + name})
+					continue
+				}
+				x.Want(r, "service", name)
+				x.Want(r, "conns", 1)
+				x.Want(r, "turns", talk.Turns)
+				x.Want(r, "verdict", verdict)
+				turn(x, r, "turn_us", talk.Turns, said[i].Server.Think+said[i].Server.Late, said[i].Client.Exchanges(), exactly(flags))
+				if side == client {
+					turn(x, r, "first_us", talk.Turns, said[i].Server.Think+said[i].Server.Late, said[i].Client.Exchanges(), exactly(flags))
+				}
+			}
+		}
+		x.Fail(trial.RowCount(len(rows), 4))
+		x.NoneLost()
+		return nil
+	}
+}
+
+func exactly(flags []string) bool { return len(flags) > 0 }
+
+// turn checks a histogram: how many turns, and that all together took as long as the
+// stopwatches say.
+func turn(x *trial.Trial, r *row.Row, id string, n int, from, to int64, exact bool) {
+	h, ok := r.Get(id).Ref.(*kern.Hist)
+	if !ok {
+		x.Errorf("no %s in %s", id, trial.Dump(r))
+		return
+	}
+	slack := int64(n) * int64(jiffy()+2*ms)
+	if exact {
+		slack = int64(n) * int64(2*ms)
+	}
+	if got := int64(h.Sum) * 1000; h.Count != uint64(n) || got < from-slack || got > to+slack {
+		x.Errorf("%s is %d turns of %v together, want %d of %v to %v, in %s", id, h.Count, time.Duration(got), n, time.Duration(from-slack), time.Duration(to+slack), trial.Dump(r))
+	}
+}
