@@ -127,6 +127,9 @@ func object(t *tool.Tool, s *row.Schema) map[string]any {
 }
 
 func jsonType(c *row.Column) string {
+	if c.Inner {
+		return "object"
+	}
 	switch c.Kind {
 	case row.Uint, row.Int:
 		return "number"
