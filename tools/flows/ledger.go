@@ -15,8 +15,9 @@ func keyOf(e *event) session { return session{uint64(e.About.Sk), uint64(e.About
 // A ledger turns connections, whose times run since their beginning, into what
 // happened in an interval. What a connection does at the end of an interval is a guess:
 // what seems to be the server's thinking may turn out to be a pause in a request. A row
-// that has been shown stays as it is, so such time is taken from what the next
-// rows would show of other parts: they all add up, and in the end are right.
+// that has been shown stays as it is. So what was shown too much of a part is not shown
+// when more of it comes, and meanwhile it is taken from the largest other part. Each row
+// adds up to its interval. A guess about a part of which no more comes stays.
 type ledger struct {
 	all   bool              // what did nothing too
 	shown map[session]parts // so far

@@ -9,7 +9,8 @@ import (
 )
 
 // TestLedger: a guess that turns out to be wrong is taken out of later rows. Each row adds
-// up to its interval, no part is negative, and all rows together are right.
+// up to its interval, and no part is negative. All rows together differ from the truth
+// by what is left of the guess.
 func TestLedger(t *testing.T) {
 	l := newLedger(true)
 	var prev *event
