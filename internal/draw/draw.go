@@ -51,6 +51,26 @@ func (p *Picture) Line(width float64, c Colour, points ...Point) {
 	}
 }
 
+// Box fills a rectangle between two corners, with a line that ends half its width before
+// it: ends are square.
+func (p *Picture) Box(c Colour, a, b Point) {
+	wide, high := b.X-a.X, b.Y-a.Y
+	if wide < 0 {
+		a.X, b.X, wide = b.X, a.X, -wide
+	}
+	if high < 0 {
+		a.Y, b.Y, high = b.Y, a.Y, -high
+	}
+	const least = 0.01 // a line has a direction
+	if wide > high {
+		y, in := a.Y+high/2, (high-least)/2
+		p.Line(high, c, Point{a.X + in, y}, Point{b.X - in, y})
+	} else {
+		x, in := a.X+wide/2, (wide-least)/2
+		p.Line(wide, c, Point{x, a.Y + in}, Point{x, b.Y - in})
+	}
+}
+
 // Text writes a text, which must be printable.
 func (p *Picture) Text(size float64, c Colour, at Point, a Anchor, text string) {
 	p.shapes = append(p.shapes, shape{points: []Point{at}, size: size, colour: c, text: text, anchor: a})

@@ -73,9 +73,20 @@ func (p *Plot) draw(things []*thing) *draw.Picture {
 	x := axis{lo: math.Inf(1), hi: math.Inf(-1), from: left, to: wide - right}
 	for _, t := range things {
 		x.lo, x.hi = min(x.lo, slices.Min(t.x)), max(x.hi, slices.Max(t.x))
+		if p.Shares {
+			x.lo = min(x.lo, t.x[0]-t.length(0, p.Panels[0]))
+		}
 		if len(t.marks) > 0 {
 			x.lo, x.hi = min(x.lo, slices.Min(t.marks)), max(x.hi, slices.Max(t.marks))
 		}
+	}
+	if p.Shares { // from the first row on
+		for _, t := range things {
+			for i := range t.x {
+				t.x[i] -= x.lo
+			}
+		}
+		x.lo, x.hi = 0, x.hi-x.lo
 	}
 	if x.hi-x.lo < 1e-6 {
 		x.hi = x.lo + 1e-6
@@ -108,7 +119,13 @@ func (p *Plot) draw(things []*thing) *draw.Picture {
 func (p *Plot) panel(pic *draw.Picture, t *thing, n int, x axis, top float64) {
 	columns := p.Panels[n]
 	y := axis{from: top + high, to: top}
+	if p.Shares {
+		y.hi = 100
+	}
 	for _, id := range columns {
+		if p.Shares {
+			break
+		}
 		for _, v := range t.y[id] {
 			if !math.IsNaN(v) {
 				y.lo, y.hi = min(y.lo, v), max(y.hi, v)
@@ -146,8 +163,12 @@ func (p *Plot) panel(pic *draw.Picture, t *thing, n int, x axis, top float64) {
 	}
 	floor := math.Floor(y.from) + .5
 	pic.Line(1, grey, draw.Point{X: x.from, Y: floor}, draw.Point{X: x.to, Y: floor})
-	for i, id := range columns {
-		pic.Line(1.6, colours[i%len(colours)], steps(t, id, x, y)...)
+	if p.Shares {
+		columns = p.shares(pic, t, columns, x, y)
+	} else {
+		for i, id := range columns {
+			pic.Line(1.6, colours[i%len(colours)], steps(t, id, x, y)...)
+		}
 	}
 	for _, at := range marks {
 		cross(pic, draw.Point{X: at, Y: y.from})
@@ -171,7 +192,11 @@ func (p *Plot) legend(pic *draw.Picture, columns []string, marked bool, end draw
 	}
 	for i, name := range names {
 		if i < len(columns) {
-			pic.Line(1.6, colours[i%len(colours)], draw.Point{X: at.X, Y: at.Y - 4}, draw.Point{X: at.X + sample - 6, Y: at.Y - 4})
+			width, colour := 1.6, colours[i%len(colours)]
+			if p.Shares {
+				width, colour = 8, p.colour(name)
+			}
+			pic.Line(width, colour, draw.Point{X: at.X, Y: at.Y - 4}, draw.Point{X: at.X + sample - 6, Y: at.Y - 4})
 		} else {
 			cross(pic, draw.Point{X: at.X + sample - 12, Y: at.Y - 4})
 		}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"time"
 
 	"seine/internal/row"
 )
@@ -22,6 +23,9 @@ type Plot struct {
 	Mark    string     // rows whose column Mark holds Marked get a cross
 	Marked  string
 	Busiest int // things to draw, those whose lines move most; 0: one
+	// Shares: the columns of a panel are milliseconds of the time that a row covers, up to
+	// its output. They are drawn as shares of their sum, and X is not used.
+	Shares bool
 }
 
 // most is how many points of one thing are kept: beyond it every other goes.
@@ -33,6 +37,9 @@ type plotSink struct {
 	png    bool
 	things map[string]*thing
 	key    []byte
+	// For Shares: the first end, and the last output.
+	zero, output time.Time
+	outputs      int
 }
 
 // thing is what is drawn of one key.
@@ -44,7 +51,13 @@ type thing struct {
 	x     []float64
 	y     map[string][]float64 // NaN: not known
 	marks []float64
+
+	untimed int // rows whose output is not complete
 }
+
+// longest is the column of how long, in seconds, a row can be: as long as its output. A
+// service has the time of all its connections.
+const longest = ""
 
 func newSVG(w *writer, o Options) (row.Sink, error) { return newPlot(w, o, false) }
 func newPNG(w *writer, o Options) (row.Sink, error) { return newPlot(w, o, true) }
@@ -55,7 +68,7 @@ func newPlot(w *writer, o Options, png bool) (row.Sink, error) {
 
 func (p *plotSink) Row(r *row.Row) error {
 	x := r.Schema.Index(p.o.Plot.X)
-	if x < 0 {
+	if x < 0 && !p.o.Plot.Shares {
 		return nil // a view that is not drawn
 	}
 	p.key = appendNode(p.key[:0], r, cells(r, p.o.Plot.Key))
@@ -64,7 +77,7 @@ func (p *plotSink) Row(r *row.Row) error {
 		t = &thing{key: string(p.key), step: 1, y: map[string][]float64{}}
 		p.things[t.key] = t
 	}
-	at := value(r, x) / 1e6
+	at := value(r, x) / 1e6 // of shares: see End
 	if m := r.Get(p.o.Plot.Mark); m != nil && m.S == p.o.Plot.Marked {
 		t.marks = append(t.marks, at)
 	}
@@ -72,7 +85,10 @@ func (p *plotSink) Row(r *row.Row) error {
 		return nil
 	}
 	t.title = appendNode(t.title[:0], r, cells(r, p.o.Plot.Title))
-	t.x = append(t.x, at)
+	if t.x = append(t.x, at); p.o.Plot.Shares {
+		t.untimed++
+		t.y[longest] = append(t.y[longest], math.Inf(1))
+	}
 	for _, id := range slices.Concat(p.o.Plot.Panels...) {
 		t.y[id] = append(t.y[id], value(r, r.Schema.Index(id)))
 	}
@@ -128,6 +144,9 @@ func (t *thing) moves() (n int) {
 }
 
 func (p *plotSink) End(e row.End) error {
+	if p.o.Plot.Shares {
+		p.time(e)
+	}
 	if !e.Last {
 		return nil
 	}
@@ -140,4 +159,30 @@ func (p *plotSink) End(e row.End) error {
 		return pic.PNG(p.to)
 	}
 	return pic.SVG(p.to)
+}
+
+// time gives the rows of an output their time.
+func (p *plotSink) time(e row.End) {
+	if p.zero.IsZero() {
+		p.zero = e.Time
+	}
+	length := math.Inf(1)
+	if e.Output {
+		length = e.Time.Sub(p.output).Seconds()
+		p.output = e.Time
+		p.outputs++
+	}
+	for _, t := range p.things {
+		if p.outputs == 2 && e.Output { // the first was as long as the second
+			for i := range len(t.x) - t.untimed {
+				t.y[longest][i] = length
+			}
+		}
+		for ; t.untimed > 0; t.untimed-- {
+			i := len(t.x) - t.untimed
+			if t.x[i] = e.Time.Sub(p.zero).Seconds(); p.outputs > 1 {
+				t.y[longest][i] = length
+			}
+		}
+	}
 }

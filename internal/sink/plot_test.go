@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"seine/internal/row"
 )
@@ -175,6 +176,60 @@ func TestTicks(t *testing.T) {
 	for v, want := range map[float64]string{0: "0", 999: "999", 1000: "1k", 250_000: "250k", 1.2e6: "1.2M", -5000: "-5k", 0.25: "0.25"} {
 		if got := thousands(v); got != want {
 			t.Errorf("%g is %s, want %s", v, got, want)
+		}
+	}
+}
+
+// TestShares: of a row that covers 100 ms, 75 of them are app, the rest idle. The second
+// output is a second later, and is three connections that are idle for all of it.
+func TestShares(t *testing.T) {
+	s := &row.Schema{Tool: "flows", Columns: []row.Column{{ID: "service", Kind: row.Text}, {ID: "app_ms", Kind: row.Uint}, {ID: "idle_ms", Kind: row.Uint}, {ID: "loss_ms", Kind: row.Uint}}}
+	o := Options{Schemas: []*row.Schema{s}, Plot: Plot{
+		Key: []string{"service"}, Title: []string{"service"}, Panels: [][]string{{"app_ms", "idle_ms", "loss_ms"}}, Units: []string{"% of the time"}, Shares: true,
+	}}
+	draw := func(format string) []byte {
+		var b bytes.Buffer
+		k, err := New(format, &b, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := time.Unix(1000, 0)
+		for i, r := range []*row.Row{fill(s, "web", 75, 25, 0), fill(s, "web", 0, 3000, 0)} {
+			if err := k.Row(r); err != nil {
+				t.Fatal(err)
+			}
+			if err := k.End(row.End{Time: at.Add(time.Duration(i) * time.Second), Output: true, Last: i == 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return b.Bytes()
+	}
+	texts, _ := readSVG(t, draw("svg"))
+	for _, want := range []string{"web", "% of the time", "app_ms", "idle_ms", "100"} {
+		if !slices.Contains(texts, want) {
+			t.Errorf("no %s in %q", want, texts)
+		}
+	}
+	if slices.Contains(texts, "loss_ms") {
+		t.Errorf("loss_ms is named, and there is none: %q", texts)
+	}
+	img, err := png.Decode(bytes.NewReader(draw("png")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The time goes from 0 to 1.1 s, the height from 0 to 100 %.
+	pixel := func(second, percent float64) uint32 {
+		x := left + second/1.1*(wide-left-right)
+		y := titled + headed + high*(1-percent/100)
+		r, g, b, _ := img.At(int(2*x), int(2*y)).RGBA()
+		return r>>8<<16 | g>>8<<8 | b>>8
+	}
+	for _, c := range []struct {
+		second, percent float64
+		part            int
+	}{{.05, 10, 0}, {.05, 70, 0}, {.05, 80, 1}, {.05, 97, 1}, {.3, 10, 1}, {.9, 90, 1}} {
+		if got, want := pixel(c.second, c.percent), uint32(areas[c.part]); got != want {
+			t.Errorf("at %g s and %g %% the colour is %06x, want %06x", c.second, c.percent, got, want)
 		}
 	}
 }

@@ -133,6 +133,7 @@ type Plot struct {
 	Units        []string   // of each panel
 	Mark, Marked string     // rows whose column Mark holds Marked get a cross
 	Busiest      int        // how many things are drawn; 0: the one whose lines move most
+	Shares       bool       // columns are milliseconds of the time that a row covers, drawn as shares of it
 }
 
 // Viewer is a config of which a run shows one view: the one that --view names, or for
