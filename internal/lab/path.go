@@ -21,6 +21,10 @@ import (
 type Path struct {
 	Delay time.Duration // one way
 	Rate  int           // bytes a second; 0: any number
+	// Stall is how long it carries nothing from the first host to the second, once,
+	// after so many packets.
+	Stall time.Duration
+	After int
 }
 
 // packets is how many may wait on a path: more than there are, so that none is lost.
@@ -55,9 +59,10 @@ func (w *World) OpenPath(from, to string, p Path) (*Walked, error) {
 		}
 		x.ends[i] = f
 	}
-	for i := range x.ends {
-		p.carry(&x.wg, x.ends[i], x.ends[1-i])
-	}
+	back := p
+	back.Stall = 0
+	p.carry(&x.wg, x.ends[0], x.ends[1])
+	back.carry(&x.wg, x.ends[1], x.ends[0])
 	return x, nil
 }
 
@@ -118,22 +123,23 @@ func (p Path) carry(wg *sync.WaitGroup, from, to *os.File) {
 	wg.Go(func() {
 		defer close(queue)
 		var free time.Time // when the line has sent what it has
-		for {
+		for i := 1; ; i++ {
 			buf := make([]byte, 2048)
 			n, err := from.Read(buf)
 			if err != nil {
 				return
 			}
-			due := time.Now()
+			if now := time.Now(); free.Before(now) {
+				free = now
+			}
+			if i == p.After {
+				free = free.Add(p.Stall)
+			}
 			if p.Rate > 0 {
-				if free.Before(due) {
-					free = due
-				}
 				free = free.Add(time.Duration(n) * time.Second / time.Duration(p.Rate))
-				due = free
 			}
 			select {
-			case queue <- packet{due.Add(p.Delay), buf[:n]}:
+			case queue <- packet{free.Add(p.Delay), buf[:n]}:
 			default: // the queue is full: lost
 			}
 		}

@@ -38,6 +38,13 @@ type Talk struct {
 	Via     string // how the server reads or sends: splice, sendfile, uring; default: read and write
 	// Early has the connection made, and its first turn, before Begin.
 	Early bool
+
+	// Streams is how many clients share the connection, each with Turns of its own. None
+	// waits for the others. Their answers come as they are ready, or in order.
+	Streams int
+	InOrder bool
+	// Duplex has both sides send at their own pace, Gap apart, without waiting.
+	Duplex bool
 }
 
 // TalkSide is what one side measured, in nanoseconds. What it did on purpose is
@@ -53,6 +60,14 @@ type TalkSide struct {
 	Send    int64   `json:"send,omitempty"`  // in calls that send
 	Turns   []int64 `json:"turns,omitempty"` // client: each from before the request until the answer was read
 	Whole   int64   `json:"whole,omitempty"` // client: from before the connect until it was closed
+
+	// What the kernel says before the side closes: see tcp_info.
+	Window  int64 `json:"window,omitempty"`  // in all, the peer's window was closed
+	Buffer  int64 `json:"buffer,omitempty"`  // and our send buffer was full
+	Retrans int   `json:"retrans,omitempty"` // segments that were sent again
+	// Crossed is how often the kernel had data of both directions: sent ones that were not
+	// acknowledged after a message was read, or unread ones before a message was sent.
+	Crossed int `json:"crossed,omitempty"`
 }
 
 // Exchanges is how long all turns took.
@@ -230,7 +245,14 @@ func (t *Talk) serve(listener int, s *TalkSide) error {
 			return err
 		}
 	}
-	for range t.Turns {
+	turns := t.Turns
+	if t.overlapping() {
+		if err := t.mingle(fd, s, false); err != nil {
+			return err
+		}
+		turns = 0
+	}
+	for range turns {
 		if t.Late > 0 {
 			if err := readable(fd); err != nil {
 				return err
@@ -255,10 +277,24 @@ func (t *Talk) serve(listener int, s *TalkSide) error {
 			}
 		}
 	}
-	if t.Half {
+	if !t.Half {
+		err = k.recvEnd(fd)
+	}
+	return errors.Join(err, t.figures(fd, s))
+}
+
+// figures reads what the kernel counted on one side.
+func (t *Talk) figures(fd int, s *TalkSide) error {
+	if !t.Network.tcp() {
 		return nil
 	}
-	return k.recvEnd(fd)
+	i, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil {
+		return fmt.Errorf("TCP_INFO: %w", err)
+	}
+	us := int64(time.Microsecond)
+	s.Window, s.Buffer, s.Retrans = int64(i.Rwnd_limited)*us, int64(i.Sndbuf_limited)*us, int(i.Total_retrans)
+	return nil
 }
 
 func talkClient(c *Child) error {
@@ -302,6 +338,12 @@ func talkClient(c *Child) error {
 				return err
 			}
 		}
+		if t.overlapping() {
+			if err := t.mingle(fds[i], &sides[i], true); err != nil {
+				return err
+			}
+			first = t.Turns
+		}
 		for n := first; n < t.Turns; n++ {
 			if n > 0 {
 				rest(&sides[i].Gap, t.Gap)
@@ -310,7 +352,7 @@ func talkClient(c *Child) error {
 				return err
 			}
 		}
-		err := Close(fds[i])
+		err := errors.Join(t.figures(fds[i], &sides[i]), Close(fds[i]))
 		sides[i].Whole = int64(time.Since(begun[i]))
 		return err
 	})
