@@ -57,7 +57,9 @@ struct flow {
 	__u64 ended;	   /* the last send or read */
 	__u64 lossy;	   /* time that losses took, not charged yet */
 	__u64 lossy_since; /* a loss that is not repaired; 0: none */
+	__u64 probed;	   /* of lossy: what probes alone waited for */
 	__u64 service;	   /* whose histogram counts its turns; 0: nobody's */
+	__u64 cookie;	   /* of the socket; 0: not known yet */
 	__u64 part[PARTS];
 	__u32 wrote, copied;	    /* write_seq and copied_seq at the last look */
 	__u32 from;		    /* write_seq when this message began */
@@ -74,8 +76,14 @@ struct flow {
 	__u8 small;  /* the message is short, and left at once */
 	__u8 older;  /* than the tool */
 	__u8 fin;    /* seen: what would be idle is closing */
-	__u8 pad;
+	__u8 slow;   /* of resent: probes while earlier segments were under way too */
 };
+
+/* Is f of an earlier socket at the address of sk? See owner_stale(). */
+static __always_inline bool flow_stale(const struct flow *f, const struct sock *sk)
+{
+	return f->cookie && f->cookie != sock_cookie(sk);
+}
 
 /* What is short: it leaves at once, and blocks nobody. */
 #define FLOW_SMALL 4096
@@ -172,11 +180,34 @@ static __always_inline void charge_sending(struct flow *f, const struct chrono *
 	flow_charge_most(f, PART_BUFFER, end, f->blocked);
 	f->blocked = 0;
 	flow_charge_most(f, PART_LOSS, end, f->lossy);
-	f->lossy = 0;
+	f->lossy = f->probed = 0;
 	if (f->full)
 		flow_charge(f, PART_BUFFER, end);
 	else
 		flow_charge(f, PART_NETWORK, end);
+}
+
+/* Were segments sent again that had not been lost? Then that cost nothing. */
+static __always_inline void flow_needless(struct flow *f, const struct sock *sk, bool acked_all)
+{
+	__u64 round;
+
+	if (!f->resent)
+		return;
+	round = TCP(sk, delivered_mstamp) - TCP(sk, first_tx_mstamp);
+	if (TCP(sk, dsack_dups) - f->dsacks >= f->resent || (acked_all && round < tcp_rtt_least(sk) / 2)) {
+		/* The peer says that it had them, or its ACK came too soon after: what
+		 * was lost or late is ACKs.
+		 */
+		f->lossy = f->lossy_since = f->probed = 0;
+		f->resent = 0;
+	} else if (f->resent == f->slow) {
+		/* The segments before them arrived by themselves: the path was slow. What
+		 * the peer says comes after its answer.
+		 */
+		f->lossy = f->lossy > f->probed ? f->lossy - f->probed : 0;
+		f->probed = 0;
+	}
 }
 
 /* When the peer had all that was sent, until at the latest. Never when the ACK came:
@@ -188,11 +219,7 @@ static __always_inline __u64 flow_delivered(struct flow *f, const struct sock *s
 	__u64 acked = TCP(sk, delivered_mstamp) * 1000;
 	__u64 end, rtt = flow_rtt(f, sk);
 
-	if (f->resent && TCP(sk, dsack_dups) - f->dsacks >= f->resent) {
-		/* The peer had it all: only the ACKs were lost. */
-		f->lossy = f->lossy_since = 0;
-		f->resent = 0;
-	}
+	flow_needless(f, sk, acked_all);
 	if (f->left && !f->resent) {
 		/* A new flight from idle begins both stamps anew: they may be the FIN's. */
 		end = f->ended + rtt;
@@ -348,6 +375,7 @@ static __always_inline bool flow_overlaps(const struct flow *f, const struct soc
 static __always_inline int flow_read(struct flow *f, const struct sock *sk, __u64 now)
 {
 	__u32 end = tcp_data_end(sk), copied = TCP(sk, copied_seq);
+	bool both = false;
 	__u64 came, rtt;
 
 	if (seq_after(copied, end))
@@ -355,11 +383,13 @@ static __always_inline int flow_read(struct flow *f, const struct sock *sk, __u6
 	if (!seq_after(copied, f->copied))
 		return 0; /* it peeked, or this is the end */
 	came = flow_came(f, sk, now);
-	if (flow_has_sent(f, sk))
+	if (flow_has_sent(f, sk)) {
+		both = f->arrived && f->arrived <= f->ended; /* it sent before it had read all */
 		flow_sent_unseen(f, sk, came, false, false);
+	}
 	switch (f->state) {
 	case FLOW_SENT:
-		if (flow_overlaps(f, sk))
+		if (both || flow_overlaps(f, sk))
 			f->overlaps++;
 		if (f->role == ROLE_CLIENT && f->began && !f->first && came > f->began)
 			f->first = came - f->began;
@@ -486,6 +516,7 @@ static __always_inline int flow_sent(struct flow *f, const struct sock *sk, __u6
 	if (began < f->mark)
 		began = f->mark;
 	if (f->state == FLOW_SENT) {
+		flow_needless(f, sk, false);
 		if (f->full || ((f->resent || !f->left) && seq_after(f->wrote, TCP(sk, snd_una)))) {
 			charge_sending(f, &c, began); /* busy all along */
 		} else {
@@ -548,6 +579,11 @@ static __always_inline void flow_arrived(struct flow *f)
 #define CA_LOSS 4
 #define PENDING_TLP 5 /* of icsk_pending */
 
+/* A probe sends the last segment again. If more than this are under way, earlier ones
+ * have not been acknowledged either, and not because their ACK waits for one more.
+ */
+#define FLOW_ACKED_LATE 2
+
 /* A segment is sent again. What was lost took from the last progress on. */
 static __always_inline void flow_resent(struct flow *f, const struct sock *sk)
 {
@@ -561,14 +597,17 @@ static __always_inline void flow_resent(struct flow *f, const struct sock *sk)
 	}
 	if (flow_has_sent(f, sk))
 		flow_sent_unseen(f, sk, now, true, false);
-	if (!f->resent++)
+	if (!f->resent++) {
 		f->dsacks = TCP(sk, dsack_dups);
+		f->slow = 0;
+	}
 	ca = BPF_CORE_READ_BITFIELD_PROBED(icsk, icsk_ca_state);
 	if (ca == CA_LOSS)
 		f->rto++;
-	else if (ca < CA_RECOVERY && FIELD(sk, struct inet_connection_sock, icsk_pending) == PENDING_TLP)
+	else if (ca < CA_RECOVERY && FIELD(sk, struct inet_connection_sock, icsk_pending) == PENDING_TLP) {
 		f->tlp++;
-	else
+		f->slow += TCP(sk, packets_out) - TCP(sk, sacked_out) > FLOW_ACKED_LATE;
+	} else
 		f->fast++;
 	if (f->lossy_since)
 		return;
@@ -577,8 +616,11 @@ static __always_inline void flow_resent(struct flow *f, const struct sock *sk)
 		since = f->mark;
 	if (ca >= CA_RECOVERY)
 		f->lossy_since = since;
-	else if (now > since)
-		f->lossy += now - since; /* a probe: no state tells of its end, so its wait alone */
+	else if (now > since) {
+		/* a probe: no state tells of its end, so its wait alone */
+		f->lossy += now - since;
+		f->probed += now - since;
+	}
 }
 
 /* All that was lost is there. */
@@ -601,6 +643,7 @@ static __always_inline void flow_established(struct flow *f, const struct sock *
 	__u32 rtt = tcp_rtt_least(sk);
 
 	flow_charge(f, PART_CONNECT, now);
+	f->cookie = sock_cookie(sk);
 	f->wrote = TCP(sk, write_seq);
 	f->copied = TCP(sk, rcv_nxt);
 	f->rtt = rtt == ~0U ? 0 : rtt;
@@ -656,6 +699,7 @@ static __always_inline void flow_found(struct flow *f, const struct sock *sk, __
 	struct chrono c;
 
 	f->born = f->mark = now;
+	f->cookie = sock_cookie(sk);
 	f->older = 1;
 	f->role = FIELD(sk, struct sock, sk_max_ack_backlog) ? ROLE_SERVER : ROLE_CLIENT;
 	f->wrote = TCP(sk, write_seq);

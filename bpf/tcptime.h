@@ -27,9 +27,12 @@ const volatile __u64 tick_ns = 4000000;
  */
 __s64 tick_phase = 0x7fffffffffffffff;
 
-static __always_inline __s64 tick_learn(__u64 now, __u64 jiffies)
+/* The clock is read after the count. What happens between, as an interrupt or time that
+ * the hypervisor takes, makes the difference too large, and the least one stays right.
+ */
+static __always_inline __s64 tick_learn(__u64 jiffies)
 {
-	__s64 phase = now - jiffies * tick_ns;
+	__s64 phase = bpf_ktime_get_ns() - jiffies * tick_ns;
 
 	if (phase < tick_phase)
 		tick_phase = phase;
@@ -43,7 +46,7 @@ static __always_inline __s64 tick_learn(__u64 now, __u64 jiffies)
 static __always_inline __u64 tcp_arrival(const struct sock *sk, __u64 now)
 {
 	__u64 jiffies = bpf_jiffies64();
-	__s64 phase = tick_learn(now, jiffies);
+	__s64 phase = tick_learn(jiffies);
 	__s32 ago = (__u32)jiffies - FIELD(sk, struct inet_connection_sock, icsk_ack.lrcvtime);
 	__u64 end;
 

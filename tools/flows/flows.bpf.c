@@ -56,8 +56,9 @@ const struct turns no_turns = {};
 static __always_inline struct flow *flow_of(const struct sock *sk)
 {
 	__u64 key = (__u64)sk;
+	struct flow *f = bpf_map_lookup_elem(&flows, &key);
 
-	return bpf_map_lookup_elem(&flows, &key);
+	return f && !flow_stale(f, sk) ? f : NULL;
 }
 
 const struct flow no_flow = {};
@@ -293,6 +294,8 @@ static __always_inline void flow_state(const struct sock *sk, int old, int new)
 			return;
 		f->born = f->mark = bpf_ktime_get_ns();
 		f->role = new == TCP_SYN_SENT ? ROLE_CLIENT : ROLE_SERVER;
+		if (new == TCP_SYN_SENT)
+			f->cookie = sock_cookie(sk); /* of a child it is the request's: see owner_born() */
 		f->state = FLOW_OPENING;
 		return;
 	}
@@ -427,7 +430,7 @@ SEC("iter/bpf_map_elem") int walk__iter__flows(struct bpf_iter__bpf_map_elem *ct
 	if (!key || !live)
 		return 0;
 	sk = (void *)*key;
-	if (!live->state || sock_state(sk) == TCP_CLOSE)
+	if (!live->state || flow_stale(live, sk) || sock_state(sk) == TCP_CLOSE)
 		return 0;
 	now = bpf_ktime_get_ns();
 	service = walk_name(seq, live->service, live->role, sk, now);

@@ -169,6 +169,19 @@ func views(cfg any) []tool.View {
 	return all
 }
 
+// picture is the parts over time.
+func picture(any) tool.Plot {
+	p := tool.Plot{
+		Key:    []string{"comm", "netns", "cgroup", "laddr", "lport", "raddr", "rport", "sock"},
+		Title:  []string{"comm", "laddr", "lport", "raddr", "rport"},
+		Panels: make([][]string, 1), Units: []string{"% of the time"}, Shares: true, Busiest: 6,
+	}
+	for _, name := range partNames {
+		p.Panels[0] = append(p.Panels[0], name+"_ms")
+	}
+	return p
+}
+
 var walkPoint = probe.Point{Name: "walk"}
 
 // exactPoints are those of --exact.
@@ -192,5 +205,7 @@ var Tool = &tool.Tool{
 		{Name: "retrans", Optional: true, Misses: "lost segments: what they cost is told as network"},
 		{Name: "recovered", Optional: true, Misses: "when a loss was repaired: all of the message's time after it counts as loss"},
 	},
-	Views: views,
+	Views:   views,
+	Formats: []string{"svg", "png"},
+	Plot:    picture,
 }
