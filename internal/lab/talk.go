@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -61,7 +62,9 @@ type TalkSide struct {
 	Turns   []int64 `json:"turns,omitempty"` // client: each from before the request until the answer was read
 	Whole   int64   `json:"whole,omitempty"` // client: from before the connect until it was closed
 
-	// What the kernel says before the side closes: see tcp_info.
+	// What the kernel says: see tcp_info. RTT is that of the handshake, the rest is read
+	// before the side closes.
+	RTT     int64 `json:"rtt,omitempty"`
 	Window  int64 `json:"window,omitempty"`  // in all, the peer's window was closed
 	Buffer  int64 `json:"buffer,omitempty"`  // and our send buffer was full
 	Retrans int   `json:"retrans,omitempty"` // segments that were sent again
@@ -231,7 +234,7 @@ func (t *Talk) serve(listener int, s *TalkSide) error {
 		return err
 	}
 	defer Close(fd)
-	if err := nodelay(t.Network, fd); err != nil {
+	if err := errors.Join(t.handshake(fd, s), nodelay(t.Network, fd)); err != nil {
 		return err
 	}
 	way, err := newTalkWay(t, k)
@@ -281,6 +284,21 @@ func (t *Talk) serve(listener int, s *TalkSide) error {
 		err = k.recvEnd(fd)
 	}
 	return errors.Join(err, t.figures(fd, s))
+}
+
+// handshake reads the only round-trip time that no delayed ACK is in.
+func (t *Talk) handshake(fd int, s *TalkSide) error {
+	if !t.Network.tcp() {
+		return nil
+	}
+	i, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil {
+		return fmt.Errorf("TCP_INFO: %w", err)
+	}
+	if i.Min_rtt != math.MaxUint32 { // none was measured
+		s.RTT = int64(i.Min_rtt) * int64(time.Microsecond)
+	}
+	return nil
 }
 
 // figures reads what the kernel counted on one side.
@@ -379,7 +397,7 @@ func (t *Talk) open(s *TalkSide) (fd int, err error) {
 	if err := timed(&s.Connect, func() error { return connect(fd, sa) }); err != nil {
 		return -1, err
 	}
-	return fd, nodelay(t.Network, fd)
+	return fd, errors.Join(t.handshake(fd, s), nodelay(t.Network, fd))
 }
 
 // ask makes one turn of the client.

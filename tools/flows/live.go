@@ -69,7 +69,7 @@ type want struct {
 	open  bool                        // up to the end of the case: until both sides have closed
 	exact bool                        // only with --exact
 	loose float64                     // how much of from must be there; 0: all
-	ticks int                         // jiffies that may lack in each turn without --exact
+	ticks int                         // jiffies and round trips that may lack in each turn
 }
 
 func think(r *lab.TalkResult) int64     { return r.Server.Think }
@@ -315,7 +315,7 @@ func (s *scenario) check(x *trial.Trial, rows []*row.Row, addr string, said *lab
 		}
 		for _, w := range s.want {
 			if w.role == side && (w.when == nil || w.when(kernel)) {
-				w.check(r, s.Turns, said, exact, lasted, bad)
+				w.check(r, s.Turns, said, kernel, exact, lasted, bad)
 			}
 		}
 		if s.also != nil {
@@ -342,7 +342,7 @@ func (s *scenario) checkTurns(r *row.Row, side role, kernel *lab.TalkSide, bad f
 }
 
 // check compares a part with its bounds.
-func (w *want) check(r *row.Row, turns int, said *lab.TalkResult, exact bool, lasted time.Duration, bad func(string, ...any)) {
+func (w *want) check(r *row.Row, turns int, said *lab.TalkResult, kernel *lab.TalkSide, exact bool, lasted time.Duration, bad func(string, ...any)) {
 	if w.exact && (!exact || lab.Emulated()) {
 		return // an emulated machine is too slow to fill a buffer
 	}
@@ -355,7 +355,7 @@ func (w *want) check(r *row.Row, turns int, said *lab.TalkResult, exact bool, la
 	} else if w.open {
 		hi = int64(lasted)
 	}
-	slack := int64(w.ticks*turns) * int64(jiffy()+2*ms)
+	slack := int64(w.ticks*turns) * (int64(jiffy()+2*ms) + kernel.RTT)
 	lo, hi = lo-slack, hi+slack+hi/20
 	var got int64
 	for p := range strings.SplitSeq(w.part, "+") {
