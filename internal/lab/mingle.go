@@ -116,7 +116,11 @@ func (t *Talk) answerAll(fd int, s *TalkSide) error {
 			return err
 		}
 		answer := func() {
-			time.Sleep(t.Think)
+			think := t.Think
+			if !t.InOrder { // else they would go in step
+				think += t.Think * time.Duration(buf[0]) / 2
+			}
+			time.Sleep(think)
 			out := make([]byte, t.Answer)
 			out[0] = buf[0]
 			mu.Lock()
