@@ -188,17 +188,12 @@ static __always_inline void charge_sending(struct flow *f, const struct chrono *
 }
 
 /* Were segments sent again that had not been lost? Then that cost nothing. */
-static __always_inline void flow_needless(struct flow *f, const struct sock *sk, bool acked_all)
+static __always_inline void flow_needless(struct flow *f, const struct sock *sk)
 {
-	__u64 round;
-
 	if (!f->resent)
 		return;
-	round = TCP(sk, delivered_mstamp) - TCP(sk, first_tx_mstamp);
-	if (TCP(sk, dsack_dups) - f->dsacks >= f->resent || (acked_all && round < tcp_rtt_least(sk) / 2)) {
-		/* The peer says that it had them, or its ACK came too soon after: what
-		 * was lost or late is ACKs.
-		 */
+	if (TCP(sk, dsack_dups) - f->dsacks >= f->resent) {
+		/* The peer had it all: only the ACKs were lost. */
 		f->lossy = f->lossy_since = f->probed = 0;
 		f->resent = 0;
 	} else if (f->resent == f->slow) {
@@ -219,7 +214,7 @@ static __always_inline __u64 flow_delivered(struct flow *f, const struct sock *s
 	__u64 acked = TCP(sk, delivered_mstamp) * 1000;
 	__u64 end, rtt = flow_rtt(f, sk);
 
-	flow_needless(f, sk, acked_all);
+	flow_needless(f, sk);
 	if (f->left && !f->resent) {
 		/* A new flight from idle begins both stamps anew: they may be the FIN's. */
 		end = f->ended + rtt;
@@ -516,7 +511,7 @@ static __always_inline int flow_sent(struct flow *f, const struct sock *sk, __u6
 	if (began < f->mark)
 		began = f->mark;
 	if (f->state == FLOW_SENT) {
-		flow_needless(f, sk, false);
+		flow_needless(f, sk);
 		if (f->full || ((f->resent || !f->left) && seq_after(f->wrote, TCP(sk, snd_una)))) {
 			charge_sending(f, &c, began); /* busy all along */
 		} else {

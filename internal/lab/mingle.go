@@ -51,7 +51,7 @@ func (t *Talk) stream(fd int, s *TalkSide) error {
 	})
 	var got error
 	for range t.Turns {
-		if got = errors.Join(RecvAll(fd, make([]byte, t.Ask)), s.crossed(fd, unix.SIOCOUTQ)); got != nil {
+		if got = errors.Join(recvFull(fd, make([]byte, t.Ask)), s.crossed(fd, unix.SIOCOUTQ)); got != nil {
 			break
 		}
 	}
@@ -88,7 +88,7 @@ func (t *Talk) share(fd int, s *TalkSide) error {
 	}
 	buf := make([]byte, t.Answer)
 	for range t.Streams * t.Turns {
-		if err := errors.Join(RecvAll(fd, buf), s.crossed(fd, unix.SIOCOUTQ)); err != nil {
+		if err := errors.Join(recvFull(fd, buf), s.crossed(fd, unix.SIOCOUTQ)); err != nil {
 			errs[t.Streams] = err
 			break
 		}
@@ -112,7 +112,7 @@ func (t *Talk) answerAll(fd int, s *TalkSide) error {
 	defer wg.Wait()
 	for range t.Streams * t.Turns {
 		buf := make([]byte, t.Ask)
-		if err := errors.Join(RecvAll(fd, buf), s.crossed(fd, unix.SIOCOUTQ)); err != nil {
+		if err := errors.Join(recvFull(fd, buf), s.crossed(fd, unix.SIOCOUTQ)); err != nil {
 			return err
 		}
 		answer := func() {

@@ -452,10 +452,27 @@ type talkWay struct {
 	in   [2]int // a pipe that requests are spliced into; 0: they are read
 	file int    // that answers are sent from; 0: they are written
 	buf  []byte
+
+	plain bool // it is read
+}
+
+// recvFull fills b. A signal of the runtime makes one call of RecvAll end early.
+func recvFull(fd int, b []byte) error {
+	for len(b) > 0 {
+		n, err := recv(fd, b, 0)
+		if err != nil {
+			return fmt.Errorf("recv: %w", err)
+		}
+		if n == 0 {
+			return io.ErrUnexpectedEOF
+		}
+		b = b[n:]
+	}
+	return nil
 }
 
 func newTalkWay(t *Talk, k caller) (*talkWay, error) {
-	w := &talkWay{k: k, buf: make([]byte, max(t.Ask, t.Answer))}
+	w := &talkWay{k: k, buf: make([]byte, max(t.Ask, t.Answer)), plain: t.Via == "" || t.Via == "sendfile"}
 	switch t.Via {
 	case "", "uring":
 	case "splice":
@@ -477,8 +494,11 @@ func newTalkWay(t *Talk, k caller) (*talkWay, error) {
 }
 
 func (w *talkWay) read(fd, n int) error {
-	if w.in[0] == 0 {
+	if w.in[0] == 0 && !w.plain {
 		return w.k.recvAll(fd, w.buf[:n])
+	}
+	if w.plain {
+		return recvFull(fd, w.buf[:n])
 	}
 	for n > 0 {
 		moved, err := unix.Splice(fd, nil, w.in[1], nil, n, 0)

@@ -78,10 +78,6 @@ func sending(r *lab.TalkResult) int64   { return r.Server.Send }
 func none(*lab.TalkResult) int64        { return 0 }
 func exchanges(r *lab.TalkResult) int64 { return r.Client.Exchanges() }
 
-// cycles is the client's turns and what it waited between them: an answer is sent until
-// the next request comes, at most.
-func cycles(r *lab.TalkResult) int64 { return r.Client.Exchanges() + r.Client.Gap }
-
 // calm says that nothing was sent again.
 func calm(s *lab.TalkSide) bool { return s.Retrans == 0 }
 
@@ -141,8 +137,8 @@ func table() []scenario {
 			{role: server, part: "unread", from: func(r *lab.TalkResult) int64 { return r.Server.Late }, ticks: 1},
 		}},
 		{Talk: lab.Talk{Name: "slow-reader", Turns: 2, Answer: 2 << 20, RecvBuf: 64 << 10, Slow: 5 * ms}, want: []want{
-			{role: server, part: "window", from: func(r *lab.TalkResult) int64 { return r.Server.Window }, loose: 0.9, to: cycles},
-			{role: server, part: onWire, from: func(r *lab.TalkResult) int64 { return r.Client.Slow }, loose: 0.5, to: cycles},
+			{role: server, part: "window", from: func(r *lab.TalkResult) int64 { return r.Server.Window }, loose: 0.9, open: true},
+			{role: server, part: onWire, from: func(r *lab.TalkResult) int64 { return r.Client.Slow }, loose: 0.5, open: true},
 		}},
 		{Talk: lab.Talk{Name: "idle", Turns: 4, Gap: 300 * ms}, want: []want{
 			{role: client, part: "idle", from: func(r *lab.TalkResult) int64 { return r.Client.Gap }},
@@ -186,12 +182,12 @@ func table() []scenario {
 			{role: client, part: "peer", from: func(*lab.TalkResult) int64 { return int64(4 * 30 * ms) }, to: exchanges, ticks: 1},
 		}, also: func(x *trial.Trial, r *row.Row, _ *lab.TalkResult, _ bool) { x.Want(r, "older", 1) }},
 		{Talk: lab.Talk{Name: "send-buffer", Turns: 1, Answer: 3_000_000, SendBuf: 64 << 10}, path: far, want: []want{
-			{role: server, part: "buffer", exact: true, when: calm, from: func(r *lab.TalkResult) int64 { return sending(r)/2 - slowed(&r.Server) }, to: exchanges},
-			{role: server, part: onWire, from: sending, loose: 0.5, to: exchanges},
+			{role: server, part: "buffer", exact: true, when: calm, from: func(r *lab.TalkResult) int64 { return sending(r)/2 - slowed(&r.Server) }, open: true},
+			{role: server, part: onWire, from: sending, loose: 0.5, open: true},
 		}},
 		{Talk: lab.Talk{Name: "narrow-down", Turns: 2, Answer: 250_000, Gap: 50 * ms}, path: narrow, want: []want{
-			{role: server, part: onWire, from: line(250_000), loose: 0.8, to: cycles},
-			{role: server, part: "network", when: calm, from: func(r *lab.TalkResult) int64 { return line(200_000)(r) - slowed(&r.Server) }, to: cycles},
+			{role: server, part: onWire, from: line(250_000), loose: 0.8, open: true},
+			{role: server, part: "network", when: calm, from: func(r *lab.TalkResult) int64 { return line(200_000)(r) - slowed(&r.Server) }, open: true},
 		}},
 		{Talk: lab.Talk{Name: "narrow-up", Turns: 2, Ask: 250_000, Gap: 50 * ms}, path: narrow, want: []want{
 			{role: client, part: onWire, from: line(250_000), loose: 0.8, to: exchanges},
@@ -207,13 +203,13 @@ func table() []scenario {
 		{Talk: lab.Talk{Name: "streams", Streams: 3, Turns: 13, Think: 15 * ms}, path: far, mixed: []role{client, server}},
 		{Talk: lab.Talk{Name: "duplex", Duplex: true, Turns: 61, Gap: 5 * ms, Ask: 500}, path: far, mixed: []role{client, server}},
 		{Talk: lab.Talk{Name: "loss-fast", Turns: 4, Answer: 60_000, Gap: 20 * ms}, path: far, loss: &lab.Loss{From: 1, Data: 1000, Skip: 70, Count: 1}, want: []want{
-			{role: server, part: "loss", when: again(1), from: func(*lab.TalkResult) int64 { return int64(2 * far.Delay) }, loose: 0.8, to: cycles},
+			{role: server, part: "loss", when: again(1), from: func(*lab.TalkResult) int64 { return int64(2 * far.Delay) }, loose: 0.8, open: true},
 		}, also: resent("retrans_fast", 1)},
 		{Talk: lab.Talk{Name: "loss-tlp", Turns: 5, Gap: 20 * ms}, path: far, loss: &lab.Loss{From: 1, Data: 500, Skip: 2, Count: 1}, want: []want{
-			{role: server, part: "loss", when: again(1), from: timeouts(1), to: cycles},
+			{role: server, part: "loss", when: again(1), from: timeouts(1), open: true},
 		}, also: resent("retrans_tlp", 1)},
 		{Talk: lab.Talk{Name: "loss-rto", Turns: 5, Gap: 20 * ms}, path: far, loss: &lab.Loss{From: 1, Data: 500, Skip: 2, Count: 2}, want: []want{
-			{role: server, part: "loss", when: again(2), from: timeouts(2), to: cycles},
+			{role: server, part: "loss", when: again(2), from: timeouts(2), open: true},
 		}, also: resent("retrans_rto", 2)},
 		{Talk: lab.Talk{Name: "loss-spurious", Turns: 3, Gap: 700 * ms}, loss: &lab.Loss{To: 1, Flags: lab.ACK, Empty: true, Skip: 1, Count: 1}, want: []want{
 			{role: server, part: "loss", from: none, to: none},
