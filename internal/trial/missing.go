@@ -14,7 +14,7 @@ import (
 
 // Missing says that something came N times less often than it must. Of all
 // failures of a case this is the only one that runs of a program which the kernel
-// skipped can explain. A wrong value is never a Missing.
+// skipped can explain. A wrong value is never a Missing, but see Whole.
 type Missing struct {
 	N    int
 	Text string
@@ -74,6 +74,16 @@ func (x *Trial) NoneLost(also ...int) {
 		return
 	}
 	x.Fail(errors.New(text))
+}
+
+// Whole runs the checks of one row that many events make up, as one of a connection. If
+// the kernel skipped runs, all that is wrong with the row is a Missing of one event.
+func (x *Trial) Whole(check func()) {
+	n := len(x.failed)
+	check()
+	if wrong := x.failed[n:]; len(wrong) > 0 && x.Report.Missed > 0 {
+		x.failed = append(x.failed[:n], &Missing{1, errors.Join(wrong...).Error()})
+	}
 }
 
 // Lacks takes apart the error of a case. It returns how many are missing, whether

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"seine/internal/lab"
+	"seine/internal/tool"
 )
 
 // A case that recorded a failure and then found that it cannot go on has failed.
@@ -28,6 +29,20 @@ func TestSkipMasksNothing(t *testing.T) {
 		err := x.run(Case{Run: c.run})
 		if errors.Is(err, ErrSkip) != c.skipped || (err == nil) != c.fine {
 			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// What is wrong with one row is one event that lacks, if the kernel skipped some, and a
+// wrong value else. What failed before stays as it is.
+func TestWhole(t *testing.T) {
+	for _, missed := range []uint64{0, 3} {
+		x := &Trial{Report: &tool.Report{Missed: missed}}
+		x.Fail(RowCount(6, 7))
+		x.Whole(func() {})
+		x.Whole(func() { x.Errorf("turns is 7, want 8"); x.Errorf("app is 1 s, want 2 s") })
+		if n, _, only := Lacks(errors.Join(x.failed...)); only != (missed > 0) || (only && n != 2) {
+			t.Errorf("%d runs skipped: %d missing, nothing else %v", missed, n, only)
 		}
 	}
 }

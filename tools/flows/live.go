@@ -292,31 +292,36 @@ func (s *scenario) check(x *trial.Trial, rows []*row.Row, addr string, said *lab
 			r, kernel = findAt(rows, "r", addr), &said.Client
 		}
 		if r == nil {
-			x.Fail(&trial.Missing{N: 1, Text: fmt.Sprintf("%s: no row of the %s", s.Name, side)})
+			x.Fail(&trial.Missing{Text: fmt.Sprintf("%s: no row of the %s", s.Name, side)}) // the rows are counted
 			continue
 		}
 		addsUp(x, r)
-		bad := func(format string, args ...any) {
-			x.Errorf("%s, %s: %s; said %+v; in %s", s.Name, side, fmt.Sprintf(format, args...), *said, trial.Dump(r))
+		x.Whole(func() { s.checkRow(x, r, side, kernel, said, exact, lasted) })
+	}
+}
+
+// checkRow compares the row of one side.
+func (s *scenario) checkRow(x *trial.Trial, r *row.Row, side role, kernel *lab.TalkSide, said *lab.TalkResult, exact bool, lasted time.Duration) {
+	bad := func(format string, args ...any) {
+		x.Errorf("%s, %s: %s; said %+v; in %s", s.Name, side, fmt.Sprintf(format, args...), *said, trial.Dump(r))
+	}
+	if got := trial.Value(r.Get("role")); got != side.String() {
+		bad("role is %s", got)
+	}
+	s.checkTurns(r, side, kernel, bad)
+	if wall := int64(r.Get("wall_ms").N); side == client && !s.Half && s.turns == 0 && s.mixed == nil && wall < said.Client.Exchanges() {
+		bad("lasted %v", time.Duration(wall))
+	}
+	if got, most := int64(r.Get("window_ms").N), kernel.Window+2*int64(jiffy()); got > most {
+		bad("window is %v, and the kernel says %v at most", time.Duration(got), time.Duration(most))
+	}
+	for _, w := range s.want {
+		if w.role == side && (w.when == nil || w.when(kernel)) {
+			w.check(r, s.Turns, said, kernel, exact, lasted, bad)
 		}
-		if got := trial.Value(r.Get("role")); got != side.String() {
-			bad("role is %s", got)
-		}
-		s.checkTurns(r, side, kernel, bad)
-		if wall := int64(r.Get("wall_ms").N); side == client && !s.Half && s.turns == 0 && s.mixed == nil && wall < said.Client.Exchanges() {
-			bad("lasted %v", time.Duration(wall))
-		}
-		if got, most := int64(r.Get("window_ms").N), kernel.Window+2*int64(jiffy()); got > most {
-			bad("window is %v, and the kernel says %v at most", time.Duration(got), time.Duration(most))
-		}
-		for _, w := range s.want {
-			if w.role == side && (w.when == nil || w.when(kernel)) {
-				w.check(r, s.Turns, said, kernel, exact, lasted, bad)
-			}
-		}
-		if s.also != nil {
-			s.also(x, r, said, side == client)
-		}
+	}
+	if s.also != nil {
+		s.also(x, r, said, side == client)
 	}
 }
 
