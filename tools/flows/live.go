@@ -52,10 +52,14 @@ type scenario struct {
 	loss   *lab.Loss // of segments to or from the server; its port is filled in
 	want   []want
 	also   func(x *trial.Trial, r *row.Row, said *lab.TalkResult, client bool)
-	turns  int    // that are seen; 0: all
-	silent bool   // no turn is seen
-	mixed  []role // sides at which both directions overlap: there are no turns, and the row says so
-	needs  func() error
+	turns  int  // that are seen; 0: all
+	silent bool // no turn is seen
+	// quick is how long the talk takes without its longest turn, and half of the time after
+	// which TCP sends something again. If it takes no longer, TCP did so only in that turn.
+	// Else nobody can tell why it did: parts with `when` and `also` are not compared.
+	quick time.Duration
+	mixed []role // sides at which both directions overlap: there are no turns, and the row says so
+	needs func() error
 }
 
 // want is the bounds of a part: what one side did on purpose is at least in it, and
@@ -151,7 +155,8 @@ func table() []scenario {
 			{role: server, part: "app", from: think},
 		}},
 		{Talk: lab.Talk{Name: "chunks", Turns: 3, Chunks: 5, Pause: 30 * ms}, want: []want{
-			{role: server, part: "app", from: pause, to: exchanges},
+			// A piece is under way for a round trip, which is no pause of the application.
+			{role: server, part: "app", from: func(r *lab.TalkResult) int64 { return r.Server.Pause - 3*5*r.Server.RTT }, to: exchanges},
 			{role: client, part: "receiving+unread", exact: true, from: pause, to: exchanges, ticks: 5},
 			// A late reader sees only when the last piece came.
 			{role: client, part: "peer+receiving+unread", from: pause, to: exchanges, ticks: 5},
@@ -193,7 +198,7 @@ func table() []scenario {
 			{role: client, part: onWire, from: line(250_000), loose: 0.8, to: exchanges},
 			{role: client, part: "network", when: calm, from: func(r *lab.TalkResult) int64 { return line(200_000)(r) - slowed(&r.Client) }, to: exchanges},
 		}},
-		{Talk: lab.Talk{Name: "stall", Turns: 3, Ask: 60_000, Gap: 20 * ms}, path: stalling, want: []want{
+		{Talk: lab.Talk{Name: "stall", Turns: 3, Ask: 60_000, Gap: 20 * ms}, path: stalling, quick: 280 * ms, want: []want{
 			{role: client, part: onWire, from: func(*lab.TalkResult) int64 { return int64(stalling.Stall) }, loose: 0.8, to: exchanges},
 			{role: client, part: "loss", when: again(1), from: none, to: none},
 		}},
@@ -202,13 +207,13 @@ func table() []scenario {
 		{Talk: lab.Talk{Name: "pipelined-near", Streams: 4, InOrder: true, Turns: 13, Think: 5 * ms}, mixed: []role{server}},
 		{Talk: lab.Talk{Name: "streams", Streams: 3, Turns: 13, Think: 15 * ms}, path: far, mixed: []role{client, server}},
 		{Talk: lab.Talk{Name: "duplex", Duplex: true, Turns: 61, Gap: 5 * ms, Ask: 500}, path: far, mixed: []role{client, server}},
-		{Talk: lab.Talk{Name: "loss-fast", Turns: 4, Answer: 60_000, Gap: 20 * ms}, path: far, loss: &lab.Loss{From: 1, Data: 1000, Skip: 70, Count: 1}, want: []want{
+		{Talk: lab.Talk{Name: "loss-fast", Turns: 4, Answer: 60_000, Gap: 20 * ms}, path: far, loss: &lab.Loss{From: 1, Data: 1000, Skip: 70, Count: 1}, quick: 260 * ms, want: []want{
 			{role: server, part: "loss", when: again(1), from: func(*lab.TalkResult) int64 { return int64(2 * far.Delay) }, loose: 0.8, open: true},
 		}, also: resent("retrans_fast", 1)},
-		{Talk: lab.Talk{Name: "loss-tlp", Turns: 5, Gap: 20 * ms}, path: far, loss: &lab.Loss{From: 1, Data: 500, Skip: 2, Count: 1}, want: []want{
+		{Talk: lab.Talk{Name: "loss-tlp", Turns: 5, Gap: 20 * ms}, path: far, loss: &lab.Loss{From: 1, Data: 500, Skip: 2, Count: 1}, quick: 300 * ms, want: []want{
 			{role: server, part: "loss", when: again(1), from: timeouts(1), open: true},
 		}, also: resent("retrans_tlp", 1)},
-		{Talk: lab.Talk{Name: "loss-rto", Turns: 5, Gap: 20 * ms}, path: far, loss: &lab.Loss{From: 1, Data: 500, Skip: 2, Count: 2}, want: []want{
+		{Talk: lab.Talk{Name: "loss-rto", Turns: 5, Gap: 20 * ms}, path: far, loss: &lab.Loss{From: 1, Data: 500, Skip: 2, Count: 2}, quick: 300 * ms, want: []want{
 			{role: server, part: "loss", when: again(2), from: timeouts(2), open: true},
 		}, also: resent("retrans_rto", 2)},
 		{Talk: lab.Talk{Name: "loss-spurious", Turns: 3, Gap: 700 * ms}, loss: &lab.Loss{To: 1, Flags: lab.ACK, Empty: true, Skip: 1, Count: 1}, want: []want{
@@ -217,9 +222,10 @@ func table() []scenario {
 		}, also: resent("retrans_tlp", 1)},
 		{Talk: lab.Talk{Name: "loss-syn", Turns: 2}, loss: &lab.Loss{To: 1, Flags: lab.SYN, Count: 1}, want: []want{
 			{role: client, part: "connect", from: func(*lab.TalkResult) int64 { return int64(950 * ms) }, to: func(r *lab.TalkResult) int64 { return r.Client.Connect }},
-		}, also: func(x *trial.Trial, r *row.Row, _ *lab.TalkResult, client bool) {
-			if client {
-				x.Want(r, "retrans_syn", 1)
+		}, also: func(x *trial.Trial, r *row.Row, said *lab.TalkResult, client bool) {
+			// The figure is of requests too, which a busy machine may be slow to answer.
+			if got := int(r.Get("retrans_syn").N); client && (got < 1 || got > said.Client.Retrans) {
+				x.Errorf("retrans_syn is %d, and the kernel sent %d segments again, in %s", got, said.Client.Retrans, trial.Dump(r))
 			}
 		}},
 	}
@@ -316,13 +322,18 @@ func (s *scenario) checkRow(x *trial.Trial, r *row.Row, side role, kernel *lab.T
 		bad("window is %v, and the kernel says %v at most", time.Duration(got), time.Duration(most))
 	}
 	for _, w := range s.want {
-		if w.role == side && (w.when == nil || w.when(kernel)) {
+		if w.role == side && (w.when == nil || (s.wasQuick(&said.Client) && w.when(kernel))) {
 			w.check(r, s.Turns, said, kernel, exact, lasted, bad)
 		}
 	}
-	if s.also != nil {
+	if s.also != nil && s.wasQuick(&said.Client) {
 		s.also(x, r, said, side == client)
 	}
+}
+
+// wasQuick says whether TCP's timers went off in the longest turn alone.
+func (s *scenario) wasQuick(c *lab.TalkSide) bool {
+	return s.quick == 0 || c.Whole-slices.Max(c.Turns) < int64(s.quick)
 }
 
 // checkTurns compares how many turns there were.
