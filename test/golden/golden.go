@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,13 +30,16 @@ func Rows(tools, name string, schemas []*row.Schema) ([]*row.Row, error) {
 		if err != nil {
 			return nil, fmt.Errorf("rows.jsonl line %d: %w", i+1, err)
 		}
-		rows = append(rows, r)
+		if r != nil {
+			rows = append(rows, r)
+		}
 	}
 	return rows, nil
 }
 
 // parseRow makes a row of an object as the JSON sink writes it, except that a
-// histogram is the list of its values and a frame may be short for itself.
+// histogram is the list of its values and a frame may be short for itself. It is nil if
+// the row is of a view that is not among schemas.
 func parseRow(schemas []*row.Schema, line []byte) (*row.Row, error) {
 	var cells map[string]json.RawMessage
 	if err := json.Unmarshal(line, &cells); err != nil {
@@ -43,11 +47,11 @@ func parseRow(schemas []*row.Schema, line []byte) (*row.Row, error) {
 	}
 	s := schemas[0]
 	if view, ok := cells["view"]; ok {
-		for _, c := range schemas {
-			if string(view) == fmt.Sprintf("%q", c.View) {
-				s = c
-			}
+		i := slices.IndexFunc(schemas, func(s *row.Schema) bool { return string(view) == fmt.Sprintf("%q", s.View) })
+		if i < 0 {
+			return nil, nil
 		}
+		s = schemas[i]
 	}
 	r := s.New()
 	for id, raw := range cells {
