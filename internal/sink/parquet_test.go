@@ -17,13 +17,10 @@ import (
 )
 
 func parquetRows() (*row.Schema, []*row.Row) {
-	s := &row.Schema{Tool: "test"}
-	for _, c := range []row.Column{
+	s := &row.Schema{Tool: "test", Columns: []row.Column{
 		{ID: "time", Kind: row.Time, Div: 1}, {ID: "comm", Kind: row.Text, Div: 1}, {ID: "raddr", Kind: row.Addr, Div: 1}, {ID: "latency_us", Kind: row.Uint, Div: 1000},
 		{ID: "delta", Kind: row.Int, Div: 1}, {ID: "pending", Kind: row.Bool, Div: 1}, {ID: "hist", Kind: row.Object, Unit: "us", Div: 1}, {ID: "kstack", Kind: row.Object, Div: 1},
-	} {
-		s.Columns = append(s.Columns, c)
-	}
+	}}
 	full := s.New()
 	*full.Get("time") = row.Cell{Kind: row.Time, N: 1794000000123456789}
 	full.Get("comm").SetText("bad\xff\x00name")
