@@ -80,6 +80,10 @@ fuzz: ## run every fuzz target for FUZZTIME
 soak: ## 100,000 sockets, and sessions without a pause for ten minutes; writes test/proof/soak.json
 	$(GO) run ./test/proof/write soak $(GO) test -count=1 -v -timeout 30m ./test/soak -sockets 100000 -for 10m
 
+.PHONY: record-proof
+record-proof: build ## how long the first row of the last hour takes in a recording of 1 GB; writes test/proof/record.json
+	$(GO) run ./test/proof/write record $(GO) run ./test/bench -only gigabyte
+
 .PHONY: mutants
 mutants: ## put 100 defects into the BPF C, and list those that no test notices (an hour; goes on where it was stopped); writes test/proof/mutants.json
 	$(GO) run ./test/mutants

@@ -48,6 +48,7 @@ var Required []string
 var inputs = map[string][]string{
 	"mutants":   {"bpf", "tools/*/*.bpf.c", "tools/*/live*.go", "test/live"},
 	"test-full": {"bpf", "tools/*/*.bpf.c", "tools/*/live*.go", "internal/probe", "internal/tool", "internal/bt", "test/live", "test/vm"},
+	"record":    {"internal/journal", "internal/record"},
 	"soak":      {"bpf", "internal/tool", "internal/probe", "internal/kern", "tools/tcplife", "tools/solife", "tools/tcptop", "test/soak"},
 }
 
