@@ -153,7 +153,7 @@ func (p *Program) programs(l *loaded, j *job, t *Target, multi bool) (list []pro
 			closeAll(list)
 			return nil, err
 		}
-		list = append(list, program{prog, c.Again})
+		list = append(list, program{prog, c.Again > 0})
 	}
 	return list, nil
 }

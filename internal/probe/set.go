@@ -191,7 +191,7 @@ type candidate struct {
 type loaded struct {
 	prog  *ebpf.Program
 	spec  *ebpf.ProgramSpec
-	again bool // a second copy
+	again bool // not the first copy
 }
 
 // A placed program is attached.
@@ -316,7 +316,7 @@ func (s *Set) loadWay(k *Kernel, spec *ebpf.CollectionSpec, p Point, w Way) ([]l
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		for _, c := range s.copies(p, w, ps) {
-			l := loaded{spec: c.ProgramSpec, again: c.Again}
+			l := loaded{spec: c.ProgramSpec, again: c.Again > 0}
 			if l.prog, err = s.load(spec, l.spec, nameOf(name, c)); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
@@ -329,7 +329,7 @@ func (s *Set) loadWay(k *Kernel, spec *ebpf.CollectionSpec, p Point, w Way) ([]l
 func (s *Set) copies(p Point, w Way, ps *ebpf.ProgramSpec) []Copy {
 	switch {
 	case p.Attach != nil:
-		return []Copy{{ps, false}}
+		return []Copy{{ps, 0}}
 	case w.Nested:
 		return s.twice.Uncounted(ps)
 	}
@@ -402,12 +402,12 @@ func codeOf(ps *ebpf.ProgramSpec) string {
 	return b.String()
 }
 
-// again ends the name of a second copy.
+// again is in the names of all copies but the first.
 const again = "__again"
 
 func nameOf(name string, c Copy) string {
-	if c.Again {
-		name += again
+	if c.Again > 0 {
+		name += again + fmt.Sprint(c.Again)
 	}
 	return name
 }
@@ -417,7 +417,7 @@ func (s *Set) Missed() uint64 {
 	var progs []*ebpf.Program
 	for name, p := range s.Programs {
 		nested := slices.ContainsFunc(s.Choices, func(c Choice) bool { return c.Nested && slices.Contains(c.Programs, name) })
-		if !nested && !strings.HasSuffix(name, again) {
+		if !nested && !strings.Contains(name, again) {
 			progs = append(progs, p)
 		}
 	}
@@ -425,8 +425,8 @@ func (s *Set) Missed() uint64 {
 }
 
 // Detach takes the programs out of their places, all but iterators. Each one
-// waits for the kernel's grace period, so they wait together. Second copies go first:
-// one that is alone would count what it sees as skipped by the first.
+// waits for the kernel's grace period, so they wait together. First copies go last:
+// another one that is alone would count what it sees as skipped by the first.
 func (s *Set) Detach() {
 	s.detach(func(l placed) bool { return l.again })
 	s.detach(func(l placed) bool { _, iter := l.Closer.(*link.Iter); return !iter })

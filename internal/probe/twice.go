@@ -17,10 +17,18 @@ import (
 // 7.0 tasks can be preempted inside of tracepoints, so that an event of one task is
 // skipped because another one, which does not run now, was stopped in the program.
 //
-// There each program is attached twice. The first copy leaves the address of its
-// context behind, which is on the stack of whoever is at the tracepoint, and so
-// belongs to this event alone. The second copy finds it and returns, unless the
-// first one was skipped: then it does the work. What both have skipped is lost.
+// There each program is attached several times. Each copy leaves the address of its
+// context behind, with its own number. The context is on the stack of whoever is at the
+// tracepoint, and so belongs to this event alone. A copy that finds the mark of one
+// before it returns. If all before it were skipped, it does the work. What all have
+// skipped is lost, and counted.
+//
+// As many tasks as there are may be preempted, each in another copy, so no number of
+// copies is certain to lose nothing. Of 98,882 sends by 14 threads on one emulated
+// processor of 7.2, one copy lost 4,556 to 11,424, two 287 to 1,406, three 0 to 60, four
+// 0 to 13, five none. Each copy takes as long to load as the first, and some 25 ns an
+// event.
+const copies = 3
 
 const (
 	markBits  = 15
@@ -29,12 +37,12 @@ const (
 	markApart = 1021 // slots between programs, since one may run in the middle of another
 )
 
-// Twice makes second copies of programs. One that is nil makes none.
+// Twice makes more copies of programs. One that is nil makes none.
 type Twice struct {
 	marks *ebpf.Map // the contexts' addresses
-	took  *ebpf.Map // how often a second copy did the work of the first
+	took  *ebpf.Map // how often another copy did the work of the first
 	pairs int32
-	began uint64 // taken when all copies were attached: by second copies that were alone so far
+	began uint64 // taken when all copies were attached: by copies that were without the first so far
 }
 
 // NewTwice is nil on kernels that do not skip programs so.
@@ -61,11 +69,11 @@ func newTwice() (*Twice, error) {
 // A Copy is one of the programs that see the same events.
 type Copy struct {
 	*ebpf.ProgramSpec
-	Again bool // works only where the first one was skipped
+	Again int // 0: the first one. Others work only where those before them were skipped
 }
 
-// Copies is the two copies of a program, in the order to attach them in; one where
-// the kernel does not skip programs of this kind so.
+// Copies is the copies of a program, in the order to attach them in; one where the
+// kernel does not skip programs of this kind so.
 func (w *Twice) Copies(ps *ebpf.ProgramSpec) []Copy { return w.copies(ps, true) }
 
 // Uncounted is Copies of a program that Missed is not asked about.
@@ -74,17 +82,20 @@ func (w *Twice) Uncounted(ps *ebpf.ProgramSpec) []Copy { return w.copies(ps, fal
 func (w *Twice) copies(ps *ebpf.ProgramSpec, counted bool) []Copy {
 	function := ps.AttachType == ebpf.AttachTraceFEntry || ps.AttachType == ebpf.AttachTraceFExit
 	if w == nil || !function && ps.AttachType != ebpf.AttachTraceRawTp && ps.Type != ebpf.RawTracepoint {
-		return []Copy{{ps, false}}
+		return []Copy{{ps, 0}}
 	}
 	w.pairs++
-	copies := []Copy{{w.first(ps), false}, {w.second(ps, counted), true}}
-	if function { // of functions, who comes last runs first
-		slices.Reverse(copies)
+	var out []Copy
+	for n := range copies {
+		out = append(out, Copy{w.copy(ps, n, counted), n})
 	}
-	return copies
+	if function { // of functions, who comes last runs first
+		slices.Reverse(out)
+	}
+	return out
 }
 
-// Begin is called when all copies are attached. Missed is right if second copies are
+// Begin is called when all copies are attached. Missed is right if other copies are
 // detached before the first ones, or if it is asked before.
 func (w *Twice) Begin() {
 	if w != nil {
@@ -106,7 +117,7 @@ func (w *Twice) Missed(progs []*ebpf.Program) (n uint64) {
 	return n
 }
 
-// taken is how often a second copy did the work.
+// taken is how often a copy did the work of the first.
 func (w *Twice) taken() (n uint64) {
 	if w.took.Lookup(uint32(0), &n) != nil {
 		return 0
@@ -122,19 +133,25 @@ func (w *Twice) Close() {
 	}
 }
 
-// first is a program that leaves its mark.
-func (w *Twice) first(ps *ebpf.ProgramSpec) *ebpf.ProgramSpec {
-	return begin(ps, append(w.mark(), asm.StoreMem(asm.R3, 0, asm.R1, asm.DWord)))
-}
-
-// second is a program that works only where there is no mark.
-func (w *Twice) second(ps *ebpf.ProgramSpec, counted bool) *ebpf.ProgramSpec {
+// copy is copy n of a program, counted from 0. It leaves its number with the mark, and
+// works if no copy before it has.
+func (w *Twice) copy(ps *ebpf.ProgramSpec, n int, counted bool) *ebpf.ProgramSpec {
 	const alone = "alone"
 	code := append(w.mark(),
 		asm.LoadMem(asm.R4, asm.R3, 0, asm.DWord),
-		asm.JNE.Reg(asm.R4, asm.R1, alone),
+		asm.StoreMem(asm.R3, 0, asm.R1, asm.DWord),
+		asm.LoadMem(asm.R5, asm.R3, 0, asm.DWord), // read back it is a number
+		asm.Add.Imm(asm.R5, int32(n)),
+		asm.StoreMem(asm.R3, 0, asm.R5, asm.DWord),
+	)
+	if n == 0 {
+		return begin(ps, code)
+	}
+	code = append(code,
+		asm.Add.Imm(asm.R4, 1),
+		asm.Sub.Reg(asm.R5, asm.R4),
+		asm.JGE.Imm(asm.R5, int32(n), alone),
 		asm.Mov.Imm(asm.R0, 0),
-		asm.StoreMem(asm.R3, 0, asm.R0, asm.DWord),
 		asm.Return(),
 		asm.Mov.Imm(asm.R4, 1).WithSymbol(alone),
 	)

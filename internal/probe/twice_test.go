@@ -37,8 +37,7 @@ func counter(t *testing.T, section string) (*ebpf.ProgramSpec, *ebpf.Map) {
 	return ps, m
 }
 
-// TestTwice: of the two copies of a program one does the work, and the second one
-// does it where the first does not run.
+// TestTwice: of the copies of a program one does the work: the first that runs.
 func TestTwice(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
@@ -49,9 +48,13 @@ func TestTwice(t *testing.T) {
 		attach      func([]Copy) []Copy
 		count, took uint64
 	}{
-		{"both", (*Twice).Copies, func(n []Copy) []Copy { return n }, 1000, 0},
+		{"all", (*Twice).Copies, func(n []Copy) []Copy { return n }, 1000, 0},
 		{"first skipped", (*Twice).Copies, func(n []Copy) []Copy { return n[1:] }, 1000, 1000},
-		{"second skipped", (*Twice).Copies, func(n []Copy) []Copy { return n[:1] }, 1000, 0},
+		{"second skipped", (*Twice).Copies, func(n []Copy) []Copy { return []Copy{n[0], n[2]} }, 1000, 0},
+		{"last skipped", (*Twice).Copies, func(n []Copy) []Copy { return n[:2] }, 1000, 0},
+		{"only the first", (*Twice).Copies, func(n []Copy) []Copy { return n[:1] }, 1000, 0},
+		{"only the second", (*Twice).Copies, func(n []Copy) []Copy { return n[1:2] }, 1000, 1000},
+		{"only the last", (*Twice).Copies, func(n []Copy) []Copy { return n[2:] }, 1000, 1000},
 		{"first skipped, uncounted", (*Twice).Uncounted, func(n []Copy) []Copy { return n[1:] }, 1000, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -86,7 +89,7 @@ func TestTwice(t *testing.T) {
 				t.Errorf("%d events were counted, want %d", got, c.count)
 			}
 			if got := w.taken(); c.took > 0 && got < c.took || c.took == 0 && got > 0 {
-				t.Errorf("the second copy did the work %d times, want %d or, of other threads, more", got, c.took)
+				t.Errorf("other copies did the work %d times, want %d or, of other threads, more", got, c.took)
 			}
 		})
 	}
