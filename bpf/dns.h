@@ -12,6 +12,7 @@
  */
 #pragma once
 #include "cgskb.h"
+#include "span.h"
 
 #define DNS_PORT 53
 #define DNS_HEADER 12
@@ -25,17 +26,22 @@ struct dns_asked {
 	__u64 sock;
 	__u8 server[16];
 };
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 4096);
-	__type(key, __u64);
-	__type(value, struct dns_asked);
-} dns_asked SEC(".maps");
+SPAN_OF(dns_asked, __u64, struct dns_asked, 4096);
 
 __u64 dns_asked_any = 0; /* nobody need look into the map before */
 
-/* The programs that fill dns_asked, for tools that look at queries. */
+/* The programs that fill dns_asked, for tools that look at queries, and, as point
+ * thread, the one that frees an entry when its thread ends.
+ */
 #define DNS_ASKED(point)                                                       \
+	KTRACE(thread, sched_process_exit, struct task_struct *task)           \
+	{                                                                      \
+		__u64 thread = dns_thread();                                   \
+									       \
+		if (dns_asked_any)                                             \
+			bpf_map_delete_elem(&dns_asked, &thread);              \
+		return 0;                                                      \
+	}                                                                      \
 	SEC("cgroup/sendmsg4") int point##__cgroup__4(struct cgroup_addr *ctx) \
 	{                                                                      \
 		struct dns_asked a = {};                                       \
@@ -66,7 +72,7 @@ static __always_inline int dns_asks(struct cgroup_addr *ctx, struct dns_asked *a
 
 	if ((__u16)ctx->user_port == bpf_htons(DNS_PORT)) {
 		a->sock = bpf_get_socket_cookie(ctx);
-		bpf_map_update_elem(&dns_asked, &thread, a, BPF_ANY);
+		span_begin(&dns_asked, &thread, a);
 		dns_asked_any = 1;
 	} else if (dns_asked_any) {
 		bpf_map_delete_elem(&dns_asked, &thread);
@@ -200,39 +206,60 @@ static __always_inline bool dns_packet(struct dns *d, struct __sk_buff *skb, boo
 }
 
 /* Where the next message of a TCP connection begins, in one direction. */
-struct dns_stream_key {
-	__u64 sock;
-	__u64 out;
-};
 struct dns_stream {
 	__u32 next;   /* sequence number of its length or, if that is known, of its header */
 	__u16 length; /* 0: not known */
-	__u16 pad;
+	__u16 begun;
 };
-/* If an entry is forgotten, the next segment is taken for the beginning of a message. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 4096);
-	__type(key, struct dns_stream_key);
-	__type(value, struct dns_stream);
-} dns_streams SEC(".maps");
+/* In both directions, by the cookie of the socket, until it ends. */
+struct dns_streams {
+	struct dns_stream in, out;
+};
+SPAN_OF(dns_streams, __u64, struct dns_streams, 4096);
+__u64 dns_connections = 0; /* how many there are */
+
+/* A tool that looks at queries defines DNS_QUERIES: an answer is nothing to it where
+ * the query was not seen.
+ */
+#ifdef DNS_QUERIES
+#define DNS_BEGINS(out) (out)
+#else
+#define DNS_BEGINS(out) true
+#endif
+
+/* A TCP socket has ended. The tool calls this at tcp_destroy_sock. */
+static __always_inline void dns_end(const struct sock *sk)
+{
+	__u64 key = sock_cookie(sk);
+
+	if (dns_connections)
+		span_end_counted(&dns_streams, &key, &dns_connections);
+}
 
 /* Go to the first message that begins in a segment; false if none does. */
 static __always_inline bool dns_stream_next(struct dns *d, struct __sk_buff *skb, bool out)
 {
-	struct dns_stream_key k = { .sock = d->tuple.sock, .out = out };
-	struct dns_stream *s, fresh = { .next = d->seq };
 	__u32 payload = d->end - d->at, off;
+	struct dns_streams *both, fresh = {};
+	__u64 key = d->tuple.sock;
+	struct dns_stream *s;
 	__u8 b[2];
 
 	if (d->end <= d->at)
 		return false;
-	s = bpf_map_lookup_elem(&dns_streams, &k);
-	if (!s) {
-		bpf_map_update_elem(&dns_streams, &k, &fresh, BPF_ANY);
-		s = bpf_map_lookup_elem(&dns_streams, &k);
-		if (!s)
+	both = bpf_map_lookup_elem(&dns_streams, &key);
+	if (!both) {
+		if (!DNS_BEGINS(out))
 			return false;
+		span_begin_counted(&dns_streams, &key, &fresh, &dns_connections);
+		both = bpf_map_lookup_elem(&dns_streams, &key);
+		if (!both)
+			return false;
+	}
+	s = out ? &both->out : &both->in;
+	if (!s->begun) {
+		s->begun = 1;
+		s->next = d->seq;
 	}
 	off = s->next - d->seq;
 	if ((__s32)off < 0) {

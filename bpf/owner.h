@@ -20,7 +20,8 @@
  * says that the tool's rows show none, or make them.
  *
  * When sockets were born and established is kept where OWNER_TIMES is defined, and
- * OWNER_FIELDS are a tool's own, kept with the entry as long as the socket lives.
+ * OWNER_FIELDS are a tool's own, kept with the entry as long as the socket lives;
+ * OWNER_FILL(o, sk) fills them when the entry is made.
  * One that asks for nobody but listeners defines OWNER_LISTENERS_ONLY, and only
  * listen(2) and the end of listeners cost it anything.
  *
@@ -106,6 +107,9 @@ static __always_inline void owner_put(const struct sock *sk, struct owner *o, __
 #ifdef OWNER_TIMES
 	o->seen = bpf_ktime_get_ns();
 	o->flags = flags;
+#endif
+#ifdef OWNER_FILL
+	OWNER_FILL(o, sk); /* the tool's own fields */
 #endif
 	err = bpf_map_update_elem(&owners, &key, o, how);
 	if (err && err != -17 /* EEXIST */)

@@ -188,6 +188,15 @@ func (x *Trial) AttachAll(flags ...string) error {
 	return nil
 }
 
+// Few is the flag that gives the tool's maps an entry each, or a few.
+func (x *Trial) Few() (string, error) {
+	p, err := tool.Prepare(x.tool, x.tool.NewConfig(), tool.Options{})
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprint("--memory=", p.Least()+4096), nil // and a filter
+}
+
 // Detach ends the tool and returns its rows.
 func (x *Trial) Detach() ([]*row.Row, error) {
 	r := x.running

@@ -2,6 +2,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
 /* dns - each DNS query with its answer. */
+#define DNS_QUERIES
 #include "dns.h"
 #include "pending.h"
 #include "span.h"
@@ -56,12 +57,18 @@ const volatile struct query blank = { .start = NONE, .last = NONE };
 /* The process that a TCP connection to a server belongs to, as of the last segment
  * that it sent itself. The first one is the SYN.
  */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 4096);
-	__type(key, __u64);
-	__type(value, struct who);
-} askers SEC(".maps");
+SPAN_OF(askers, __u64, struct who, 4096);
+bool any_askers = false; /* there has been one */
+
+KTRACE(gone, tcp_destroy_sock, const struct sock *sk)
+{
+	__u64 key = sock_cookie(sk);
+
+	dns_end(sk);
+	if (any_askers)
+		bpf_map_delete_elem(&askers, &key);
+	return 0;
+}
 
 static __always_inline bool asker(struct who *w, struct __sk_buff *skb, const struct dns *d)
 {
@@ -69,13 +76,18 @@ static __always_inline bool asker(struct who *w, struct __sk_buff *skb, const st
 	struct who *known;
 
 	if (skb_sender(w, skb_sk(skb), d->tuple.proto)) {
-		if (d->tuple.proto == IPPROTO_TCP)
-			bpf_map_update_elem(&askers, &sock, w, BPF_ANY);
+		if (d->tuple.proto == IPPROTO_TCP) {
+			any_askers = true;
+			bpf_map_update_elem(&askers, &sock, w, BPF_ANY); /* if it is full, that is counted below */
+		}
 		return true;
 	}
 	known = d->tuple.proto == IPPROTO_TCP ? bpf_map_lookup_elem(&askers, &sock) : NULL;
-	if (!known)
+	if (!known) {
+		if (d->end > d->at)
+			lose(LOSS_OWNER);
 		return false;
+	}
 	*w = *known;
 	return true;
 }

@@ -138,6 +138,7 @@ var Tool = &tool.Tool{
 	Sockets: tool.OfIP("udp", "tcp", "mptcp"),
 	Config:  func() any { return &config{Timeout: 6 * time.Second} },
 	Points: []probe.Point{
+		{Name: "gone"}, {Name: "thread"},
 		{Name: "asked", Optional: true, Misses: "the server of queries that NAT redirects, from sockets that are not connected"},
 		{Name: "answer"}, {Name: "query"}, tool.Pending,
 	},

@@ -3,13 +3,17 @@
 package dns
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"strings"
 	"time"
 
 	"seine/internal/lab"
 	"seine/internal/row"
+	"seine/internal/tool"
 	"seine/internal/trial"
 )
 
@@ -49,6 +53,7 @@ var Live = []trial.Case{
 	{Name: "second-server", Run: secondServer},
 	{Name: "malformed", Run: malformed},
 	{Name: "filters", Run: filters},
+	{Name: "few", Run: few},
 }
 
 // byGo: a static Go program's lookups.
@@ -330,6 +335,97 @@ func filters(x *trial.Trial) error {
 		}
 		if len(rows) != c.want {
 			x.Errorf("%s: %d rows, want %d", c.flag, len(rows), c.want)
+		}
+	}
+	return nil
+}
+
+const bodySplit = "dns-split"
+
+func init() { lab.Register(bodySplit, ask) }
+
+// splitQueries is how many connections ask at the same time.
+const splitQueries = 23
+
+// ask opens connections to the server, sends the length of a query by each, then the
+// query by each, and reads the answers.
+func ask(c *lab.Child) error {
+	if err := c.Await("go"); err != nil {
+		return err
+	}
+	var conns []net.Conn
+	for range splitQueries {
+		conn, err := net.Dial("tcp", "127.0.0.1:53")
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		conns = append(conns, conn)
+	}
+	query := func(i int) []byte { return lab.DNSQuery(uint16(i+1), fmt.Sprintf("a%d.example", i)) }
+	for i, conn := range conns {
+		if _, err := conn.Write(binary.BigEndian.AppendUint16(nil, uint16(len(query(i))))); err != nil {
+			return err
+		}
+	}
+	for i, conn := range conns {
+		if _, err := conn.Write(query(i)); err != nil {
+			return err
+		}
+	}
+	for _, conn := range conns {
+		var n [2]byte
+		if _, err := io.ReadFull(conn, n[:]); err != nil {
+			return err
+		}
+		if _, err := io.ReadFull(conn, make([]byte, binary.BigEndian.Uint16(n[:]))); err != nil {
+			return err
+		}
+	}
+	return c.Report(true)
+}
+
+// few: more connections ask than there is room for. Each query is shown or counted, and
+// connections that end make room.
+func few(x *trial.Trial) error {
+	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{}); err != nil {
+		return err
+	}
+	flag, err := x.Few()
+	if err != nil {
+		return err
+	}
+	for _, flags := range [][]string{{}, {flag}} {
+		var done bool
+		rows, err := x.Rows(func() error {
+			for range 2 {
+				p, err := x.World.Start("", "asker", bodySplit, nil)
+				if err != nil {
+					return err
+				}
+				if err := errors.Join(p.Call("go", &done), p.Wait()); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, flags...)
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			x.Want(r, "rcode", "NOERROR")
+			x.Want(r, "type", "A")
+		}
+		lost := int(x.Report.Losses[tool.LossSpan])
+		switch {
+		case len(flags) == 0:
+			x.Fail(trial.RowCount(len(rows), 2*splitQueries))
+			x.NoneLost()
+		// The length and the query of a connection that is not kept are counted each.
+		case len(rows) > 2*splitQueries || len(rows)+lost < 2*splitQueries || lost > 4*splitQueries:
+			x.Errorf("maps of a few entries: %d shown and %d lost of %d", len(rows), lost, 2*splitQueries)
+		case len(rows) < 2:
+			x.Errorf("%d shown: connections that have ended did not make room", len(rows))
 		}
 	}
 	return nil

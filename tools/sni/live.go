@@ -4,13 +4,16 @@ package sni
 
 import (
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 
 	"seine/internal/lab"
 	"seine/internal/row"
+	"seine/internal/tool"
 	"seine/internal/trial"
 )
 
@@ -42,6 +45,7 @@ var Live = []trial.Case{
 	{Name: "openssl", Run: openssl},
 	{Name: "curl", Run: curl},
 	{Name: "other", Run: other},
+	{Name: "few", Run: few},
 }
 
 // byGo: Go's own client, whose ClientHello is written in pieces of so many bytes, after
@@ -239,4 +243,113 @@ func other(x *trial.Trial) error {
 		return err
 	}
 	return agree(x, rows, server)
+}
+
+const bodySplit = "sni-split"
+
+func init() { lab.Register(bodySplit, greet) }
+
+// splitHellos is how many connections say hello at the same time.
+const splitHellos = 23
+
+// clientHello is one as Go makes it.
+func clientHello(name string) ([]byte, error) {
+	client, server := net.Pipe()
+	go tls.Client(client, &tls.Config{ServerName: name}).Handshake()
+	defer client.Close()
+	defer server.Close()
+	b := make([]byte, 5)
+	if _, err := io.ReadFull(server, b); err != nil {
+		return nil, err
+	}
+	rest := make([]byte, binary.BigEndian.Uint16(b[3:]))
+	_, err := io.ReadFull(server, rest)
+	return append(b, rest...), err
+}
+
+// greet opens connections to itself, sends the first half of a ClientHello by each,
+// then the second one, and closes them. Those of odd numbers never send the second half.
+func greet(c *lab.Child) error {
+	b, err := clientHello("www.example")
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if err := c.Await("go"); err != nil {
+		return err
+	}
+	var conns []net.Conn
+	for range splitHellos {
+		conn, err := net.Dial("tcp4", l.Addr().String())
+		if err != nil {
+			return err
+		}
+		conns = append(conns, conn)
+	}
+	for _, conn := range conns {
+		if _, err := conn.Write(b[:len(b)/2]); err != nil {
+			return err
+		}
+	}
+	for i, conn := range conns {
+		if i%2 == 0 {
+			if _, err := conn.Write(b[len(b)/2:]); err != nil {
+				return err
+			}
+		}
+	}
+	for _, conn := range conns {
+		if err := conn.(*net.TCPConn).SetLinger(0); err != nil {
+			return err
+		}
+		conn.Close()
+	}
+	return c.Report(true)
+}
+
+// few: more connections begin a ClientHello than there is room for. Each is shown or
+// counted, and those that end in the middle of one make room.
+func few(x *trial.Trial) error {
+	flag, err := x.Few()
+	if err != nil {
+		return err
+	}
+	for _, flags := range [][]string{{}, {flag}} {
+		var done bool
+		rows, err := x.Rows(func() error {
+			for range 2 {
+				p, err := x.World.Start("", "greeter", bodySplit, nil)
+				if err != nil {
+					return err
+				}
+				if err := errors.Join(p.Call("go", &done), p.Wait()); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, flags...)
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			x.Want(r, "name", "www.example")
+			x.Want(r, "comm", "greeter")
+		}
+		const whole = splitHellos/2 + 1
+		lost := int(x.Report.Losses[tool.LossSpan])
+		switch {
+		case len(flags) == 0:
+			x.Fail(trial.RowCount(len(rows), 2*whole))
+			x.NoneLost()
+		case len(rows) > 2*whole || len(rows)+lost < 2*whole || lost > 2*splitHellos:
+			x.Errorf("maps of a few entries: %d shown and %d lost of %d", len(rows), lost, 2*whole)
+		case len(rows) < 2:
+			x.Errorf("%d shown: connections that have ended did not make room", len(rows))
+		}
+	}
+	return nil
 }

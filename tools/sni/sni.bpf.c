@@ -8,7 +8,7 @@
  * several records of TLS. Go takes it apart.
  */
 #include "cgskb.h"
-#include "event.h"
+#include "span.h"
 
 #define LOOK_BYTES 8192 /* of a connection, where a ClientHello may begin */
 #define HELLO_LEN 4096	/* most are below 2 KB */
@@ -22,7 +22,7 @@ struct hello_event {
 };
 EVENT(struct hello_event);
 
-/* A ClientHello that has begun. One that never ends is forgotten some time. */
+/* A ClientHello that has begun, until it is whole or its socket ends. */
 struct hello {
 	struct who who;
 	__u32 next; /* sequence number of what is missing */
@@ -31,12 +31,7 @@ struct hello {
 	__u32 pad;
 	__u8 data[2 * HELLO_LEN]; /* half of it is never used, but the verifier cannot know */
 };
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 256);
-	__type(key, __u64);
-	__type(value, struct hello);
-} hellos SEC(".maps");
+SPAN_OF(hellos, __u64, struct hello, 256);
 
 const volatile struct hello blank = {};
 
@@ -181,6 +176,15 @@ static __noinline struct hello *hello_begin(struct __sk_buff *skb, __u64 sock, _
 		h->want = want;
 	}
 	return h;
+}
+
+KTRACE(gone, tcp_destroy_sock, const struct sock *sk)
+{
+	__u64 key = sock_cookie(sk);
+
+	if (begun)
+		bpf_map_delete_elem(&hellos, &key);
+	return 0;
 }
 
 SEC("cgroup_skb/egress") int hello__cgroup(struct __sk_buff *skb)

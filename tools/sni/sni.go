@@ -47,7 +47,7 @@ var Tool = &tool.Tool{
 	Doc:     readme,
 	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
 	Sockets: tool.OfIP("tcp", "mptcp"),
-	Points:  []probe.Point{{Name: "hello"}},
+	Points:  []probe.Point{{Name: "gone"}, {Name: "hello"}},
 	Views: tool.One(tool.View{
 		Output: tool.Stream[hello]{Type: "hello_event", Each: describe},
 		Show:   "time pid comm raddr rport version alpn name",

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"seine/internal/kern"
 	"seine/internal/lab"
 	"seine/internal/row"
+	"seine/internal/tool"
 	"seine/internal/trial"
 )
 
@@ -38,6 +41,7 @@ var Live = []trial.Case{
 	{Name: "unanswered", Hosts: lab.TwoHosts, Run: unanswered},
 	{Name: "reused", Run: reused},
 	{Name: "unreachable", Run: unreachable},
+	{Name: "few", Run: few},
 }
 
 // histogram: a server that waits puts all connections into the right buckets.
@@ -262,4 +266,85 @@ func unreachable(x *trial.Trial) error {
 		x.Errorf("%d rows of a socket that received nothing, want 0", len(rows))
 	}
 	return err
+}
+
+const bodyMany = "so1stbyte-many"
+
+func init() { lab.Register(bodyMany, many) }
+
+// manySockets are connected at the same time.
+const manySockets = 23
+
+// many connects UDP sockets, all before the first of them gets a byte, and reads one
+// byte of each; and it does so with others again, when these have been closed.
+func many(c *lab.Child) error {
+	if err := c.Await("go"); err != nil {
+		return err
+	}
+	for range 2 {
+		var fds []int
+		for range manySockets {
+			l, port, err := lab.Listen(lab.UDP4, "127.0.0.1:0", 1)
+			if err != nil {
+				return err
+			}
+			fd, err := lab.Connect(lab.UDP4, fmt.Sprint("127.0.0.1:", port))
+			if err != nil {
+				return err
+			}
+			from, err := unix.Getsockname(fd)
+			if err != nil {
+				return err
+			}
+			if err := unix.Sendto(l, []byte("x"), 0, from); err != nil {
+				return err
+			}
+			lab.Close(l)
+			fds = append(fds, fd)
+		}
+		for i, fd := range fds {
+			if i%2 == 0 { // the others end without a read
+				if _, err := unix.Read(fd, make([]byte, 1)); err != nil {
+					return err
+				}
+			}
+			lab.Close(fd)
+		}
+	}
+	return c.Report(true)
+}
+
+// few: more sockets wait than there is room for. Each is shown or counted, and those
+// that end make room.
+func few(x *trial.Trial) error {
+	flag, err := x.Few()
+	if err != nil {
+		return err
+	}
+	for _, flags := range [][]string{{}, {flag}} {
+		p, err := x.World.Start("", "many", bodyMany, nil)
+		if err != nil {
+			return err
+		}
+		var done bool
+		rows, err := x.Rows(func() error { return p.Call("go", &done) }, append(flags, "--events", fmt.Sprint("--pid=", p.PID))...)
+		if err != nil {
+			return err
+		}
+		const read = manySockets/2 + 1
+		lost := int(x.Report.Losses[tool.LossSpan])
+		switch {
+		case len(flags) == 0:
+			x.Fail(trial.RowCount(len(rows), 2*read))
+			x.NoneLost()
+		case len(rows) > 2*read || len(rows)+lost < 2*read || lost > 4*manySockets:
+			x.Errorf("maps of a few entries: %d shown and %d lost of %d", len(rows), lost, 2*read)
+		case len(rows) < 2:
+			x.Errorf("%d shown: those that have ended did not make room", len(rows))
+		}
+		if err := p.Wait(); err != nil {
+			return err
+		}
+	}
+	return nil
 }

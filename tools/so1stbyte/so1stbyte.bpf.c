@@ -7,6 +7,7 @@
  * kind. Not dropped when TCP closes: what has arrived can still be read then.
  */
 #define SOCKIO_RECV
+#include "cgroup.h"
 #include "hist.h"
 #include "mptcp.h"
 #include "pending.h"
@@ -59,14 +60,8 @@ struct waiting {
 };
 SPAN(tcp_waiting, __u64, struct waiting);
 __u64 waiting = 0; /* how many there are */
-/* Nothing tells when these sockets end; the oldest give way. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 10240);
-	__type(key, __u64);
-	__type(value, struct waiting);
-} other_waiting SEC(".maps");
-bool others = false; /* there has been one */
+SPAN(other_waiting, __u64, struct waiting); /* of other sockets: they end when nobody holds them any more */
+__u64 others = 0; /* how many there are */
 
 static __always_inline bool is_plain_tcp(const struct sock *sk)
 {
@@ -95,7 +90,7 @@ static __always_inline void waiting_end(const struct sock *sk)
 	if (is_plain_tcp(sk))
 		span_end_counted(&tcp_waiting, &key, &waiting);
 	else
-		bpf_map_delete_elem(&other_waiting, &key);
+		span_end_counted(&other_waiting, &key, &others);
 }
 
 static __noinline int begin(const struct sock *sk)
@@ -110,8 +105,8 @@ static __noinline int begin(const struct sock *sk)
 	w.inode = sock_inode(sk);
 	if (is_plain_tcp(sk))
 		span_begin_counted(&tcp_waiting, &key, &w, &waiting);
-	else if (!bpf_map_update_elem(&other_waiting, &key, &w, BPF_ANY))
-		others = true;
+	else
+		span_begin_counted(&other_waiting, &key, &w, &others);
 	return 0;
 }
 
@@ -257,6 +252,24 @@ KTRACE(gone, tcp_destroy_sock, const struct sock *sk)
 	return 0;
 }
 
+SEC("cgroup/sock_release") int release__cgroup(struct cgroup_sk *ctx)
+{
+	__u64 key = (__u64)cgroup_sock(ctx);
+
+	if (others && ctx->protocol != IPPROTO_TCP)
+		span_end_counted(&other_waiting, &key, &others);
+	return CGROUP_ALLOW;
+}
+
+KFUNC(release, inet_release, struct socket *socket)
+{
+	__u64 key = (__u64)BPF_CORE_READ(socket, sk);
+
+	if (others)
+		span_end_counted(&other_waiting, &key, &others);
+	return 0;
+}
+
 PENDING(pending, tcp_waiting, __u64, struct waiting)
 {
 	struct waiting w = *value;
@@ -264,7 +277,7 @@ PENDING(pending, tcp_waiting, __u64, struct waiting)
 	return record((const struct sock *)key, &w, bpf_ktime_get_ns(), OUTCOME_PENDING);
 }
 
-/* Nothing told when one of these has ended: its file is not there any more. */
+/* Of one whose end was not seen, the file is not there any more. */
 PENDING(pending, other_waiting, __u64, struct waiting)
 {
 	const struct sock *sk = (const struct sock *)key;

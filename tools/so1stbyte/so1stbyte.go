@@ -78,6 +78,16 @@ func views(cfg any) []tool.View {
 	}}
 }
 
+// release is the end of sockets that are not TCP's.
+var release = probe.Point{
+	Name: "release", Optional: true, Misses: "when sockets that are not TCP's end: they take up room until another one has their place",
+	Ways: []probe.Way{
+		{Name: "cgroup", Programs: []string{"release__cgroup"}},
+		{Name: "fentry", Programs: []string{"release__fentry"}},
+		{Name: "kprobe", Programs: []string{"release__kprobe"}},
+	},
+}
+
 // Tool is so1stbyte.
 var Tool = &tool.Tool{
 	Name: "so1stbyte", Layer: tool.Socket, Short: "time from a connect to the first byte read",
@@ -86,6 +96,6 @@ var Tool = &tool.Tool{
 	Filters:  tool.ByWho | tool.BySock | tool.ByTuple,
 	Families: []uint16{unix.AF_INET, unix.AF_INET6},
 	Config:   func() any { return &config{} },
-	Points:   slices.Concat([]probe.Point{{Name: "gone"}}, family.SockRecv, []probe.Point{{Name: "connect"}, {Name: "state"}, tool.Pending}),
+	Points:   slices.Concat([]probe.Point{{Name: "gone"}, release}, family.SockRecv, []probe.Point{{Name: "connect"}, {Name: "state"}, tool.Pending}),
 	Views:    views,
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -13,6 +14,7 @@ import (
 	"seine/internal/lab"
 	"seine/internal/probe"
 	"seine/internal/row"
+	"seine/internal/tool"
 	"seine/internal/trial"
 )
 
@@ -39,6 +41,8 @@ var Live = []trial.Case{
 	{Name: "ping", Run: ping},
 	{Name: "raw", Run: raw},
 	{Name: "reused", Run: reused},
+	{Name: "few-raw", Run: fewRaw},
+	{Name: "few-shut", Run: fewShut},
 	{Name: "prune", Run: prune},
 	{Name: "send", Run: sends},
 	{Name: "tcp-rmem", Run: tcpRmem},
@@ -294,15 +298,24 @@ func ping(x *trial.Trial) error {
 	return nil
 }
 
-// deafRaw sends pings by a raw socket with a small buffer, which gets them and the
-// answers; it reads a few, and sends again.
+// deafRaw sends pings by raw sockets with small buffers, which get them and the
+// answers; it reads a few of each, and sends again. Its argument is how many sockets
+// there are; nothing: one.
 func deafRaw(c *lab.Child) error {
-	fd, err := lab.Socket(lab.Raw4)
-	if err != nil {
+	var n int
+	if err := c.Arg(&n); err != nil {
 		return err
 	}
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 4096); err != nil {
-		return err
+	var fds []int
+	for range max(n, 1) {
+		fd, err := lab.Socket(lab.Raw4)
+		if err != nil {
+			return err
+		}
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 4096); err != nil {
+			return err
+		}
+		fds = append(fds, fd)
 	}
 	if err := c.Report(true); err != nil {
 		return err
@@ -313,24 +326,27 @@ func deafRaw(c *lab.Child) error {
 	echo := append([]byte{8, 0, 0xf7, 0xfe, 0, 0, 0, 1}, make([]byte, 56)...)
 	for i := range 101 {
 		if i == 53 {
-			for range 3 {
-				if _, err := unix.Read(fd, make([]byte, 200)); err != nil {
+			for range 3 * len(fds) {
+				if _, err := unix.Read(fds[i%len(fds)], make([]byte, 200)); err != nil {
 					return err
 				}
+				i++
 			}
 		}
-		if err := unix.Sendto(fd, echo, 0, &unix.SockaddrInet4{Addr: addr4.As4()}); err != nil {
+		if err := unix.Sendto(fds[0], echo, 0, &unix.SockaddrInet4{Addr: addr4.As4()}); err != nil {
 			return err
 		}
 	}
-	drops, err := socketDrops(fd)
-	if err == nil {
-		err = unix.Close(fd)
+	sum := 0
+	for _, fd := range fds {
+		drops, err := socketDrops(fd)
+		if err != nil {
+			return err
+		}
+		sum += drops
+		lab.Close(fd)
 	}
-	if err != nil {
-		return err
-	}
-	return c.Report(drops)
+	return c.Report(sum)
 }
 
 // raw: the rows add up to what the socket counts as dropped.
@@ -672,4 +688,102 @@ func reused(x *trial.Trial) error {
 		x.Errorf("%d arrivals, want %d", n, reusing)
 	}
 	return err
+}
+
+// fewRaw: more raw sockets than there is room for. None shows more than it dropped,
+// and what is not shown is counted.
+func fewRaw(x *trial.Trial) error {
+	flag, err := x.Few()
+	if err != nil {
+		return err
+	}
+	p, err := x.World.Start("", "deaf", bodyRaw, 13)
+	if err != nil {
+		return err
+	}
+	var ready bool
+	if err := p.Expect(&ready); err != nil {
+		return err
+	}
+	if err := x.Attach(flag); err != nil {
+		return err
+	}
+	var happened int
+	if err := p.Call("go", &happened); err != nil {
+		return err
+	}
+	if err := p.Wait(); err != nil {
+		return err
+	}
+	all, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	_, rows := split(all)
+	sum := 0
+	for _, r := range rows {
+		sum += int(r.Get("drops").N)
+	}
+	lost := x.Report.Losses[tool.LossSpan]
+	if happened == 0 || sum > happened || sum < happened && lost == 0 {
+		x.Errorf("%d packets in %d rows, %d lost, and the sockets dropped %d", sum, len(rows), lost, happened)
+	}
+	return nil
+}
+
+// fewShut: more receivers with a window of zero than there is room for. Each is told
+// once or counted.
+func fewShut(x *trial.Trial) error {
+	flag, err := x.Few()
+	if err != nil {
+		return err
+	}
+	var procs []*lab.Proc
+	ports := map[int]int{}
+	for range 3 {
+		p, err := x.World.Start("", "stalled", bodyStalled, nil)
+		if err != nil {
+			return err
+		}
+		var port int
+		if err := p.Expect(&port); err != nil {
+			return err
+		}
+		procs, ports[port] = append(procs, p), 0
+	}
+	if err := x.Attach(flag); err != nil {
+		return err
+	}
+	for _, p := range procs {
+		if err := p.Tell("go"); err != nil {
+			return err
+		}
+	}
+	time.Sleep(2 * time.Second) // senders ask three times or more whether there is room
+	all, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	_, rows := split(all)
+	told := 0
+	for _, r := range rows {
+		if trial.Value(r.Get("reason")) == "zero window" {
+			told++
+			ports[int(r.Get("lport").N)]++
+		}
+	}
+	for port, n := range ports {
+		if n > 1 {
+			x.Errorf("port %d was told %d times", port, n)
+		}
+	}
+	if lost := x.Report.Losses[tool.LossSpan]; told == 0 || told < len(ports) && lost == 0 {
+		x.Errorf("%d of %d told, and %d lost", told, len(ports), lost)
+	}
+	for _, p := range procs {
+		if err := errors.Join(p.Tell("end"), p.Wait()); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -8,12 +8,13 @@
  * overflows nothing: its window goes to zero.
  */
 #define OWNER_ALL
-#define OWNER_ON_FOUND(sk) raw_found(sk)
+#define OWNER_FIELDS __u64 raw_drops; /* of a raw socket, that have been told */
+#define OWNER_FILL(o, sk) ((o)->raw_drops = sock_drops(sk))
 #include "cgroup.h"
-static __always_inline void raw_found(const struct sock *sk);
 #include "count.h"
 #include "hist.h"
 #include "owner.h"
+#include "span.h"
 
 const volatile bool show_send = false;
 
@@ -172,44 +173,37 @@ static __always_inline int overflow(const struct sock *sk, enum mem_reason reaso
 	return overflows(sk, reason, kind, 1);
 }
 
-/* What raw sockets have dropped so far, by their address. Newer kernels look
- * whether there is room before a packet is handed to a raw socket, and tell
- * nobody that there is none; it shows when the next one is kept, or at the end.
+/* Newer kernels look whether there is room before a packet is handed to a raw
+ * socket, and tell nobody that there is none; it shows when the next one is kept, or
+ * at the end.
  */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1024);
-	__type(key, __u64);
-	__type(value, __u32);
-} raw_drops SEC(".maps");
-
 static __always_inline bool is_raw(const struct sock *sk)
 {
 	return BPF_CORE_READ(sk, sk_type) == SOCK_RAW && is_inet(sock_family(sk));
 }
 
-static __always_inline void raw_put(const struct sock *sk, __u32 drops)
+/* What a raw socket has dropped so far is known; false: it has no entry. */
+static __always_inline bool raw_known(const struct sock *sk, __u32 *before)
 {
-	__u64 key = (__u64)sk;
+	struct owner *o = owner_entry(sk);
 
-	bpf_map_update_elem(&raw_drops, &key, &drops, BPF_ANY);
-}
-
-static __always_inline void raw_found(const struct sock *sk)
-{
-	if (is_raw(sk))
-		raw_put(sk, sock_drops(sk));
+	if (!o || owner_stale(o, sk))
+		return false;
+	*before = o->raw_drops;
+	o->raw_drops = sock_drops(sk);
+	return true;
 }
 
 static __noinline int raw_look(const struct sock *sk)
 {
-	__u32 drops = sock_drops(sk), *before;
-	__u64 key = (__u64)sk, more;
+	__u32 drops = sock_drops(sk), before = 0;
 
-	before = bpf_map_lookup_elem(&raw_drops, &key);
-	more = drops - (before ? *before : 0);
-	raw_put(sk, drops);
-	return more ? overflows(sk, MEM_QUEUE, KIND_RECV, more) : 0;
+	if (!raw_known(sk, &before)) {
+		if (drops) /* how many of them are new, nobody knows */
+			lose(LOSS_SPAN);
+		return 0;
+	}
+	return drops != before ? overflows(sk, MEM_QUEUE, KIND_RECV, drops - before) : 0;
 }
 
 KTRACE(rawlook, sk_data_ready, const struct sock *sk)
@@ -219,13 +213,8 @@ KTRACE(rawlook, sk_data_ready, const struct sock *sk)
 
 SEC("cgroup/sock_release") int rawend__cgroup(struct cgroup_sk *ctx)
 {
-	const struct sock *sk = cgroup_sock(ctx);
-	__u64 key = (__u64)sk;
-
-	if (ctx->type == SOCK_RAW) {
-		raw_look(sk);
-		bpf_map_delete_elem(&raw_drops, &key);
-	}
+	if (ctx->type == SOCK_RAW)
+		raw_look(cgroup_sock(ctx));
 	return CGROUP_ALLOW;
 }
 
@@ -236,7 +225,10 @@ KTRACE(udp, udp_fail_queue_rcv_skb, int rc, const struct sock *sk)
 
 KTRACE(queue, sock_rcvqueue_full, const struct sock *sk)
 {
-	raw_found(sk); /* known from here */
+	__u32 before;
+
+	if (is_raw(sk))
+		raw_known(sk, &before); /* told from here */
 	return overflow(sk, MEM_QUEUE, KIND_RECV);
 }
 
@@ -246,12 +238,7 @@ KTRACE(memory, sock_exceed_buf_limit, const struct sock *sk, void *prot, long al
 }
 
 /* Receivers whose window is shut: told once, until it opens. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 4096);
-	__type(key, __u64);
-	__type(value, __u8);
-} shut SEC(".maps");
+SPAN_OF(shut, __u64, __u8, 4096);
 bool any_shut = false; /* there has been one */
 
 /* Each segment that comes, before it is looked at: a sender that sees a window
@@ -262,17 +249,27 @@ KTRACE(window, tcp_probe, const struct sock *sk)
 	bool zero = !BPF_CORE_READ((struct tcp_sock *)sk, rcv_wnd);
 	__u64 key = (__u64)sk;
 	__u8 one = 1;
+	int err;
 
-	if (!zero && !any_shut)
+	if (!zero) {
+		if (any_shut)
+			bpf_map_delete_elem(&shut, &key);
 		return 0;
-	if (!bpf_map_lookup_elem(&shut, &key)) {
-		if (!zero)
-			return 0;
-		any_shut = true;
-		bpf_map_update_elem(&shut, &key, &one, BPF_ANY);
-		return overflow(sk, MEM_ZERO, KIND_RECV);
 	}
-	if (!zero)
+	any_shut = true;
+	err = bpf_map_update_elem(&shut, &key, &one, BPF_NOEXIST);
+	if (!err)
+		return overflow(sk, MEM_ZERO, KIND_RECV);
+	if (err != -17 /* EEXIST */)
+		lose(LOSS_SPAN);
+	return 0;
+}
+
+KTRACE(gone, tcp_destroy_sock, const struct sock *sk)
+{
+	__u64 key = (__u64)sk;
+
+	if (any_shut)
 		bpf_map_delete_elem(&shut, &key);
 	return 0;
 }

@@ -83,7 +83,7 @@ func views(any) []tool.View {
 		{
 			Name: "overflow",
 			Points: []probe.Point{
-				{Name: "udp"}, {Name: "queue"},
+				{Name: "gone"}, {Name: "udp"}, {Name: "queue"},
 				{Name: "rawlook", Needed: raws}, {Name: "rawend", Optional: true, Misses: "what raw sockets dropped last", Needed: raws},
 				{Name: "memory"}, {Name: "window"},
 				{Name: "prune", Optional: true, Misses: "that TCP prunes its queues, except by the packets it drops then"},

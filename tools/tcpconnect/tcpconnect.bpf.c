@@ -309,6 +309,12 @@ KTRACE(gone, tcp_destroy_sock, const struct sock *sk)
 	return 0;
 }
 
+KTRACE(names_end, tcp_destroy_sock, const struct sock *sk)
+{
+	dns_end(sk);
+	return 0;
+}
+
 /* What an answer says of addresses is for Go to remember. */
 static __noinline int name_learned(struct dns *d, struct __sk_buff *skb, __u32 netns)
 {

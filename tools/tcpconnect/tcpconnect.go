@@ -102,7 +102,7 @@ func views(cfg any) []tool.View {
 	out := tool.Stream[event]{Type: "connect_event", Each: unknown}
 	if c.DNS {
 		v.Show += " host"
-		v.Points = []probe.Point{{Name: "names"}}
+		v.Points = []probe.Point{{Name: "names_end"}, {Name: "names"}}
 		out.Notices = tool.Notice[answer]{Type: "dns_answer", Do: c.names.learn}
 		out.Each = func(e *event, r *row.Row) {
 			unknown(e, r)

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tools
+
+import (
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"seine/internal/tool"
+)
+
+// forgetful are the maps that throw out old entries without a word, and why that is
+// told or does no harm.
+var forgetful = map[string]string{
+	"openers":    "a socket whose entry has gone is counted when it is looked for",
+	"flows":      "a packet whose flow has gone is counted when it is looked for",
+	"stack_pids": "a process is looked at again",
+	"execs":      "a program is looked at again",
+	"peers":      "a peer is shown again, as the README says",
+	"known":      "a network is shown again, as the README says",
+	"splits":     "pieces of a packet are unknown, as the README says",
+	"waits":      "a segment is shown as dropped, as the README says",
+}
+
+// TestForgetful: a map that holds what is under way refuses what does not fit, which is
+// counted. One that throws out something else instead loses it without a word.
+func TestForgetful(t *testing.T) {
+	seen := map[string]bool{}
+	each(t, func(t *testing.T, _ *tool.Tool, spec *ebpf.CollectionSpec) {
+		for name, m := range spec.Maps {
+			if m.Type != ebpf.LRUHash && m.Type != ebpf.LRUCPUHash {
+				continue
+			}
+			if seen[name] = true; forgetful[name] == "" {
+				t.Errorf("%s forgets entries: use SPAN, or count what is not found and say so here", name)
+			}
+		}
+	})
+	for name := range forgetful {
+		if !seen[name] {
+			t.Errorf("%s does not forget entries any more", name)
+		}
+	}
+}
