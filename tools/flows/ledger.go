@@ -31,7 +31,8 @@ func (l *ledger) diff(prev, cur *event) bool {
 	moved := prev == nil || a.Closed != 0
 	if prev != nil {
 		was := &prev.About
-		since = uint64(prev.TS)
+		// It may have been walked over after it took the time of its end.
+		since = uint64(min(prev.TS, cur.TS))
 		moved = moved || a.TX != was.TX || a.RX != was.RX
 		// Bytes are read while they move: they may seem to go back a bit.
 		a.TX -= min(a.TX, was.TX)

@@ -45,3 +45,23 @@ func TestLedger(t *testing.T) {
 		t.Errorf("all rows are %+v, want %+v", shown, want)
 	}
 }
+
+// TestLedgerEnd: a connection that took the time of its end before an output walked over
+// it has a last row of nothing.
+func TestLedgerEnd(t *testing.T) {
+	l := newLedger(false)
+	at := func(ts kern.Mono) *event {
+		e := &event{Part: parts{Idle: kern.Nanos(ts - 1000)}}
+		e.About.Sk, e.About.Born, e.TS = 7, 1000, ts
+		return e
+	}
+	walked, ended := at(1100), at(1090)
+	ended.About.Closed = 1
+	first := *walked
+	if !l.diff(nil, &first) || !l.diff(walked, ended) {
+		t.Error("a row is not shown")
+	}
+	if wall := uint64(ended.About.Born); wall != 0 || ended.Part != (parts{}) {
+		t.Errorf("the last row is %d, of %+v", wall, ended.Part)
+	}
+}
