@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -69,7 +70,26 @@ func installPackages(ctx context.Context) error {
 		return nil
 	}
 	fmt.Println("installing", strings.Join(want, " "))
+	undo, err := startNothing()
+	if err != nil {
+		return err
+	}
+	defer undo()
 	return quiet(ctx, "apt-get", append([]string{"install", "-qq", "-y", "--no-install-recommends"}, want...)...)
+}
+
+// startNothing keeps packages from starting their servers when they are installed, until
+// undo is called.
+func startNothing() (undo func(), err error) {
+	const policy = "/usr/sbin/policy-rc.d"
+	f, err := os.OpenFile(policy, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	if errors.Is(err, os.ErrExist) {
+		return func() {}, nil // the machine has one of its own
+	} else if err != nil {
+		return nil, err
+	}
+	_, err = f.WriteString("#!/bin/sh\nexit 101\n")
+	return func() { os.Remove(policy) }, errors.Join(err, f.Close())
 }
 
 // unpack unpacks the packages that are not to be installed.

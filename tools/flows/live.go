@@ -41,6 +41,11 @@ var Live = []trial.Case{
 	{Name: "services-exact", Hosts: lab.TwoHosts, Run: grouped("--exact")},
 	{Name: "intervals", Hosts: lab.TwoHosts, Run: intervals()},
 	{Name: "intervals-exact", Hosts: lab.TwoHosts, Run: intervals("--exact")},
+	{Name: "nginx", Slow: true, Hosts: lab.TwoHosts, Run: nginx()},
+	{Name: "nginx-exact", Slow: true, Hosts: lab.TwoHosts, Run: nginx("--exact")},
+	{Name: "postgres", Slow: true, Hosts: lab.TwoHosts, Run: postgres()},
+	{Name: "postgres-exact", Slow: true, Hosts: lab.TwoHosts, Run: postgres("--exact")},
+	{Name: "redis", Slow: true, Hosts: lab.TwoHosts, Run: realServer(lab.StartRedis, redis)},
 }
 
 const ms = time.Millisecond

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A Server is one of Debian's, in a host of the world. It keeps a log.
+type Server struct {
+	Addr netip.AddrPort
+	log  string // a file
+	cmd  *exec.Cmd
+	dir  string
+}
+
+// nobody runs a server that refuses to be root's.
+var nobody = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+
+// StartRedis starts redis-server. It keeps nothing on disk.
+func StartRedis(w *World, host string) (*Server, error) {
+	return startServer(w, host, 6379, []string{"redis-server"}, func(s *Server, path string) ([]string, error) {
+		return []string{"--port", "6379", "--bind", s.Addr.Addr().String(), "--save", "", "--appendonly", "no", "--protected-mode", "no", "--enable-debug-command", "yes"}, nil
+	})
+}
+
+// nginxConf delays a request by as many fiftieths of a second as there are others
+// before it. It logs the client's port and how long each took.
+const nginxConf = `daemon off; master_process off; pid nginx.pid; error_log error.log;
+events {}
+http {
+	log_format took '$remote_port $request_time';
+	access_log log took;
+	client_body_temp_path t1; proxy_temp_path t2; fastcgi_temp_path t3; uwsgi_temp_path t4; scgi_temp_path t5;
+	limit_req_zone $server_port zone=all:1m rate=50r/s;
+	server { listen %s; location / { root www; limit_req zone=all burst=1000; } }
+}
+`
+
+// StartNginx starts nginx, which has a small file "/a".
+func StartNginx(w *World, host string) (*Server, error) {
+	return startServer(w, host, 8080, []string{"nginx", "/usr/sbin/nginx"}, func(s *Server, path string) ([]string, error) {
+		conf := filepath.Join(s.dir, "nginx.conf")
+		err := errors.Join(os.WriteFile(conf, fmt.Appendf(nil, nginxConf, s.Addr), 0o644),
+			os.Mkdir(filepath.Join(s.dir, "www"), 0o755), os.WriteFile(filepath.Join(s.dir, "www", "a"), []byte("hello\n"), 0o644))
+		return []string{"-p", s.dir, "-c", conf, "-e", "error.log", "-g", "user root;"}, err
+	})
+}
+
+// StartPostgres makes a cluster of PostgreSQL and starts it. It logs how long each
+// statement took.
+func StartPostgres(w *World, host string) (*Server, error) {
+	installed, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
+	s, err := startServer(w, host, 5432, append([]string{"postgres"}, installed...), func(s *Server, path string) ([]string, error) {
+		if err := os.Chown(s.dir, 65534, 65534); err != nil {
+			return nil, err
+		}
+		data := filepath.Join(s.dir, "data")
+		path, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return nil, err
+		}
+		cmd := exec.Command(filepath.Join(filepath.Dir(path), "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "-N", "--locale=C", "-E", "UTF8")
+		cmd.SysProcAttr, cmd.Dir, cmd.Env = nobody, s.dir, []string{"PATH=/usr/bin:/bin"}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("initdb: %w: %s", err, out)
+		}
+		hba := filepath.Join(data, "pg_hba.conf")
+		if err := os.WriteFile(hba, []byte("host all all 0.0.0.0/0 trust\n"), 0o644); err != nil {
+			return nil, err
+		}
+		return []string{"-D", data, "-c", "listen_addresses=" + s.Addr.Addr().String(), "-c", "port=5432", "-c", "unix_socket_directories=",
+			"-c", "fsync=off", "-c", "log_min_duration_statement=0", "-c", "log_line_prefix="}, nil
+	})
+	return s, err
+}
+
+// startServer starts the first program that is there with the arguments that args
+// makes, and returns when it listens. ErrNotSupported: none is there.
+func startServer(w *World, host string, port uint16, names []string, args func(s *Server, path string) ([]string, error)) (*Server, error) {
+	path, err := "", error(nil)
+	for _, name := range names {
+		if path, err = exec.LookPath(name); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lab: %w: %w", ErrNotSupported, err)
+	}
+	s := &Server{Addr: netip.AddrPortFrom(w.Addr(host, TCP4), port)}
+	if s.dir, err = os.MkdirTemp("", "server"); err != nil {
+		return nil, err
+	}
+	s.log = filepath.Join(s.dir, "log")
+	arg, err := args(s, path)
+	if err == nil {
+		err = s.start(w, host, exec.Command(path, arg...))
+	}
+	if err != nil {
+		s.Stop()
+		return nil, fmt.Errorf("lab: %s: %w", names[0], err)
+	}
+	return s, nil
+}
+
+func (s *Server) start(w *World, host string, cmd *exec.Cmd) error {
+	out, err := os.Create(s.log)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, out, out
+	if filepath.Base(cmd.Path) == "postgres" {
+		cmd.SysProcAttr = nobody
+	}
+	if err := w.Do(host, cmd.Start); err != nil {
+		return err
+	}
+	s.cmd = cmd
+	for range 1000 {
+		c, derr := s.Dial(w, host)
+		if derr == nil {
+			return c.Close()
+		}
+		err = derr
+		time.Sleep(20 * time.Millisecond) // it is not there yet: refused
+	}
+	said, _ := os.ReadFile(s.log)
+	return fmt.Errorf("it does not listen: %w: %s", err, said)
+}
+
+// Dial connects to it from a host.
+func (s *Server) Dial(w *World, host string) (c net.Conn, err error) {
+	err = w.Do(host, func() error {
+		c, err = net.Dial("tcp", s.Addr.String())
+		return err
+	})
+	return c, err
+}
+
+// AwaitClosed returns when the kernel has no open connection with it in a host.
+func (s *Server) AwaitClosed(w *World, host string) error {
+	port := fmt.Sprintf(":%04X", s.Addr.Port())
+	for range 1000 {
+		var open bool
+		err := w.Do(host, func() error {
+			b, err := os.ReadFile("/proc/thread-self/net/tcp")
+			for line := range strings.Lines(string(b)) {
+				f := strings.Fields(line) // number, local and remote address, state
+				const timeWait, listen = "06", "0A"
+				open = open || (strings.HasSuffix(f[1], port) || strings.HasSuffix(f[2], port)) && f[3] != timeWait && f[3] != listen
+			}
+			return err
+		})
+		if err != nil || !open {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return fmt.Errorf("connections with %s have not been closed: %w", s.Addr, ErrLate)
+}
+
+// Lines are what it has logged.
+func (s *Server) Lines() ([]string, error) {
+	b, err := os.ReadFile(s.log)
+	return slices.Collect(strings.Lines(string(b))), err
+}
+
+// Waited is how long threads of it and of its children have waited for a processor, and
+// how long the machine for its host: who compares its stopwatch with another one must
+// allow for that.
+func (s *Server) Waited() (time.Duration, error) {
+	pid := fmt.Sprint(s.cmd.Process.Pid)
+	children, err := os.ReadFile("/proc/" + pid + "/task/" + pid + "/children")
+	if err != nil {
+		return 0, err
+	}
+	var sum time.Duration
+	for _, p := range append(strings.Fields(string(children)), pid) {
+		tasks, _ := filepath.Glob("/proc/" + p + "/task/*/schedstat")
+		for _, t := range tasks {
+			b, err := os.ReadFile(t)
+			if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+				continue // it has ended
+			} else if err != nil {
+				return 0, err
+			}
+			n, err := strconv.ParseInt(strings.Fields(string(b))[1], 10, 64)
+			if err != nil {
+				return 0, err
+			}
+			sum += time.Duration(n)
+		}
+	}
+	b, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, err
+	}
+	stolen, err := strconv.ParseInt(strings.Fields(string(b))[8], 10, 64) // in hundredths of a second
+	return sum + time.Duration(stolen)*10*time.Millisecond, err
+}
+
+// Stop ends it, and its children with it.
+func (s *Server) Stop() {
+	if s.cmd != nil && s.cmd.ProcessState == nil {
+		s.cmd.Process.Signal(syscall.SIGINT)
+		s.cmd.Wait()
+	}
+	os.RemoveAll(s.dir)
+}

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package flows
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"seine/internal/kern"
+	"seine/internal/lab"
+	"seine/internal/row"
+	"seine/internal/trial"
+)
+
+// realServer is a case with a server of Debian's. Where there is none it is skipped.
+func realServer(start func(*lab.World, string) (*lab.Server, error), run func(*trial.Trial, *lab.Server) error) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
+		s, err := start(x.World, "server")
+		if errors.Is(err, lab.ErrNotSupported) {
+			return trial.Skip("%v", err)
+		} else if err != nil {
+			return err
+		}
+		defer s.Stop()
+		return run(x, s)
+	}
+}
+
+// waiting runs f, and says how long the server waited for a processor meanwhile.
+func waiting(s *lab.Server, f func() error) (time.Duration, error) {
+	before, err := s.Waited()
+	if err != nil {
+		return 0, err
+	}
+	if err := f(); err != nil {
+		return 0, err
+	}
+	after, err := s.Waited()
+	return after - before, err
+}
+
+// near says whether a figure of ours is as good as we say: to 5 % or a jiffy.
+func near(got, want, slack time.Duration) bool {
+	d := got - want
+	return d.Abs() <= max(want/20, jiffy())+slack
+}
+
+// slot is how far a quantile of a histogram may be off: half of a slot.
+const slot = 16
+
+// quantile is one of durations.
+func quantile(d []time.Duration, q float64) time.Duration {
+	d = slices.Sorted(slices.Values(d))
+	return d[min(int(q*float64(len(d))), len(d)-1)]
+}
+
+// nginx delays each of many requests for a different time. Each connection's app is
+// what $request_time says.
+func nginx(flags ...string) func(*trial.Trial) error {
+	return realServer(lab.StartNginx, func(x *trial.Trial, s *lab.Server) error {
+		const requests = 40
+		var waited time.Duration
+		rows, _, err := trial.RowsOf(x, 2*requests, func() (_ int, err error) {
+			waited, err = waiting(s, func() error {
+				return each(requests, func(int) error {
+					c, err := s.Dial(x.World, "client")
+					if err != nil {
+						return err
+					}
+					defer c.Close()
+					if _, err := io.WriteString(c, "GET /a HTTP/1.0\r\n\r\n"); err != nil {
+						return err
+					}
+					answer, err := io.ReadAll(c)
+					if err == nil && !strings.HasSuffix(string(answer), "hello\n") {
+						err = fmt.Errorf("nginx says %q", answer)
+					}
+					return err
+				})
+			})
+			return 0, err
+		}, append(flags, "--closed")...)
+		if err != nil {
+			return err
+		}
+		lines, err := s.Lines()
+		if err != nil {
+			return err
+		}
+		var apps, logged []time.Duration
+		for _, line := range lines {
+			var port int
+			var took float64
+			if _, err := fmt.Sscan(line, &port, &took); err != nil {
+				return fmt.Errorf("nginx: %q: %w", line, err)
+			}
+			r := findBoth(rows, int(s.Addr.Port()), port)
+			if r == nil {
+				x.Fail(&trial.Missing{Text: "no row of " + line})
+				continue
+			}
+			addsUp(x, r)
+			app, want := time.Duration(r.Get("app_ms").N), time.Duration(took*float64(time.Second))
+			apps, logged = append(apps, app), append(logged, want)
+			x.Whole(func() {
+				x.Want(r, "turns", 1)
+				if !near(app, want, ms+waited) { // it logs whole milliseconds
+					x.Errorf("app is %v, and nginx says %v; it waited %v for a processor; in %s", app, want, waited, trial.Dump(r))
+				}
+			})
+		}
+		x.Fail(trial.RowCount(len(logged), requests))
+		for _, q := range []float64{0.5, 0.99} {
+			if len(apps) > 0 && !near(quantile(apps, q), quantile(logged, q), ms+waited) {
+				x.Errorf("app at %v is %v, and nginx says %v", q, quantile(apps, q), quantile(logged, q))
+			}
+		}
+		x.NoneLost()
+		return nil
+	})
+}
+
+// each runs f so many times at once.
+func each(n int, f func(i int) error) error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { errs[i] = f(i) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// findBoth is the row with these ports.
+func findBoth(rows []*row.Row, lport, rport int) *row.Row {
+	i := slices.IndexFunc(rows, func(r *row.Row) bool {
+		return r.Get("lport").N == uint64(lport) && r.Get("rport").N == uint64(rport)
+	})
+	if i < 0 {
+		return nil
+	}
+	return rows[i]
+}
+
+// postgres: statements that take long and short. App and the quantiles of turns are what
+// PostgreSQL's log says.
+func postgres(flags ...string) func(*trial.Trial) error {
+	return realServer(lab.StartPostgres, func(x *trial.Trial, s *lab.Server) error {
+		const conns, queries = 4, 25
+		var all [conns]net.Conn
+		for i := range all {
+			c, err := pgConnect(x, s)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			all[i] = c
+		}
+		var waited time.Duration
+		var took [conns]time.Duration
+		rows, _, err := trial.RowsOf(x, 0, func() (_ int, err error) {
+			waited, err = waiting(s, func() error {
+				return each(conns, func(i int) error {
+					for n := range queries {
+						sleep := 0.002
+						if n >= 15 {
+							sleep = 0.05
+						} else if n >= 10 {
+							sleep = 0.02
+						}
+						from := time.Now()
+						if err := pgQuery(all[i], fmt.Sprintf("select pg_sleep(%v)", sleep)); err != nil {
+							return err
+						}
+						took[i] += time.Since(from)
+					}
+					return nil
+				})
+			})
+			return 0, errors.Join(err, each(conns, func(i int) error { return all[i].Close() }), s.AwaitClosed(x.World, "server"))
+		}, append(flags, "--interval=10m")...)
+		if err != nil {
+			return err
+		}
+		lines, err := s.Lines()
+		if err != nil {
+			return err
+		}
+		var logged []time.Duration
+		var sum time.Duration
+		for _, line := range lines {
+			var t float64
+			if _, err := fmt.Sscanf(line, "LOG: duration: %f ms", &t); err == nil {
+				logged = append(logged, time.Duration(t*float64(ms)))
+				sum += logged[len(logged)-1]
+			}
+		}
+		if len(logged) != conns*queries {
+			return fmt.Errorf("PostgreSQL logged %d of %d statements: %q", len(logged), conns*queries, lines)
+		}
+		r := find(rows, "lport", int(s.Addr.Port()))
+		if r == nil {
+			x.Fail(&trial.Missing{N: 1, Text: fmt.Sprintf("no row of the server in %v", dumps(rows))})
+			return nil
+		}
+		x.Whole(func() {
+			x.Want(r, "comm", "postgres")
+			x.Want(r, "conns", conns)
+			x.Want(r, "turns", conns*queries)
+			x.Want(r, "verdict", "app")
+			// It begins after the statement was read, and ends before the answer is sent.
+			app, most := time.Duration(r.Get("app_ms").N), sum+sum/20+jiffy()+waited
+			if app < sum-sum/1000 || app > most || app > took[0]+took[1]+took[2]+took[3] {
+				x.Errorf("app is %v, want %v to %v; it waited %v for a processor; in %s", app, sum, most, waited, trial.Dump(r))
+			}
+			quantiles(x, r, logged, waited)
+		})
+		x.NoneLost()
+		return nil
+	})
+}
+
+// quantiles compares those of turns with what somebody else says.
+func quantiles(x *trial.Trial, r *row.Row, said []time.Duration, slack time.Duration) {
+	h, ok := r.Get("turn_us").Ref.(*kern.Hist)
+	if !ok {
+		x.Errorf("no turns in %s", trial.Dump(r))
+		return
+	}
+	for _, q := range []float64{0.5, 0.99} {
+		got, want := time.Duration(h.Quantile(q)*float64(time.Microsecond)), quantile(said, q)
+		if !near(got, want, want/slot+slack) {
+			x.Errorf("turn at %v is %v, and the server says %v; it waited %v for a processor; in %s", q, got, want, slack, trial.Dump(r))
+		}
+	}
+}
+
+func dumps(rows []*row.Row) (out []string) {
+	for _, r := range rows {
+		out = append(out, trial.Dump(r))
+	}
+	return out
+}
+
+// pgStarting is what PostgreSQL says while it starts.
+const pgStarting = "57P03"
+
+// pgConnect begins a session, as soon as the server has started.
+func pgConnect(x *trial.Trial, s *lab.Server) (net.Conn, error) {
+	for {
+		c, err := s.Dial(x.World, "client")
+		if err != nil {
+			return nil, err
+		}
+		if err = pgStart(c); err == nil {
+			return c, nil
+		}
+		c.Close()
+		if !strings.Contains(err.Error(), pgStarting) || x.Ctx.Err() != nil {
+			return nil, err
+		}
+		time.Sleep(20 * ms)
+	}
+}
+
+func pgStart(c net.Conn) error {
+	b := append(binary.BigEndian.AppendUint32(nil, 3<<16), "user\x00postgres\x00database\x00postgres\x00\x00"...)
+	if _, err := c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(b)+4)), b...)); err != nil {
+		return err
+	}
+	return pgReady(c)
+}
+
+func pgQuery(c net.Conn, text string) error {
+	b := binary.BigEndian.AppendUint32([]byte("Q"), uint32(len(text)+5))
+	if _, err := c.Write(append(append(b, text...), 0)); err != nil {
+		return err
+	}
+	return pgReady(c)
+}
+
+// pgReady reads messages until the server is ready for a query.
+func pgReady(c net.Conn) error {
+	for {
+		var head [5]byte
+		if _, err := io.ReadFull(c, head[:]); err != nil {
+			return err
+		}
+		body := make([]byte, binary.BigEndian.Uint32(head[1:])-4)
+		if _, err := io.ReadFull(c, body); err != nil {
+			return err
+		}
+		switch head[0] {
+		case 'Z':
+			return nil
+		case 'E':
+			return fmt.Errorf("PostgreSQL: %q", body)
+		}
+	}
+}
+
+// redis: what redis-benchmark measures is what turns are to us, and each batch is one turn.
+func redis(x *trial.Trial, s *lab.Server) error {
+	path, err := exec.LookPath("redis-benchmark")
+	if err != nil {
+		return trial.Skip("%v", err)
+	}
+	for _, c := range []struct{ requests, pipeline, sleep int }{{requests: 4000, pipeline: 1}, {requests: 4000, pipeline: 16}, {200, 1, 5}} {
+		args := []string{"-h", s.Addr.Addr().String(), "-c", "1", "--csv", "-n", fmt.Sprint(c.requests), "-P", fmt.Sprint(c.pipeline)}
+		if c.sleep > 0 {
+			args = append(args, "debug", "sleep", fmt.Sprintf("0.%03d", c.sleep))
+		} else {
+			args = append(args, "-t", "get")
+		}
+		cmd := exec.Command(path, args...)
+		rows, said, err := trial.RowsOf(x, 0, func() ([]byte, error) {
+			var out []byte
+			err := x.World.Do("client", func() (err error) { out, err = cmd.Output(); return err })
+			return out, errors.Join(err, s.AwaitClosed(x.World, "server"), s.AwaitClosed(x.World, "client"))
+		}, "--exact", "--interval=10m")
+		if err != nil {
+			return err
+		}
+		p50, p99, err := benchmarked(said)
+		if err != nil {
+			return err
+		}
+		turns := c.requests/c.pipeline + 1 // it asks for the configuration before
+		for _, id := range []string{"lport", "rport"} {
+			r := find(rows, id, int(s.Addr.Port()))
+			if r == nil {
+				x.Fail(&trial.Missing{Text: "no row of the " + id + " of redis"})
+				continue
+			}
+			x.Whole(func() {
+				x.Want(r, "turns", turns)
+				took := uint64(c.requests * c.sleep * int(ms))
+				if app := r.Get("app_ms").N; id == "lport" && app < took {
+					x.Errorf("app is %v, and redis slept for %v, in %s", time.Duration(app), time.Duration(took), trial.Dump(r))
+				}
+				if h, ok := r.Get("turn_us").Ref.(*kern.Hist); ok && id == "rport" && c.sleep > 0 {
+					// A client that is preempted between its stopwatch and its call measures more.
+					preempted := int(cmd.ProcessState.SysUsage().(*syscall.Rusage).Nivcsw)
+					agree(x, r, "p50", h.Quantile(0.5), p50, preempted < turns/4)
+					agree(x, r, "p99", h.Quantile(0.99), p99, preempted == 0)
+				}
+			})
+		}
+		x.Fail(trial.RowCount(len(rows), 2))
+		x.NoneLost()
+	}
+	return nil
+}
+
+// agree compares a quantile with redis-benchmark's, to 5 % and half of a slot.
+func agree(x *trial.Trial, r *row.Row, what string, us, said float64, sure bool) {
+	if most := said/20 + said/slot + 100; sure && math.Abs(us-said) > most {
+		x.Errorf("%s is %v us, and redis-benchmark says %v, in %s", what, us, said, trial.Dump(r))
+	}
+}
+
+// benchmarked are quantiles that redis-benchmark printed, in microseconds.
+func benchmarked(out []byte) (p50, p99 float64, err error) {
+	lines, err := csv.NewReader(bytes.NewReader(out)).ReadAll()
+	if err != nil || len(lines) != 2 {
+		return 0, 0, fmt.Errorf("redis-benchmark says %q: %v", out, err)
+	}
+	at := func(name string) float64 {
+		i := slices.Index(lines[0], name)
+		if i < 0 {
+			err = fmt.Errorf("redis-benchmark prints no %s: %q", name, out)
+			return 0
+		}
+		n, perr := strconv.ParseFloat(lines[1][i], 64)
+		err = errors.Join(err, perr)
+		return n * 1000
+	}
+	p50, p99 = at("p50_latency_ms"), at("p99_latency_ms")
+	return p50, p99, err
+}
