@@ -249,6 +249,29 @@ static __always_inline void flow_settle_sent(struct flow *f, const struct sock *
 	flow_charge(f, f->fin ? PART_CLOSING : PART_IDLE, until);
 }
 
+/* TCP_NODELAY, of tcp_sock.nonagle */
+#define NAGLE_OFF 1
+
+/* For how many jiffies did short data wait before their last segment left? Nagle's
+ * algorithm holds a piece back until the one before it is acknowledged. `busy` runs
+ * from the first piece to the last ACK. It is exact to a jiffy at each end: what is
+ * less than three may be nothing. A short message that was sent before, without an
+ * answer, is taken for such a piece.
+ */
+static __noinline __u32 flow_held(const struct flow *f, const struct sock *sk)
+{
+	const struct tcp_sock *tp = (void *)sk;
+	__u32 busy = TCP(sk, chrono_stat[0]) + f->window + f->buffer - f->busy;
+	__u64 under_way; /* its last segment */
+
+	if ((__s32)busy < 3)
+		return 0;
+	under_way = (TCP(sk, delivered_mstamp) - TCP(sk, first_tx_mstamp)) * 1000 / tick_ns;
+	if (busy < under_way + 3 || BPF_CORE_READ_BITFIELD_PROBED(tp, nonagle) & NAGLE_OFF)
+		return 0;
+	return busy - under_way;
+}
+
 /* Data were sent that no event told of. When, the socket says. Again: they are being
  * sent once more now.
  */
@@ -261,8 +284,10 @@ static __noinline int flow_sent_unseen(struct flow *f, const struct sock *sk, __
 	__u64 at = again ? acked : TCP(sk, first_tx_mstamp) * 1000;
 	__u32 wrote = TCP(sk, write_seq);
 	bool big = wrote - f->wrote > FLOW_SMALL;
+	__u32 held = big || again ? 0 : flow_held(f, sk);
 	struct chrono c;
 
+	at -= held * tick_ns;
 	if (big) {
 		/* busy runs from the first segment to the last ACK. */
 		chrono_read(&c, sk);
@@ -290,7 +315,7 @@ static __noinline int flow_sent_unseen(struct flow *f, const struct sock *sk, __
 	f->from = f->wrote;
 	f->resent = 0;
 	f->wrote = wrote;
-	f->left = f->small = !big;
+	f->left = f->small = !big && !held;
 	f->full = 0;
 	f->ended = at;
 	f->state = FLOW_SENT;

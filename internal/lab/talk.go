@@ -36,6 +36,7 @@ type Talk struct {
 	SendBuf int    // of the server
 	RecvBuf int    // of the client
 	Half    bool   // the client shuts its side after the last request
+	Nagle   bool   // the client writes a request in two pieces, and Nagle's algorithm holds back the second
 	Via     string // how the server reads or sends: splice, sendfile, uring; default: read and write
 	// Early has the connection made, and its first turn, before Begin.
 	Early bool
@@ -59,6 +60,7 @@ type TalkSide struct {
 	Slow    int64   `json:"slow,omitempty"`
 	Gap     int64   `json:"gap,omitempty"`
 	Send    int64   `json:"send,omitempty"`  // in calls that send
+	Held    int64   `json:"held,omitempty"`  // server: from the first piece of a request to the second
 	Turns   []int64 `json:"turns,omitempty"` // client: each from before the request until the answer was read
 	Whole   int64   `json:"whole,omitempty"` // client: from before the connect until it was closed
 
@@ -262,7 +264,7 @@ func (t *Talk) serve(listener int, s *TalkSide) error {
 			}
 			rest(&s.Late, t.Late)
 		}
-		if err := way.read(fd, t.Ask); err != nil {
+		if err := t.request(way, fd, s); err != nil {
 			return err
 		}
 		if t.Half {
@@ -284,6 +286,17 @@ func (t *Talk) serve(listener int, s *TalkSide) error {
 		err = k.recvEnd(fd)
 	}
 	return errors.Join(err, t.figures(fd, s))
+}
+
+// request reads what the client asks.
+func (t *Talk) request(way *talkWay, fd int, s *TalkSide) error {
+	if !t.Nagle {
+		return way.read(fd, t.Ask)
+	}
+	if err := way.read(fd, t.Ask/2); err != nil {
+		return err
+	}
+	return timed(&s.Held, func() error { return way.read(fd, t.Ask-t.Ask/2) })
 }
 
 // handshake reads the only round-trip time that no delayed ACK is in.
@@ -397,13 +410,24 @@ func (t *Talk) open(s *TalkSide) (fd int, err error) {
 	if err := timed(&s.Connect, func() error { return connect(fd, sa) }); err != nil {
 		return -1, err
 	}
-	return fd, errors.Join(t.handshake(fd, s), nodelay(t.Network, fd))
+	err = t.handshake(fd, s)
+	if !t.Nagle {
+		err = errors.Join(err, nodelay(t.Network, fd))
+	}
+	return fd, err
 }
 
 // ask makes one turn of the client.
 func (t *Talk) ask(fd int, s *TalkSide) error {
 	from := time.Now()
-	if err := SendAll(fd, make([]byte, t.Ask)); err != nil {
+	ask := t.Ask
+	if t.Nagle {
+		if err := SendAll(fd, make([]byte, ask/2)); err != nil {
+			return err
+		}
+		ask -= ask / 2
+	}
+	if err := SendAll(fd, make([]byte, ask)); err != nil {
 		return err
 	}
 	if t.Half {

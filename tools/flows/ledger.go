@@ -25,14 +25,19 @@ type ledger struct {
 
 func newLedger(all bool) *ledger { return &ledger{all, map[session]parts{}} }
 
+// until is when the parts of e end. It is the time of e, or later: a walk over the
+// connections that was preempted between reading the clock and reading the parts finds
+// in them what happened meanwhile.
+func until(e *event) uint64 { return max(uint64(e.TS), uint64(e.About.Born)+e.Part.sum()) }
+
 func (l *ledger) diff(prev, cur *event) bool {
 	key, a := keyOf(cur), &cur.About
-	since := uint64(a.Born)
+	since, now := uint64(a.Born), until(cur)
 	moved := prev == nil || a.Closed != 0
 	if prev != nil {
 		was := &prev.About
 		// It may have been walked over after it took the time of its end.
-		since = uint64(min(prev.TS, cur.TS))
+		since = min(until(prev), now)
 		moved = moved || a.TX != was.TX || a.RX != was.RX
 		// Bytes are read while they move: they may seem to go back a bit.
 		a.TX -= min(a.TX, was.TX)
@@ -50,7 +55,7 @@ func (l *ledger) diff(prev, cur *event) bool {
 	if l.shown[key] = shown; a.Closed != 0 {
 		delete(l.shown, key)
 	}
-	a.Born = kern.Nanos(uint64(cur.TS) - since)
+	a.Born = kern.Nanos(now - since)
 	p := &cur.Part
 	return l.all || moved || uint64(p.Idle+p.Closing+p.Unknown) < p.sum()
 }

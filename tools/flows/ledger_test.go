@@ -65,3 +65,23 @@ func TestLedgerEnd(t *testing.T) {
 		t.Errorf("the last row is %d, of %+v", wall, ended.Part)
 	}
 }
+
+// TestLedgerPreempted: a row has the time that went by between reading the clock and
+// reading the parts, and the next one does not have it again.
+func TestLedgerPreempted(t *testing.T) {
+	l := newLedger(false)
+	at := func(ts kern.Mono, idle kern.Nanos) *event {
+		e := &event{Part: parts{Idle: idle}}
+		e.About.Sk, e.About.Born, e.TS = 7, 1000, ts
+		return e
+	}
+	first, second := at(1100, 130), at(1200, 200)
+	raw := *first
+	for i, want := range []kern.Nanos{130, 70} {
+		e, prev := []*event{first, second}[i], []*event{nil, &raw}[i]
+		l.diff(prev, e)
+		if e.About.Born != want || e.Part.Idle != want {
+			t.Errorf("row %d is %d, of %+v, want %d", i, e.About.Born, e.Part, want)
+		}
+	}
+}

@@ -87,6 +87,12 @@ func sending(r *lab.TalkResult) int64   { return r.Server.Send }
 func none(*lab.TalkResult) int64        { return 0 }
 func exchanges(r *lab.TalkResult) int64 { return r.Client.Exchanges() }
 
+func held(r *lab.TalkResult) int64 { return r.Server.Held }
+
+// prompt says that no turn took much longer than an ACK is delayed: neither side was
+// late.
+func prompt(s *lab.TalkSide) bool { return slices.Max(s.Turns) < int64(60*ms) }
+
 // calm says that nothing was sent again.
 func calm(s *lab.TalkSide) bool { return s.Retrans == 0 }
 
@@ -165,6 +171,9 @@ func table() []scenario {
 			{role: client, part: "receiving+unread", exact: true, from: pause, to: exchanges, ticks: 5},
 			// A late reader sees only when the last piece came.
 			{role: client, part: "peer+receiving+unread", from: pause, to: exchanges, ticks: 5},
+		}},
+		{Talk: lab.Talk{Name: "nagle", Turns: 31, Nagle: true}, want: []want{
+			{role: client, part: onWire, when: prompt, from: held, loose: 0.8, to: exchanges},
 		}},
 		{Talk: lab.Talk{Name: "half-close", Turns: 1, Think: 60 * ms, Half: true}, want: []want{
 			{role: server, part: "app", from: think, to: exchanges},
