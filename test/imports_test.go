@@ -32,14 +32,15 @@ var allowed = map[string][]string{
 	"internal/family": {"internal/row", "internal/kern", "internal/probe", "internal/tool"},
 	"internal/trial":  {"internal/row", "internal/kern", "internal/probe", "internal/lab", "internal/host", "internal/tool"},
 	"internal/cli": {"internal/bt", "internal/enrich", "internal/host", "internal/kern", "internal/lab", "internal/object", "internal/probe",
-		"internal/row", "internal/sink", "internal/sym", "internal/tool", "internal/trial", "internal/words", "internal/journal", "internal/record", "tools"},
+		"internal/row", "internal/sink", "internal/sym", "internal/tool", "internal/trial", "internal/words", "internal/journal", "internal/names", "internal/record", "tools", "tools/"},
 
 	"internal/journal": {},
+	"internal/names":   {"internal/object", "internal/probe", "internal/row"},
 	"internal/record":  {"internal/journal", "internal/kern", "internal/row"},
 
 	"tools": {"internal/tool", "internal/trial", "tools/"},
 	"tools/": {"internal/row", "internal/kern", "internal/probe", "internal/tool", "internal/family", "internal/lab", "internal/trial", "internal/host",
-		"internal/words"},
+		"internal/names", "internal/words"},
 	"internal/gen":  nil,
 	"internal/gen/": nil,
 	"test":          nil,

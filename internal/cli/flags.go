@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/spf13/pflag"
 
+	"seine/internal/names"
 	"seine/internal/probe"
 	"seine/internal/row"
 	"seine/internal/sink"
@@ -26,13 +27,14 @@ type common struct {
 	duration, interval                                 time.Duration
 	count                                              uint64
 	top                                                int
-	noClear, stats, summary                            bool
+	noClear, stats, summary, names                     bool
 	rate                                               uint64
 	buffer, memory                                     uint64
 	ways                                               []string
 	verbose                                            int
 	filters                                            filterFlags
 	from                                               fromFlags
+	subnets                                            map[string]row.Subnet // columns of --by that are grouped by network
 	given                                              *pflag.FlagSet
 }
 
@@ -61,7 +63,11 @@ func declare(fs *pflag.FlagSet, t *tool.Tool, cfg any) *common {
 		fs.BoolVar(&c.summary, "summary", false, "one line a key in place of histograms: count, p50, p90, p99, max")
 		fs.Lookup("summary").Hidden = !hasHist(t)
 	}
-	fs.StringVar(&c.by, "by", "", "group by these columns")
+	fs.BoolVar(&c.names, "names", false, "show the names of remote addresses (column rname), as name servers and TLS clients tell them")
+	if !slices.ContainsFunc(t.Views(t.NewConfig()), hasRemote) {
+		fs.MarkHidden("names")
+	}
+	fs.StringVar(&c.by, "by", "", "group by these columns; addresses also by network: raddr/24")
 	fs.StringVar(&c.where, "where", "", "keep rows for which this holds: 'lport == 80 && comm == \"nginx\"'")
 	c.filters.declare(fs, t, short)
 	fs.StringVar(&c.timeFormat, "time", "", "how the time column reads: clock, micro, iso, rel, unix, none")
@@ -115,6 +121,12 @@ func hasHist(t *tool.Tool) bool {
 	})
 }
 
+// hasRemote says whether rows of v have remote addresses.
+func hasRemote(v tool.View) bool {
+	s, err := v.Output.Schema()
+	return err == nil && names.Show(s)
+}
+
 func formats(t *tool.Tool) []string {
 	return slices.Concat([]string{"table", "json", "csv"}, t.Formats, []string{"parquet"})
 }
@@ -132,6 +144,9 @@ func (c *common) options(t *tool.Tool, cfg any, args []string) (o tool.Options, 
 		if err := v.SetView(c.view); err != nil {
 			return o, err
 		}
+	}
+	if err := c.cutSubnets(); err != nil {
+		return o, err
 	}
 	if f := t.Views(cfg)[0].Format; f != "" && !c.given.Changed("output") {
 		c.output = f

@@ -257,17 +257,6 @@ func (p *past) options(o *sink.Options) {
 	}
 }
 
-// as are names that have been made already.
-func as(schemas []*row.Schema) map[string]row.Namer {
-	out := map[string]row.Namer{}
-	for _, s := range schemas {
-		for i := range s.Columns {
-			out[s.Columns[i].As] = func(*row.Row, *row.Cell) {}
-		}
-	}
-	return out
-}
-
 // wire puts the pipe behind the recording.
 func (p *past) wire(pipe *row.Pipe) {
 	r := p.run
@@ -284,7 +273,7 @@ func (p *past) wire(pipe *row.Pipe) {
 			p.query.Use = use
 		}
 	}
-	p.head = pipe.Head(as(r.prepared.Schemas))
+	p.head = pipe.Head(r.made())
 	if p.merge {
 		p.head = &merged{past: p, fold: row.Fold(&stamped{p, p.head}, r.prepared.By())}
 	}

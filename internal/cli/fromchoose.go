@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"seine/internal/names"
 	"seine/internal/record"
 	"seine/internal/tool"
 )
@@ -87,6 +88,9 @@ var onRows = []string{"min", "max"}
 // flag has the same value, or changes nothing but how rows are shown.
 func (r *run) answers(c *record.Contents) error {
 	asked := config(r.cfg)
+	if r.flags.names && !slices.ContainsFunc(c.Schemas, func(s *record.Schema) bool { return s.Has(names.Column) }) {
+		return tool.Usagef("--names: %s was recorded without: 'seine record %s --dir DIR' would have recorded them", r.tool.Name, quoted(r.asked()+" --names"))
+	}
 	for name, value := range asked {
 		was, known := c.Config[name]
 		if was == value || !known && value == config(r.tool.NewConfig())[name] || slices.Contains(onRows, name) && (was == "" || !known) {

@@ -160,12 +160,18 @@ func parseTaped(arg string) (*taped, error) {
 	if kind != tool.Events && c.interval == 0 && len(fs.Args()) == 0 {
 		c.interval = recordEvery
 	}
+	if strings.Contains(c.by, "/") {
+		return nil, tool.Usagef("%s: addresses are recorded whole: give --by %s with --from", t.Name, c.by)
+	}
 	r := &run{tool: t, cfg: cfg, flags: c, args: fs.Args()}
 	o, err := c.options(t, cfg, fs.Args())
 	if err != nil {
 		return nil, err
 	}
 	if r.prepared, err = tool.Prepare(t, cfg, o); err != nil {
+		return nil, err
+	}
+	if err := r.showNames(); err != nil {
 		return nil, err
 	}
 	r.showKeys(r.prepared.Schemas)
@@ -263,6 +269,16 @@ func (f *recordFlags) record(ctx context.Context, all []*taped, optional bool) e
 		return err
 	}
 	defer engine.Close()
+	if slices.ContainsFunc(all, func(t *taped) bool { return t.run.flags.names }) {
+		table, err := openNames() // before the tools: a name is told before it is used
+		if err != nil {
+			return all[0].run.denied(err)
+		}
+		defer table.Close()
+		for _, t := range all {
+			t.run.remote = table
+		}
+	}
 	var running []*taped
 	defer func() {
 		for _, t := range running {
@@ -363,7 +379,7 @@ func (t *taped) head() row.Sink {
 	if view := t.run.flags.view; view != "" {
 		next = row.Only(next, slices.DeleteFunc(slices.Clone(t.run.prepared.Schemas), func(s *row.Schema) bool { return s.View != view })...)
 	}
-	return row.Name(next, nil, t.names.Namers())
+	return row.Name(next, nil, t.run.namers(t.names))
 }
 
 // giveUp keeps what the tools need, and writing into the directory.

@@ -5,6 +5,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"seine/internal/journal"
+	"seine/internal/names"
 	"seine/internal/record"
 	"seine/internal/row"
 	"seine/internal/tool"
@@ -64,6 +66,9 @@ func (c *command) live(dir string, rows func([]*row.Schema) ([]*row.Row, error),
 	if err := c.prepare(); err != nil {
 		return err
 	}
+	if err := errors.Join(r.showNames(), r.showSubnets()); err != nil {
+		return err
+	}
 	schemas, err := r.view()
 	if err != nil {
 		return err
@@ -88,7 +93,12 @@ func (c *command) live(dir string, rows func([]*row.Schema) ([]*row.Row, error),
 	if err != nil {
 		return err
 	}
-	to := row.Tee(stream, pipe.Head(as(r.prepared.Schemas)))
+	for _, one := range all {
+		if c := one.Get(names.Column); c != nil {
+			c.SetText("www.example")
+		}
+	}
+	to := row.Tee(stream, pipe.Head(r.made()))
 	if err := to.End(row.End{}); err != nil {
 		return err
 	}
@@ -140,6 +150,9 @@ func lines(tl *tool.Tool) (out [][]string) {
 		out = append(out, []string{"--time", form})
 	}
 	out = append(out, []string{"-o", "json", "--where", "time != nil"})
+	if slices.ContainsFunc(views, hasRemote) {
+		out = append(out, []string{"--names"}, []string{"--names", "-o", "json"}, []string{"--by", "raddr/24", "-o", "json"})
+	}
 	if hasHist(tl) {
 		out = append(out, []string{"--summary"}, []string{"--summary", "-o", "json"})
 	}

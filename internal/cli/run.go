@@ -17,11 +17,14 @@ import (
 
 	"seine/internal/enrich"
 	"seine/internal/host"
+	remote "seine/internal/names"
 	"seine/internal/probe"
 	"seine/internal/row"
 	"seine/internal/sink"
 	"seine/internal/tool"
 	"seine/internal/words"
+	"seine/tools/dns"
+	"seine/tools/sni"
 )
 
 // A run is one tool over one pipe:
@@ -41,6 +44,7 @@ type run struct {
 	err      io.Writer
 	quiet    bool // no banner, no summary
 	prepared *tool.Prepared
+	remote   *remote.Table                 // of --names
 	onReady  func(stop context.CancelFunc) // called when everything is attached
 	past     *past                         // rows come from it; nil: from the kernel
 	start    time.Time                     // where --time rel counts from
@@ -58,6 +62,9 @@ func (r *run) do(ctx context.Context) error {
 		return err
 	}
 	if r.prepared, err = tool.Prepare(r.tool, r.cfg, o); err != nil {
+		return err
+	}
+	if err := errors.Join(r.showNames(), r.showSubnets()); err != nil {
 		return err
 	}
 	schemas, err := r.view()
@@ -97,6 +104,12 @@ func (r *run) do(ctx context.Context) error {
 		}
 	}
 	began := time.Now()
+	if r.flags.names { // before the tool: a name is told before it is used
+		if r.remote, err = openNames(); err != nil {
+			return r.denied(err)
+		}
+		defer r.remote.Close()
+	}
 	session, err := r.prepared.Attach()
 	debug.SetGCPercent(usual)
 	if err != nil {
@@ -116,7 +129,7 @@ func (r *run) do(ctx context.Context) error {
 	}
 	names := enrich.NewNames(session)
 	defer names.Close()
-	head := pipe.Head(names.Namers())
+	head := pipe.Head(r.live(names))
 	if r.flags.from.tee != "" {
 		tee, err := r.tee(o, pipe, names)
 		if err != nil {
@@ -155,6 +168,27 @@ func (r *run) do(ctx context.Context) error {
 		r.summary(report, pipe, names)
 	}
 	return err
+}
+
+// openNames begins to learn names of addresses.
+func openNames() (*remote.Table, error) { return remote.Open(dns.Names, sni.Names) }
+
+// showNames adds the column of --names.
+func (r *run) showNames() error {
+	if !r.flags.names {
+		return nil
+	}
+	any := false
+	for _, s := range r.prepared.Schemas {
+		any = remote.Show(s) || any
+	}
+	if !any {
+		return tool.Usagef("--names: rows of %s have no remote addresses", r.tool.Name)
+	}
+	if slices.Contains(r.prepared.Keys(), "raddr") && !slices.Contains(r.prepared.By(), "raddr") {
+		return tool.Usagef("--names: %s does not count by remote address here: add raddr to --by", r.tool.Name)
+	}
+	return nil
 }
 
 // denied says what err comes of, if the kernel refused for want of a capability
@@ -212,7 +246,7 @@ func (r *run) query() row.Query {
 	if f.by != "" && r.tool.Kind(r.cfg) != tool.Counting && len(r.prepared.Keys()) == 0 {
 		q.By = strings.Split(f.by, ",")
 	}
-	if by := r.prepared.By(); view.Merge || slices.Contains(by, "kstack") || slices.Contains(by, "ustack") && !slices.Contains(by, "pid") {
+	if by := r.prepared.By(); view.Merge || len(r.flags.subnets) > 0 && len(r.prepared.Keys()) > 0 || slices.Contains(by, "kstack") || slices.Contains(by, "ustack") && !slices.Contains(by, "pid") {
 		// Stacks of several processes may be the same once they have names, and those
 		// of the kernel without what has to do with tracing.
 		q.Fold = append([]string{}, by...)

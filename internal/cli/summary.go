@@ -37,6 +37,9 @@ func (r *run) summary(rep *tool.Report, p *row.Pipe, n *enrich.Names) {
 	for _, h := range n.Hints() {
 		r.say("%s", h)
 	}
+	if r.remote != nil && r.remote.Lost() > 0 {
+		r.say("%s lost: addresses may lack names", words.Count(r.remote.Lost(), "message that tells names was", "messages that tell names were"))
+	}
 	if r.flags.stats {
 		r.cost(rep)
 	}

@@ -28,8 +28,8 @@ func (r *run) tee(o tool.Options, pipe *row.Pipe, names *enrich.Names) (*tee, er
 	stream := rec.Stream(r.source(r.flags.given, o), r.prepared.Schemas, r.prepared.Views[0].Above)
 	stream.Start(r.start)
 	r.above = stream.Above
-	next := row.Tee(stream, ending{pipe.Head(as(r.prepared.Schemas))})
-	return &tee{rec, row.Name(next, nil, names.Namers())}, nil
+	next := row.Tee(stream, ending{pipe.Head(r.made())})
+	return &tee{rec, row.Name(next, nil, r.namers(names))}, nil
 }
 
 func (t *tee) close() error { return t.rec.Close() }

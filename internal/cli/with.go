@@ -202,6 +202,9 @@ func (w *with) member(cmd *cobra.Command, arg string) (*member, error) {
 		}
 	}
 	m.flags.from = w.flags.from
+	if m.flags.names || w.flags.names {
+		return nil, tool.Usagef("--names: with shows no names of addresses: run %s alone", t.Name)
+	}
 	if alias != nil {
 		if err := preset(own.Flags(), alias.Flags); err != nil {
 			return nil, err
@@ -219,7 +222,7 @@ func (w *with) member(cmd *cobra.Command, arg string) (*member, error) {
 	if m.prepared, err = tool.Prepare(t, m.cfg, o); err != nil {
 		return nil, err
 	}
-	return m, nil
+	return m, m.showSubnets()
 }
 
 // pass gives a tool the flags that hold for all, unless it has its own.
@@ -416,7 +419,7 @@ func (w *with) run(ctx context.Context, stop func()) error {
 	for i, m := range w.members {
 		wg.Go(func() {
 			defer stop()
-			m.report, errs[i] = m.session.Run(ctx, m.pipe.Head(m.names.Namers()))
+			m.report, errs[i] = m.session.Run(ctx, m.pipe.Head(m.live(m.names)))
 		})
 	}
 	wg.Wait()

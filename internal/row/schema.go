@@ -93,6 +93,24 @@ func (s *Schema) Fill(r *Row, p unsafe.Pointer) {
 	}
 }
 
+// Derive adds a column that is filled as another one is, for its Namer to make
+// something else of. A table shows it behind the first of the columns next that it
+// shows, or else last.
+func (s *Schema) Derive(from string, c Column, next ...string) {
+	i := s.Index(from)
+	c.Idle = s.Columns[i].Idle
+	s.Columns = append(s.Columns, c)
+	s.getters = append(s.getters, s.getters[i])
+	at := len(s.Show)
+	for _, id := range next {
+		if shown := slices.Index(s.Show, s.Index(id)); shown >= 0 {
+			at = shown + 1
+			break
+		}
+	}
+	s.Show = slices.Insert(s.Show, at, len(s.Columns)-1)
+}
+
 // SchemaOf reads the col tags of struct type t, going into embedded structs and
 // into fields tagged `col:",inline"`.
 //

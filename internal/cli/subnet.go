@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"maps"
+	"strings"
+
+	"seine/internal/enrich"
+	"seine/internal/names"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+// cutSubnets takes the lengths of networks out of --by: raddr/24 groups by raddr, of
+// which only the network is shown.
+func (c *common) cutSubnets() error {
+	ids := strings.Split(c.by, ",")
+	for i, w := range ids {
+		id, length, ok := strings.Cut(w, "/")
+		if !ok {
+			continue
+		}
+		s, err := row.ParseSubnet(length)
+		if err != nil {
+			return tool.Usagef("--by %s: %v", w, err)
+		}
+		if c.subnets == nil {
+			c.subnets = map[string]row.Subnet{}
+		}
+		c.subnets[strings.TrimSpace(id)], ids[i] = s, id
+	}
+	c.by = strings.Join(ids, ",")
+	return nil
+}
+
+// showSubnets has columns show networks in place of addresses.
+func (r *run) showSubnets() error {
+	for id := range r.flags.subnets {
+		for _, s := range r.prepared.Schemas {
+			i := s.Index(id)
+			if i < 0 {
+				continue // --by says which columns there are
+			}
+			if s.Columns[i].Kind != row.Addr {
+				return tool.Usagef("--by %s/…: %s is not an address", id, id)
+			}
+			s.Columns[i].Kind, s.Columns[i].As = row.Text, subnetOf(id)
+		}
+	}
+	return nil
+}
+
+// namers make the names of all columns that this run may show, but those of networks:
+// a recording has whole addresses.
+func (r *run) namers(n *enrich.Names) map[string]row.Namer {
+	out := maps.Clone(n.Namers())
+	if r.remote != nil {
+		out[names.Column] = r.remote.Namer
+	}
+	for id := range r.flags.subnets {
+		out[subnetOf(id)] = keep
+	}
+	return out
+}
+
+// made are the namers of rows whose names have been made: only networks are left to do.
+func (r *run) made() map[string]row.Namer {
+	out := map[string]row.Namer{}
+	for _, s := range r.prepared.Schemas {
+		for i := range s.Columns {
+			out[s.Columns[i].As] = keep
+		}
+	}
+	for id, s := range r.flags.subnets {
+		out[subnetOf(id)] = s.Namer
+	}
+	return out
+}
+
+// live are the namers of rows that come from the kernel and are shown at once.
+func (r *run) live(n *enrich.Names) map[string]row.Namer {
+	out := r.namers(n)
+	for id, s := range r.flags.subnets {
+		out[subnetOf(id)] = s.Namer
+	}
+	return out
+}
+
+func keep(*row.Row, *row.Cell) {}
+
+// subnetOf names the namer of a column that shows networks.
+func subnetOf(id string) string { return "subnet " + id }

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"seine/internal/lab"
+)
+
+// TestNames: --names shows remote addresses by the name that the process itself was
+// told, else by the one that anybody in its namespace was, and connections of TLS by
+// the server that was asked for; in rows as they happen, in counts and in snapshots.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	w, err := lab.NewWorld(lab.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	first, second := netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.3")
+	if _, err := lab.StartDNS(w, "", "nameserver", lab.DNS{Names: map[string]netip.Addr{
+		"www.example": first, "alias.example": first, "db.example": second,
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	tls, err := lab.StartTLS(w, "", "web", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	recording := filepath.Join(t.TempDir(), "rec")
+	netns := fmt.Sprintf("--netns=%d", w.Netns(""))
+	seines := map[string]*process{
+		"connect": start(t, nil, "tcpconnect", "--names", "-o", "json", netns),
+		"count":   start(t, nil, "tcpconnect", "-c", "--names", "-o", "json", netns),
+		"life":    start(t, nil, "tcplife", "--names", "-o", "json", netns),
+		"record":  start(t, nil, "record", "tcpconnect --names "+netns, "--dir", recording),
+	}
+	looks := func(comm string, hosts ...string) *lab.Proc {
+		p, err := lab.StartLookups(w, "", comm, "nameserver 127.0.0.1\noptions attempts:1\n", hosts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	// Nobody listens at these ports: a connection that is refused is one too.
+	for _, p := range []*lab.Proc{looks("one", "www.example.:80"), looks("two", "alias.example.:80", "db.example.:80"), looks("three", "127.0.0.3:80", "127.0.0.9:80")} {
+		var got []lab.Lookup
+		if err := p.Call("go", &got); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one := looks("four", "127.0.0.2:80") // the last name that it was told by is two's
+	var got []lab.Lookup
+	if err := one.Call("go", &got); err != nil {
+		t.Fatal(err)
+	}
+	client, err := lab.StartTLSClient(w, "", "browser", lab.TLSClient{Addr: tls.Addr, Sessions: []lab.TLSSession{{Name: "secure.example"}, {Name: "other.example"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var made []lab.TLSSession
+	if err := client.Call("go", &made); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][]string{
+		"connect": {
+			"one 127.0.0.2 www.example", "two 127.0.0.2 alias.example", "two 127.0.0.3 db.example",
+			"three 127.0.0.3 db.example", "three 127.0.0.9 ", "four 127.0.0.2 alias.example",
+		},
+		"count": {" 127.0.0.2 alias.example", " 127.0.0.3 db.example", " 127.0.0.9 "},
+		"life":  {"browser 127.0.0.1 secure.example", "browser 127.0.0.1 other.example"},
+	}
+	want["record"] = want["connect"]
+	for name, p := range seines {
+		if name == "connect" || name == "life" {
+			for _, w := range want[name] {
+				p.await(&p.out, strings.Split(w, " ")[0])
+			}
+		}
+		p.signal(syscall.SIGINT)
+		p.wantEnd(0)
+		shown := p.out.String()
+		if name == "record" {
+			out, err := exec.Command(seine, "tcpconnect", "--names", "-o", "json", "--from", recording).Output()
+			if err != nil {
+				t.Fatalf("--from: %v", err)
+			}
+			shown = string(out)
+		}
+		rows := map[string]int{}
+		for line := range strings.Lines(shown) {
+			var r struct {
+				Comm, Raddr, Rname string
+				Rport              int
+			}
+			if err := json.Unmarshal([]byte(line), &r); err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			if r.Rport != 53 { // the name server has no name
+				rows[r.Comm+" "+r.Raddr+" "+r.Rname]++
+			}
+		}
+		for _, w := range want[name] {
+			if rows[w] == 0 {
+				t.Errorf("%s: no row %q in %v", name, w, rows)
+			}
+		}
+	}
+}
