@@ -36,12 +36,7 @@ var bccFlags = map[string]map[string]string{
 }
 
 // elsewhere is the names that other tools for the same have, and ours.
-var elsewhere = map[string]string{
-	"bindsnoop":  "seine tcpbind",
-	"bpftrace":   "seine run",
-	"tcpconnlat": "seine tcpconnect --columns +latency_us, or seine soconnlat",
-	"tcptracer":  "seine tcpconnect, tcpaccept and tcplife",
-}
+var elsewhere = map[string]string{"bpftrace": "seine run"}
 
 // bccFlag is what to write here for a flag of BCC's tool; empty: no idea.
 func bccFlag(toolName, flag string) string {

@@ -280,7 +280,7 @@ func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 }
 
 func unknownCommand(root *cobra.Command, name string) error {
-	if ours := elsewhere[strings.TrimSuffix(name, ".bt")]; ours != "" {
+	if ours := elsewhere[name]; ours != "" {
 		return tool.Usagef("there is no tool or command %q: what it does elsewhere does %s", name, ours)
 	}
 	var names []string

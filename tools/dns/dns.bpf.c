@@ -4,15 +4,9 @@
 /* dns - each DNS query with its answer. */
 #define DNS_QUERIES
 #include "dns.h"
+#include "latency.h"
 #include "pending.h"
 #include "span.h"
-
-const volatile __u64 min_ns = 0, max_ns = 0;
-
-static __always_inline bool latency_wanted(__u64 ns)
-{
-	return ns >= min_ns && (!max_ns || ns <= max_ns);
-}
 
 #define QUESTION_LEN 272 /* header, the longest name, type and class, to the full word */
 #define ANSWER_LEN 904	 /* most are shorter by far */

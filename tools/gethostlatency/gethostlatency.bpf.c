@@ -4,16 +4,10 @@
 /* gethostlatency - how long it takes to look up a host, by calls of the C library's
  * resolver. Go finds it and puts the uprobes on it.
  */
+#include "latency.h"
 #include "pending.h"
 #include "span.h"
 #include "who.h"
-
-const volatile __u64 min_ns = 0, max_ns = 0;
-
-static __always_inline bool latency_wanted(__u64 ns)
-{
-	return ns >= min_ns && (!max_ns || ns <= max_ns);
-}
 
 /* Go: calls, same order. */
 enum call {

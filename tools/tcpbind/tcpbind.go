@@ -60,6 +60,7 @@ var Tool = &tool.Tool{
 	Doc:     readme,
 	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
 	Sockets: tool.OfIP(),
+	Aliases: []tool.Alias{{Name: "bindsnoop", Short: "binds to an address"}},
 	Points: []probe.Point{
 		{Name: "bind"},
 		probe.Uring("uring", "binds by io_uring"),

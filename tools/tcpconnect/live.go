@@ -47,6 +47,7 @@ var Live = []trial.Case{
 	{Name: "asked", Hosts: lab.TwoHosts, Run: asked},
 	{Name: "others", Hosts: lab.TwoHosts, Run: others},
 	{Name: "uring-outcomes", Hosts: lab.TwoHosts, Run: uringOutcomes},
+	{Name: "slow", Hosts: lab.TwoHosts, Run: slow},
 	{Name: "counts", Hosts: lab.TwoHosts, Run: counts},
 	{Name: "names", Run: named},
 	{Name: "pending", Hosts: lab.TwoHosts, Run: pending},
@@ -157,6 +158,39 @@ func asked(x *trial.Trial) error {
 		{Name: "no route", Network: lab.TCP4, Addr: lab.TCP4.At(lab.NoRoute4, 9), Mode: lab.Asked, Want: unix.ENETUNREACH},
 		{Name: "success", Network: lab.TCP4, Addr: to.Addrs[0]},
 	}, true)
+}
+
+// slow: --min leaves out connects that were quick, --max those that were not.
+func slow(x *trial.Trial) error {
+	to, err := lab.StartTargets(x.World, "server", "targets", lab.Target{Network: lab.TCP4}, lab.Target{Network: lab.TCP4, Kind: lab.Silent})
+	if err != nil {
+		return err
+	}
+	list := []lab.Attempt{
+		{Name: "success", Network: lab.TCP4, Addr: to.Addrs[0]},
+		{Name: "timed out", Network: lab.TCP4, Addr: to.Addrs[1], Want: unix.ETIMEDOUT, Hasty: true},
+		{Name: "success", Network: lab.TCP4, Addr: to.Addrs[0]},
+	}
+	for _, c := range []struct {
+		flag string
+		want []string
+	}{{"--min=900ms", []string{"ETIMEDOUT"}}, {"--max=900ms", []string{"-", "-"}}} {
+		p, err := lab.StartConnects(x.World, "", "prober", list...)
+		if err != nil {
+			return err
+		}
+		rows, _, err := trial.RowsOf(x, len(c.want), p.Run, c.flag)
+		if err != nil {
+			return err
+		}
+		if err := trial.RowCount(len(rows), len(c.want)); err != nil {
+			return fmt.Errorf("%s: %w", c.flag, err)
+		}
+		for i, r := range rows {
+			x.Want(r, "errno", c.want[i])
+		}
+	}
+	return nil
 }
 
 // attempts makes them and compares a row with each.

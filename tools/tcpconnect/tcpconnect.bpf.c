@@ -10,6 +10,7 @@
 #include "count.h"
 #include "dns.h"
 #include "fd.h"
+#include "latency.h"
 #include "pending.h"
 #include "sockaddr.h"
 #include "span.h"
@@ -141,6 +142,8 @@ static __always_inline int tell(const struct sock *sk, const struct who *who, __
 		tuple.rport = asked.rport;
 	}
 	if (!tuple_wanted(&tuple))
+		return 0;
+	if (!latency_wanted(start ? now - start : 0))
 		return 0;
 	if (counting)
 		return count_one(who, &tuple, sock_netns(sk), result, pending);

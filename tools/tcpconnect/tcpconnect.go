@@ -17,6 +17,7 @@ import (
 var readme string
 
 type config struct {
+	tool.Latency
 	Counting bool `flag:"count-by-destination" short:"c" bpf:"counting" help:"count connections by source and destination in place of rows"`
 	Relative bool `flag:"timestamp" short:"t" help:"time since the start, as --time rel"`
 	UID      bool `flag:"print-uid" short:"U" help:"show the user"`
@@ -134,5 +135,8 @@ var Tool = &tool.Tool{
 		tool.Pending,
 	},
 	Shorts: map[string]string{"P": "rport"},
-	Views:  views,
+	Aliases: []tool.Alias{
+		{Name: "tcpconnlat", Short: "how long TCP connects take; --min leaves out the quick ones"},
+	},
+	Views: views,
 }

@@ -62,4 +62,8 @@ var Tool = &tool.Tool{
 	Points:  []probe.Point{{Name: "state"}},
 	Shorts:  map[string]string{"L": "lport", "D": "rport"},
 	Views:   views,
+	Aliases: []tool.Alias{{
+		Name: "tcptracer", Flags: []string{`--where=newstate == "ESTABLISHED" || newstate == "CLOSE"`},
+		Short: "TCP connects, accepts and closes",
+	}},
 }
