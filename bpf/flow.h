@@ -332,10 +332,13 @@ static __always_inline __u64 flow_came(const struct flow *f, const struct sock *
 {
 	__u64 came = f->arrived ? f->arrived : tcp_arrival(sk, now), sent;
 
-	/* The middle of a jiffy may be before what these data answer was sent in it. */
+	/* The middle of a jiffy may be before what these data answer was sent in it, and the
+	 * count of a machine whose processor was taken away lags behind the clock. So the
+	 * count says which was first.
+	 */
 	if (!f->arrived && flow_has_sent(f, sk)) {
 		sent = TCP(sk, first_tx_mstamp) * 1000;
-		if (came < sent && sent - came < tick_ns)
+		if (came < sent && (sent - came < tick_ns || tcp_came_after_send(sk)))
 			came = sent;
 	}
 	if (came < f->mark)

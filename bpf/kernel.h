@@ -290,6 +290,7 @@ struct tcp_sock {
 	__u32 chrono_start; /* jiffies */
 	__u32 chrono_stat[3];
 	__u8 chrono_type : 2; /* a whole byte since 6.13 */
+	__u32 lsndtime; /* jiffies */
 	__u64 first_tx_mstamp; /* microseconds, as the next one */
 	__u64 delivered_mstamp;
 	struct minmax rtt_min;

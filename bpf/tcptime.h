@@ -58,6 +58,12 @@ static __always_inline __u64 tcp_arrival(const struct sock *sk, __u64 now)
 	return end < now ? end : now;
 }
 
+/* Did data last come in the jiffy in which data were last sent, or later? */
+static __always_inline bool tcp_came_after_send(const struct sock *sk)
+{
+	return (__s32)(FIELD(sk, struct inet_connection_sock, icsk_ack.lrcvtime) - TCP(sk, lsndtime)) >= 0;
+}
+
 /* Where the data that the application can read end. The peer's FIN counts as a byte
  * of rcv_nxt.
  */
