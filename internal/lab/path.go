@@ -25,6 +25,9 @@ type Path struct {
 	// after so many packets.
 	Stall time.Duration
 	After int
+	// Fate says what becomes of a packet of one host, the first or the second (0, 1): whether it
+	// is lost, or for how long it and all behind it are held up.
+	Fate func(host int, packet []byte) (lost bool, hold time.Duration)
 }
 
 // packets is how many may wait on a path: more than there are, so that none is lost.
@@ -61,8 +64,8 @@ func (w *World) OpenPath(from, to string, p Path) (*Walked, error) {
 	}
 	back := p
 	back.Stall = 0
-	p.carry(&x.wg, x.ends[0], x.ends[1])
-	back.carry(&x.wg, x.ends[1], x.ends[0])
+	p.carry(&x.wg, 0, x.ends[0], x.ends[1])
+	back.carry(&x.wg, 1, x.ends[1], x.ends[0])
 	return x, nil
 }
 
@@ -114,7 +117,7 @@ func (w *World) openTun(host, name string, addr netip.Addr) (f *os.File, err err
 }
 
 // carry takes packets from one end to the other until an end is closed.
-func (p Path) carry(wg *sync.WaitGroup, from, to *os.File) {
+func (p Path) carry(wg *sync.WaitGroup, host int, from, to *os.File) {
 	type packet struct {
 		due  time.Time
 		data []byte
@@ -131,6 +134,13 @@ func (p Path) carry(wg *sync.WaitGroup, from, to *os.File) {
 			}
 			if now := time.Now(); free.Before(now) {
 				free = now
+			}
+			if p.Fate != nil {
+				lost, hold := p.Fate(host, buf[:n])
+				if lost {
+					continue
+				}
+				free = free.Add(hold)
 			}
 			if i == p.After {
 				free = free.Add(p.Stall)
