@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package watch
+
+import (
+	"fmt"
+	"net/netip"
+
+	"seine/internal/kern"
+)
+
+// Who is a process as a model tells them apart: by container, else by network namespace,
+// and by name.
+type Who struct {
+	Comm      string
+	Container string
+	Netns     uint32
+}
+
+// ServiceKey is a process at one port that it serves, or one address that it asks.
+type ServiceKey struct {
+	Who
+	Out   bool
+	Lport uint16     // in
+	Raddr netip.Addr // out
+	Rport uint16     // out
+}
+
+// String is the service as people call it: "nginx :443", "curl → 10.0.0.5:5432".
+func (k ServiceKey) String() string {
+	if k.Out {
+		return k.Comm + " → " + Endpoint(k.Raddr, k.Rport)
+	}
+	return fmt.Sprintf("%s :%d", k.Comm, k.Lport)
+}
+
+// Endpoint is an address and a port as people write them. Either may be missing.
+func Endpoint(a netip.Addr, port uint16) string {
+	switch {
+	case !a.IsValid():
+		return fmt.Sprintf(":%d", port)
+	case port == 0:
+		return a.String()
+	}
+	return netip.AddrPortFrom(a, port).String()
+}
+
+// Part is where time of connections goes: the parts of flows.
+type Part int
+
+// The parts, in the order of flows.
+const (
+	Connect Part = iota
+	Accept
+	App
+	Unread
+	Peer
+	Receiving
+	Window
+	Buffer
+	Loss
+	Network
+	Idle
+	Closing
+	Unknown
+	numParts
+)
+
+var partNames = [numParts]string{"connect", "accept", "app", "unread", "peer", "receiving", "window", "buffer", "loss", "network", "idle", "closing", "unknown"}
+
+func (p Part) String() string { return partNames[p] }
+
+// OfTurn says whether a part belongs to turns. What comes before the first one, between
+// them and after the last one does not.
+func (p Part) OfTurn() bool {
+	switch p {
+	case Connect, Accept, Idle, Closing, Unknown:
+		return false
+	}
+	return true
+}
+
+// Parts is milliseconds of each part.
+type Parts [numParts]float64
+
+// Turns is the time of turns.
+func (p *Parts) Turns() (ms float64) {
+	for i, v := range p {
+		if Part(i).OfTurn() {
+			ms += v
+		}
+	}
+	return ms
+}
+
+// Share is how much of the time of turns a part is: 0 to 1.
+func (p *Parts) Share(part Part) float64 {
+	if all := p.Turns(); all > 0 {
+		return p[part] / all
+	}
+	return 0
+}
+
+// serviceCell is a second of a service.
+type serviceCell struct {
+	conns, turns, tx, rx, retrans uint64
+	overlaps                      uint64
+	turn, first                   thin
+	parts                         Parts
+}
+
+// A Service is what a service did in a window.
+type Service struct {
+	ServiceKey
+	Conns    uint64 // the most at once
+	Turns    uint64
+	Overlaps uint64 // times that both directions overlapped: no turns can be told then
+	TX, RX   uint64 // bytes
+	Retrans  uint64
+	Turn     kern.Hist // microseconds
+	First    kern.Hist // out: to the first byte of the answer
+	Parts    Parts
+	Seconds  int // in which there was something
+}
+
+// Mixed says that both directions overlap, so that there are no turns to judge.
+func (s *Service) Mixed() bool { return s.Overlaps*10 > s.Turns }
+
+func takeService(m *Model, at int64, r reader) {
+	k := ServiceKey{Who: r.who(), Out: r.text("side") == "out"}
+	if k.Out {
+		k.Raddr, k.Rport = r.addr("raddr"), r.port("rport")
+	} else {
+		k.Lport = r.port("lport")
+	}
+	c := m.services.cell(at, k)
+	if c == nil {
+		return
+	}
+	c.conns += r.count("conns")
+	c.turns += r.count("turns")
+	c.overlaps += r.count("overlaps")
+	c.tx += r.count("tx_bytes")
+	c.rx += r.count("rx_bytes")
+	c.retrans += r.count("retrans")
+	c.turn.merge(r.hist("turn_us"))
+	c.first.merge(r.hist("first_us"))
+	for i := range c.parts {
+		c.parts[i] += r.value(partNames[i] + "_ms")
+	}
+}
+
+// add puts a second of the service into the window.
+func (s *Service) add(c *serviceCell) {
+	s.Conns = max(s.Conns, c.conns)
+	s.Turns += c.turns
+	s.Overlaps += c.overlaps
+	s.TX += c.tx
+	s.RX += c.rx
+	s.Retrans += c.retrans
+	c.turn.into(&s.Turn)
+	c.first.into(&s.First)
+	for i, v := range c.parts {
+		s.Parts[i] += v
+	}
+	s.Seconds++
+}

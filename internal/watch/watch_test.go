@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package watch
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"reflect"
+	"runtime"
+	"testing"
+	"time"
+
+	"seine/internal/kern"
+	"seine/internal/row"
+)
+
+var start = time.Unix(1_700_000_000, 0)
+
+// schema makes one of ids alone; ends in _ms are nanoseconds, as tools have them.
+func schema(tool, view string, ids ...string) *row.Schema {
+	s := &row.Schema{Tool: tool, View: view}
+	for _, id := range ids {
+		c := row.Column{ID: id, Div: 1}
+		if len(id) > 3 && id[len(id)-3:] == "_ms" {
+			c.Div = 1_000_000
+		}
+		s.Columns = append(s.Columns, c)
+	}
+	return s
+}
+
+// made is a row with these values.
+func made(s *row.Schema, at time.Time, values map[string]any) *row.Row {
+	r := s.New()
+	*r.Get("time") = row.Cell{Kind: row.Time, N: uint64(at.UnixNano())}
+	for id, v := range values {
+		c := r.Get(id)
+		switch v := v.(type) {
+		case int:
+			c.SetUint(uint64(v) * s.Columns[s.Index(id)].Div)
+		case string:
+			c.SetText(v)
+		case netip.Addr:
+			a := v.As16()
+			*c = row.Cell{Kind: row.Addr, S: string(a[:])}
+		case *kern.Hist:
+			*c = row.Cell{Kind: row.Object, Ref: v}
+		default:
+			panic(fmt.Sprintf("%s: %T", id, v))
+		}
+	}
+	return r
+}
+
+func turns(us ...uint64) *kern.Hist {
+	h := &kern.Hist{}
+	for _, v := range us {
+		h.Add(v)
+	}
+	return h
+}
+
+var (
+	serviceRows = schema("flows", "services", "time", "side", "comm", "container", "netns", "lport", "raddr", "rport", "conns", "turns", "turn_us", "first_us",
+		"connect_ms", "accept_ms", "app_ms", "unread_ms", "peer_ms", "receiving_ms", "window_ms", "buffer_ms", "loss_ms", "network_ms", "idle_ms", "closing_ms", "unknown_ms",
+		"overlaps", "tx_bytes", "rx_bytes", "retrans")
+	retransRows = schema("tcpretrans", "", "time", "comm", "netns", "cause", "state", "laddr", "lport", "raddr", "rport", "bytes", "segments", "attempts")
+	connRows    = schema("flows", "connections", "time", "comm", "netns", "pid", "laddr", "lport", "raddr", "rport", "role", "turns", "tx_bytes", "rx_bytes")
+)
+
+// TestServices: rows of a service add up over a window, and only over it.
+func TestServices(t *testing.T) {
+	m := New(Options{})
+	for i := range 20 {
+		m.Row(made(serviceRows, start.Add(time.Duration(i)*time.Second), map[string]any{
+			"side": "in", "comm": "web", "netns": 7, "lport": 443, "conns": 3 + i%2, "turns": 10, "turn_us": turns(1000, uint64(1000*(i+1))), "app_ms": 5, "idle_ms": 100, "tx_bytes": 11,
+		}))
+	}
+	all := m.Window(time.Minute)
+	if len(all.Services) != 1 {
+		t.Fatalf("%d services, want 1", len(all.Services))
+	}
+	s := all.Services[0]
+	if s.Turns != 200 || s.Conns != 4 || s.TX != 220 || s.Turn.Count != 40 || s.Turn.Max != 20_000 || s.Parts[App] != 100 || s.Seconds != 20 {
+		t.Errorf("all: %d turns, %d connections, %d bytes, %d in the histogram up to %d us, app %v ms, %d s", s.Turns, s.Conns, s.TX, s.Turn.Count, s.Turn.Max, s.Parts[App], s.Seconds)
+	}
+	if got := s.Parts.Share(App); got != 1 {
+		t.Errorf("app is %v of the time of turns, want all: idleness is none of it", got)
+	}
+	if got := s.String(); got != "web :443" {
+		t.Errorf("it is called %q", got)
+	}
+	if s := m.Window(5 * time.Second).Services[0]; s.Turns != 50 || s.Turn.Min != 1000 || s.Seconds != 5 {
+		t.Errorf("five seconds: %d turns in %d s", s.Turns, s.Seconds)
+	}
+}
+
+// TestSides: a retransmission is told of the port that is served or the address that is
+// asked, whichever side this machine is; ports of clients do not make tallies of their own.
+func TestSides(t *testing.T) {
+	m := New(Options{})
+	far := netip.MustParseAddr("192.0.2.9")
+	m.Row(made(serviceRows, start, map[string]any{"side": "in", "comm": "web", "netns": 7, "lport": 50000}))
+	for i := range 30 {
+		m.Row(made(retransRows, start, map[string]any{"comm": "web", "netns": 7, "cause": "rto", "lport": 50000, "raddr": far, "rport": 20000 + i, "segments": 1, "bytes": 1400}))
+		m.Row(made(retransRows, start, map[string]any{"comm": "curl", "netns": 7, "cause": "fast", "lport": 40000 + i, "raddr": far, "rport": 443, "segments": 2, "bytes": 200}))
+	}
+	got := map[string]uint64{}
+	for _, y := range m.Window(time.Minute).Tallies {
+		got[y.Service().String()+" "+y.What] += y.Count
+	}
+	if want := map[string]uint64{"web :50000 rto": 30, "curl → 192.0.2.9:443 fast": 30}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// TestDeterministic: the order in which rows come does not matter.
+func TestDeterministic(t *testing.T) {
+	var rows []*row.Row
+	for i := range 400 {
+		rows = append(rows, made(serviceRows, start.Add(time.Duration(i%20)*time.Second), map[string]any{
+			"side": "in", "comm": fmt.Sprint("s", i%7), "netns": i % 3, "lport": 80, "turns": i, "turn_us": turns(uint64(i)), "app_ms": i,
+		}), made(retransRows, start.Add(time.Duration(i%20)*time.Second), map[string]any{
+			"comm": fmt.Sprint("s", i%7), "netns": i % 3, "cause": "rto", "lport": 80, "raddr": netip.MustParseAddr("192.0.2.1"), "rport": 1000 + i, "segments": 1,
+		}))
+	}
+	view := func() *View {
+		m := New(Options{})
+		for _, r := range rows {
+			m.Row(r)
+		}
+		v := m.Window(time.Minute)
+		v.Conns = nil
+		return v
+	}
+	want := view()
+	for range 5 {
+		rand.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
+		if got := view(); !reflect.DeepEqual(got, want) {
+			t.Fatal("the same rows in another order make another view")
+		}
+	}
+}
+
+// TestBounds: a million connections and fifty thousand services are within the bounds, what
+// has no room is counted, and what stays is right.
+func TestBounds(t *testing.T) {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	m := New(Options{})
+	const services, connections = 50_000, 1_000_000
+	for i := range services {
+		m.Row(made(serviceRows, start.Add(time.Duration(i%60)*time.Second), map[string]any{
+			"side": "in", "comm": fmt.Sprint("service", i), "netns": 7, "lport": 80, "turns": 1, "turn_us": turns(uint64(i)),
+		}))
+	}
+	r := made(connRows, start, map[string]any{"comm": "web", "netns": 7, "laddr": netip.MustParseAddr("192.0.2.1"), "lport": 80, "role": "server"})
+	for i := range connections {
+		a := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}).As16()
+		*r.Get("raddr") = row.Cell{Kind: row.Addr, S: string(a[:])}
+		m.Row(r)
+	}
+	v := m.Window(5 * time.Minute)
+	if len(v.Services) > 10_000 {
+		t.Errorf("%d services are kept, want 10,000 at most", len(v.Services))
+	}
+	if lost := uint64(services - len(v.Services)); v.Bounds.Evicted+v.Bounds.Refused != lost {
+		t.Errorf("%d services are missing, %d evicted and %d refused", lost, v.Bounds.Evicted, v.Bounds.Refused)
+	}
+	n, last := 0, netip.Addr{}
+	v.Conns(func(c *Conn) {
+		if n == 0 {
+			last = c.Raddr
+		}
+		n++
+	})
+	if n != 100_000 || v.Bounds.Conns != connections-100_000 {
+		t.Errorf("%d connections are kept and %d evicted, want 100,000 and the others", n, v.Bounds.Conns)
+	}
+	if want := netip.AddrFrom4([4]byte{10, 0x0f, 0x42, 0x3f}); last != want {
+		t.Errorf("the last connection to say something is %v, want %v", last, want)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 150<<20 {
+		t.Errorf("the model takes %d MB, want 150 at most", grown>>20)
+	}
+	runtime.KeepAlive(m)
+}
+
+// TestExpires: what is older than the model goes back is gone, and rows from then are counted.
+func TestExpires(t *testing.T) {
+	m := New(Options{Keep: 10 * time.Second})
+	for i := range 60 {
+		m.Row(made(serviceRows, start.Add(time.Duration(i)*time.Second), map[string]any{"side": "in", "comm": fmt.Sprint("s", i), "lport": 80}))
+	}
+	m.Row(made(serviceRows, start, map[string]any{"side": "in", "comm": "late", "lport": 80}))
+	v := m.Window(time.Hour)
+	if len(v.Services) != 10 || v.Services[0].Comm != "s50" || v.Bounds.Late != 1 || v.Bounds.Evicted != 0 {
+		t.Errorf("%d services from %s on, %d late, %d evicted; want 10 from s50 on, 1, 0", len(v.Services), v.Services[0].Comm, v.Bounds.Late, v.Bounds.Evicted)
+	}
+}
+
+// TestSources: what was asked and said nothing differs from what was not asked.
+func TestSources(t *testing.T) {
+	m := New(Options{})
+	m.Asked("dns", "")
+	m.Asked("tcplife", "no BTF")
+	m.Lost("dns", 3)
+	v := m.Window(time.Minute)
+	if !v.Asked("dns") || v.Asked("tcplife") || v.Asked("flows") || v.Sources["dns"].Lost != 3 {
+		t.Errorf("sources are %+v", v.Sources)
+	}
+}
+
+// TestCounters: counters of namespaces are told apart, those of skbdrop give way to a
+// Sampler's, which has them all.
+func TestCounters(t *testing.T) {
+	rows := schema("skbdrop", "counters", "time", "netns", "counter", "count")
+	told := made(rows, start, map[string]any{"netns": 7, "counter": "UdpRcvbufErrors", "count": 5})
+	m := New(Options{})
+	m.Row(told)
+	if n := m.Window(time.Minute).Grown("UdpRcvbufErrors"); n != 5 {
+		t.Errorf("skbdrop tells of 5, there are %d", n)
+	}
+	m = New(Options{})
+	m.Count(start, CounterKey{7, "UdpRcvbufErrors"}, 5)
+	m.Count(start.Add(time.Second), CounterKey{8, "UdpRcvbufErrors"}, 6)
+	m.Row(told)
+	m.Gauge(start, CounterKey{Name: TCPMemory}, 9)
+	m.Gauge(start.Add(time.Second), CounterKey{Name: TCPMemory}, 4)
+	v := m.Window(time.Minute)
+	if n := v.Grown("UdpRcvbufErrors"); n != 11 || v.Counters[CounterKey{8, "UdpRcvbufErrors"}] != 6 {
+		t.Errorf("there are %d, of 7 and 8: %v", n, v.Counters)
+	}
+	if g := v.Gauges[CounterKey{Name: TCPMemory}]; g.Last != 4 || g.Most != 9 {
+		t.Errorf("the gauge is %+v", g)
+	}
+}
+
+// TestSampler: this machine's counters move as /proc says, and its own address is known.
+func TestSampler(t *testing.T) {
+	m := New(Options{})
+	s := NewSampler()
+	defer s.Close()
+	s.Sample(m, start)
+	s.Sample(m, start.Add(time.Second))
+	v := m.Window(time.Minute)
+	if v.Gauges[CounterKey{Name: TCPMemMost}].Last == 0 || v.Gauges[CounterKey{Name: FilesOpen}].Last == 0 {
+		t.Errorf("gauges of the machine are missing: %v", v.Gauges)
+	}
+	if v.Local[netip.MustParseAddr("127.0.0.1")] == nil {
+		t.Errorf("127.0.0.1 is not among this machine's addresses: %v", v.Local)
+	}
+}
