@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package why
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"seine/internal/watch"
+)
+
+// An Answer is what rules say about a view.
+type Answer struct {
+	Findings []*Finding // worst first; what explains another one comes before it
+	Patient  []*Finding // left out: services whose answers may wait on purpose
+	Judged   []string   // classes that could be judged
+	Unjudged []Unjudged
+}
+
+// Unjudged is a class that could not be judged.
+type Unjudged struct{ Class, Why string }
+
+// Judge asks all rules about a view.
+func Judge(v *watch.View, o Options) *Answer {
+	o = o.filled()
+	a := &Answer{}
+	by := map[string]*Finding{}
+	for i := range Rules {
+		r := &Rules[i]
+		if why := r.unasked(v); why != "" {
+			a.Unjudged = append(a.Unjudged, Unjudged{r.Class, why})
+			continue
+		}
+		a.Judged = append(a.Judged, r.Class)
+		for _, f := range r.find(&judge{View: v, Options: o, rule: r}) {
+			f.ID = f.id()
+			for i := range f.Evidence {
+				f.Evidence[i].Window = v.Seconds()
+			}
+			if was := by[f.ID]; was == nil || f.Severity > was.Severity || f.Severity == was.Severity && f.weight > was.weight {
+				by[f.ID] = f
+			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(by)) {
+		if f := by[id]; f.patient && !o.Patient {
+			a.Patient = append(a.Patient, f)
+		} else {
+			a.Findings = append(a.Findings, f)
+		}
+	}
+	join(a.Findings, v)
+	a.Findings = ranked(a.Findings)
+	return a
+}
+
+// ranked puts findings into their order: what is worst comes first, and what explains it
+// before it.
+func ranked(all []*Finding) []*Finding {
+	slices.SortFunc(all, func(a, b *Finding) int {
+		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(b.weight, a.weight), strings.Compare(a.ID, b.ID))
+	})
+	out := make([]*Finding, 0, len(all))
+	placed := map[*Finding]bool{}
+	var place func(f *Finding)
+	place = func(f *Finding) {
+		if placed[f] {
+			return
+		}
+		placed[f] = true // before its causes: two may explain each other
+		for _, c := range all {
+			if slices.Contains(f.caused, c) {
+				place(c)
+			}
+		}
+		out = append(out, f)
+	}
+	for _, f := range all {
+		place(f)
+	}
+	for i, f := range out {
+		f.Rank = i + 1
+	}
+	for _, f := range out {
+		for _, c := range f.caused {
+			f.Causes = append(f.Causes, c.Rank)
+		}
+		slices.Sort(f.Causes)
+		if len(f.Causes) > 0 && (f.Class == "app-slow" || f.Class == "peer-slow") {
+			f.Advice = "look at what it waits for first, which is a finding of its own"
+		}
+	}
+	return out
+}
+
+// join finds which findings explain which.
+func join(all []*Finding, v *watch.View) {
+	slices.SortFunc(all, func(a, b *Finding) int { return strings.Compare(a.ID, b.ID) })
+	for _, effect := range all {
+		for _, cause := range all {
+			if cause != effect && explains(cause, effect, v) {
+				effect.caused = append(effect.caused, cause)
+			}
+		}
+	}
+}
+
+var (
+	fullQueue = []string{"accept-queue", "syn-queue"}
+	losses    = []string{"loss-fast", "loss-tail", "loss-timeout"}
+	dropping  = []string{"packets-dropped", "local-queue", "softirq-starved"}
+	// ofServers are what a client takes for a peer that is slow.
+	ofServers = append([]string{"app-slow", "reads-late", "send-buffer", "path", "delayed-ack", "mtu-blackhole", "loss-spurious"}, losses...)
+	// ofBoth are what both ends of a connection see.
+	ofBoth = append([]string{"path", "delayed-ack", "resets", "loss-spurious", "peer-window"}, losses...)
+)
+
+// explains says whether one finding is the reason of another.
+func explains(cause, effect *Finding, v *watch.View) bool {
+	is := func(f *Finding, classes []string) bool { return slices.Contains(classes, f.Class) }
+	switch {
+	case effect.Class == cause.Class && is(effect, ofBoth): // the same, seen by the client
+		return sameEnd(cause, effect, v)
+	case effect.Class == "peer-slow" && is(cause, ofServers): // the peer is on this machine
+		return sameEnd(cause, effect, v)
+	case effect.Class == "peer-window" && cause.Class == "reads-late":
+		return sameEnd(cause, effect, v) || sameEnd(effect, cause, v)
+	case effect.Class == "app-slow" && cause.Class == "peer-slow": // it waits for what it asks itself
+		return cause.Object.Who == effect.Object.Who
+	case effect.Class == "app-slow" && (cause.Class == "dns-slow" || cause.Class == "dns-failing"):
+		return cause.Object.Comm != "" && cause.Object.Who == effect.Object.Who
+	case effect.Class == "connect-unanswered" && is(cause, fullQueue):
+		return sameEnd(cause, effect, v)
+	case is(effect, fullQueue) && (cause.Class == "app-slow" || cause.Class == "fds-exhausted"): // it does not come to accept
+		return cause.Object.Who == effect.Object.Who && cause.Object.Lport == effect.Object.Lport
+	case is(effect, losses) && is(cause, fullQueue): // what a client sends before it is let in is dropped
+		return sameEnd(cause, effect, v)
+	case is(effect, losses) && is(cause, dropping):
+		return cause.Severity >= Warn && (cause.Object.Netns == 0 || cause.Object.Netns == effect.Object.Netns)
+	case effect.Class == "connect-unanswered" && cause.Class == "packets-dropped":
+		return cause.Severity >= Warn && (cause.Object.Netns == 0 || cause.Object.Netns == effect.Object.Netns)
+	}
+	return false
+}
+
+// sameEnd says whether the end that a client asks is the one that a server serves.
+func sameEnd(server, client *Finding, v *watch.View) bool {
+	s, c := server.Object, client.Object
+	return s.Lport != 0 && s.Lport == c.Rport && v.Local.In(c.Netns, c.Raddr, s.Netns)
+}

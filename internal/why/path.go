@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package why
+
+import (
+	"fmt"
+
+	"seine/internal/watch"
+)
+
+// pathRules are about the way between the ends.
+var pathRules = []Rule{
+	{
+		Class: "path", Short: "the path is slow", Looks: "part network of a service's turns",
+		Threshold: turnsAsked, Severity: turnsBad, Sure: "likely: round trips, the congestion window and pacing are not told apart",
+		Needs: []string{"flows"}, Advice: "compare srtt_us with min_rtt_us: if they are the same the path is long, else something queues on it",
+		find: slowPath,
+	},
+	{
+		Class: "delayed-ack", Short: "small writes wait for delayed acknowledgements", Looks: "time that a turn is in the network, or that a server waits for the rest of a request, and delayed acknowledgements",
+		Threshold: "at least 20 turns, of which half wait 35 to 70 ms, or 190 to 260 ms, in sending, or for the rest of a request while this machine delays acknowledgements; nothing was sent again",
+		Severity:  "warn", Sure: "certain where a closer look (tcpnagle) sees ten writes held back, likely where this machine delayed as many acknowledgements, else possible",
+		Needs: []string{"flows"}, Advice: "write a message with one call, or set TCP_NODELAY: Nagle's algorithm holds the second small write back until the first is acknowledged",
+		find: delayedAck,
+	},
+	{
+		Class: "local-queue", Short: "packets queue on this machine before they are sent", Looks: "queueing disciplines: drops and backlog, by device",
+		Threshold: "ten packets dropped, or 256 KB waiting", Severity: "warn", Sure: "certain for drops, likely for a backlog: senders may fill it without harm",
+		Needs: []string{watch.Counters}, Advice: "the device or its shaper is slower than what is sent: raise its rate, or lower what is sent",
+		find: localQueue,
+	},
+}
+
+// perTurn is how long a part of a turn takes, in milliseconds.
+func perTurn(s *watch.Service, part watch.Part) float64 {
+	if s.Turn.Count == 0 {
+		return 0
+	}
+	return s.Parts[part] / float64(s.Turn.Count)
+}
+
+// delays says for how many milliseconds turns wait, if that is as long as an acknowledgement may
+// be delayed: in sending, or, at a server, for the rest of a request.
+func (j *judge) delays(s *watch.Service) (ms float64) {
+	few := s.Turn.Count < fewTurns || s.Mixed() || s.Retrans > 0 || s.TX/s.Turn.Count >= 3000 || s.Turn.Quantile(0.5) < 35_000
+	fits := func(part watch.Part) bool {
+		ms = perTurn(s, part)
+		return s.Parts.Share(part) >= verdict && (ms >= 35 && ms <= 70 || ms >= 190 && ms <= 260)
+	}
+	if !few && (fits(watch.Network) || !s.Out && j.delayed(s) && fits(watch.Receiving)) {
+		return ms
+	}
+	return 0
+}
+
+// delayed says whether acknowledgements were delayed in the namespace of a service, one for two
+// turns at least.
+func (j *judge) delayed(s *watch.Service) bool {
+	return uint64(j.Counters[watch.CounterKey{Netns: s.Netns, Name: delayedACKs}]) >= s.Turn.Count/2
+}
+
+// heldBack is how many small writes to a service were held back until an acknowledgement came, as
+// far as that was looked at.
+func (j *judge) heldBack(s *watch.Service) (n uint64) {
+	for _, t := range j.Tallied(watch.Held) {
+		here := !s.Out && t.Rport == s.Lport && j.Local.In(t.Netns, t.Raddr, s.Netns)
+		if t.What == "nagle" && (here || s.Out && t.Service() == s.ServiceKey) {
+			n += t.Count
+		}
+	}
+	return n
+}
+
+const delayedACKs = "TcpExtDelayedACKs"
+
+func slowPath(j *judge) (all []*Finding) {
+	for _, s := range j.Services {
+		if s.Mixed() || j.delays(s) > 0 {
+			continue
+		}
+		if f := j.slow(s, &s.Turn, watch.Network); f != nil {
+			f.sure(Likely, "round trips, the congestion window and pacing are not told apart")
+			f.add("bytes sent in a turn", float64(s.TX)/float64(s.Turn.Count), "bytes", "flows")
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+func delayedAck(j *judge) (all []*Finding) {
+	for _, s := range j.Services {
+		ms := j.delays(s)
+		if ms == 0 {
+			continue
+		}
+		f := j.finding(service(s.ServiceKey), Warn, ms)
+		f.Title = fmt.Sprintf("a turn waits %.0f ms for an acknowledgement", ms)
+		f.add("time that a turn waits", ms, "ms", "flows").add("turns", float64(s.Turn.Count), "", "flows").add("bytes sent in a turn", float64(s.TX)/float64(s.Turn.Count), "bytes", "flows")
+		f.sure(Possible, "a path of that delay looks the same")
+		if j.delayed(s) || uint64(j.Grown(delayedACKs)) >= s.Turn.Count/2 {
+			f.sure(Likely, "as many acknowledgements were delayed on this machine").add("delayed acknowledgements", float64(j.Grown(delayedACKs)), "", delayedACKs)
+		}
+		if n := j.heldBack(s); n >= 10 {
+			f.sure(Certain, "Nagle's algorithm held as many writes back").add("writes held back", float64(n), "", "tcpnagle")
+		}
+		f.Next = command("tcpnagle", s.ServiceKey)
+		all = append(all, f)
+	}
+	return all
+}
+
+func localQueue(j *judge) (all []*Finding) {
+	for _, q := range j.byDevice() {
+		if q.dropped < 10 && q.backlog < 256<<10 {
+			continue
+		}
+		f := j.finding(Object{Name: q.dev, Who: watch.Who{Netns: q.netns}}, Warn, float64(q.dropped)+q.backlog/1500)
+		f.Title = fmt.Sprintf("%d packets dropped by the queue, up to %.0f KB waiting", q.dropped, q.backlog/1024)
+		f.add("packets dropped", float64(q.dropped), "", "qdisc").add("bytes waiting at most", q.backlog, "bytes", "qdisc")
+		if q.dropped >= 10 {
+			f.sure(Certain, "the queue counts them itself")
+		} else {
+			f.sure(Likely, "senders may fill a queue without harm")
+		}
+		f.Next = "seine qdisclat --dev " + q.dev
+		all = append(all, f)
+	}
+	return all
+}

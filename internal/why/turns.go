@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package why
+
+import (
+	"fmt"
+
+	"seine/internal/kern"
+	"seine/internal/watch"
+)
+
+// fewTurns is how many are too few to say something.
+const fewTurns = 20
+
+// verdict is the share of the time of turns from which on a part is to blame.
+const verdict = 0.5
+
+const (
+	turnsAsked = "at least 20 turns, p99 at least --slow (100 ms), and half of the time of turns in this part"
+	turnsBad   = "warn; bad from five times --slow on; where turns may wait on purpose it is told as info, and only of the target that was asked for"
+	turnsSure  = "certain from 80 % of the time on, else likely"
+)
+
+// turnRules are about where the time of turns goes.
+var turnRules = []Rule{
+	{
+		Class: "app-slow", Short: "the application is slow to answer", Looks: "part app of a service's turns",
+		Threshold: turnsAsked, Severity: turnsBad, Sure: turnsSure, Needs: []string{"flows"},
+		Advice: "look into the application, or at what it asks itself; the network is not the reason",
+		find:   func(j *judge) []*Finding { return j.turns(watch.App, false) },
+	},
+	{
+		Class: "reads-late", Short: "the application reads late what has come", Looks: "part unread of a service's turns",
+		Threshold: turnsAsked, Severity: turnsBad, Sure: turnsSure, Needs: []string{"flows"},
+		Advice: "the process has too few threads, or too little processor time, for what it is sent",
+		find: func(j *judge) []*Finding {
+			return append(j.turns(watch.Unread, false), j.turns(watch.Unread, true)...)
+		},
+	},
+	{
+		Class: "peer-slow", Short: "the peer is slow to answer", Looks: "part peer of a client's turns",
+		Threshold: turnsAsked, Severity: turnsBad, Sure: turnsSure, Needs: []string{"flows"},
+		Advice: "look at the peer, not at this process or the network",
+		find:   func(j *judge) []*Finding { return j.turns(watch.Peer, true) },
+	},
+	{
+		Class: "peer-window", Short: "the peer's receive window is closed", Looks: "part window of a service's turns, and window probes",
+		Threshold: turnsAsked + "; or a second of it in a stream whose window had to be probed three times", Severity: turnsBad, Sure: turnsSure, Needs: []string{"flows"},
+		Advice: "the peer's application does not read, or its receive buffer is too small for the path",
+		find: func(j *judge) []*Finding {
+			return append(append(j.turns(watch.Window, false), j.turns(watch.Window, true)...), j.stalls()...)
+		},
+	},
+	{
+		Class: "send-buffer", Short: "the own send buffer is too small", Looks: "part buffer of a service's turns, by a closer look (flows --exact) at services that spend their time in the network and send 16 KB or more in a turn",
+		Threshold: turnsAsked + ", after the closer look has begun", Severity: turnsBad, Sure: turnsSure, Needs: []string{"flows"},
+		Advice: "raise net.ipv4.tcp_wmem, and have the application not set SO_SNDBUF",
+		find: func(j *judge) []*Finding {
+			return append(j.turns(watch.Buffer, false), j.turns(watch.Buffer, true)...)
+		},
+	},
+}
+
+// turns finds services whose turns are slow because of one part.
+func (j *judge) turns(part watch.Part, out bool) (all []*Finding) {
+	for _, s := range j.Services {
+		if s.Out != out || s.Mixed() {
+			continue
+		}
+		h := &s.Turn
+		if (part == watch.Peer || part == watch.App) && s.First.Count > 0 && s.First.Count >= s.Turn.Count/2 {
+			h = &s.First // a download takes its time, and events come when they come
+		}
+		if f := j.slow(s, h, part); f != nil {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+func (j *judge) slow(s *watch.Service, h *kern.Hist, part watch.Part) *Finding {
+	p99, share := h.Quantile(0.99)/1000, s.Parts.Share(part)
+	if h.Count < fewTurns || p99 < j.Slow || share < verdict {
+		return nil
+	}
+	f := j.finding(service(s.ServiceKey), worse(p99 >= 5*j.Slow), p99)
+	f.Title = fmt.Sprintf("p99 of a turn %.0f ms, %.0f %% of it %s", p99, share*100, inWords[part])
+	f.add("p99 of a turn", p99, "ms", "flows").add("turns", float64(h.Count), "", "flows").add("share of part "+part.String(), share*100, "%", "flows")
+	for p, ms := range s.Parts {
+		if o := watch.Part(p); o != part && s.Parts.Share(o) >= 0.1 && s.Parts.Turns() > 0 && inWords[o] != "" {
+			f.add("share of part "+o.String(), ms/s.Parts.Turns()*100, "%", "flows")
+		}
+	}
+	if share >= 0.8 {
+		f.sure(Certain, "nearly all of the time is there")
+	} else {
+		f.sure(Likely, "most of the time is there")
+	}
+	if (part == watch.App || part == watch.Peer) && onPurpose(h) {
+		f.Severity, f.patient = Info, true
+		f.sure(Possible, "an answer may wait on purpose for something to happen, as that of a long poll does")
+	}
+	f.Next = flowsCommand(s.ServiceKey)
+	return f
+}
+
+// onPurpose says whether answers may wait for something to happen: half of them take a second or
+// more, or nearly all take half a second, for which brokers let fetches wait.
+func onPurpose(h *kern.Hist) bool {
+	return h.Quantile(0.5) >= 1_000_000 || h.Quantile(0.1) >= 450_000 && h.Quantile(0.9) <= 600_000
+}
+
+// inWords says where time went.
+var inWords = map[watch.Part]string{
+	watch.App: "in the application", watch.Unread: "before the application read", watch.Peer: "at the peer", watch.Receiving: "between pieces of a message",
+	watch.Window: "at the peer's closed window", watch.Buffer: "at the own send buffer", watch.Loss: "in lost segments", watch.Network: "in the network",
+}
+
+// stalls finds streams that a closed window holds up.
+func (j *judge) stalls() (all []*Finding) {
+	for _, s := range j.Services {
+		probes := j.Counters[watch.CounterKey{Netns: s.Netns, Name: "TcpExtTCPWinProbe"}]
+		if ms := s.Parts[watch.Window]; ms < 1000 || s.Parts.Share(watch.Window) < verdict || probes < 3 {
+			continue
+		}
+		f := j.finding(service(s.ServiceKey), Warn, s.Parts[watch.Window])
+		f.Title = fmt.Sprintf("%.1f s of sending at the peer's closed window", s.Parts[watch.Window]/1000)
+		f.add("time at a closed window", s.Parts[watch.Window], "ms", "flows").add("window probes in the namespace", float64(probes), "", "TcpExtTCPWinProbe")
+		f.sure(Certain, "the window had to be probed")
+		f.Next = flowsCommand(s.ServiceKey)
+		all = append(all, f)
+	}
+	return all
+}
+
+// flowsCommand shows the connections of a service.
+func flowsCommand(k watch.ServiceKey) string { return command("flows --view connections", k) }

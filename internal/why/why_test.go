@@ -1,0 +1,594 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package why_test
+
+import (
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"seine/internal/cli"
+	"seine/internal/kern"
+	"seine/internal/row"
+	"seine/internal/tool"
+	"seine/internal/watch"
+	"seine/internal/why"
+	"seine/internal/words"
+	"seine/tools"
+)
+
+var start = time.Unix(1_700_000_000, 0)
+
+// cells are values by column, in the unit that the id names.
+type cells map[string]any
+
+// world feeds a model with rows of the schemas that tools have.
+type world struct {
+	t *testing.T
+	m *watch.Model
+}
+
+// asked are the sources of 'seine why'.
+var asked = []string{"flows", "tcpretrans", "soconnect", "tcpsynbl", "soaccept", "tcplife", "dns", "skbdrop", watch.Counters}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t, watch.New(watch.Options{})}
+	for _, s := range asked {
+		w.m.Asked(s, "")
+	}
+	// Ten seconds of a machine that does something.
+	for i := range 10 {
+		w.at(i, "flows", "services", cells{"side": "in", "comm": "well", "netns": 1, "lport": 22, "conns": 1, "turns": 5, "turn_us": spread(5, time.Millisecond), "app_ms": 5})
+	}
+	return w
+}
+
+func schemaOf(t *testing.T, name, view string) *row.Schema {
+	t.Helper()
+	i := slices.IndexFunc(tools.All, func(o *tool.Tool) bool { return o.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no tool %s", name)
+	}
+	schemas, err := tools.All[i].Schemas(tools.All[i].Views(tools.All[i].NewConfig()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range schemas {
+		if s.View == view {
+			return s
+		}
+	}
+	t.Fatalf("%s has no view %q", name, view)
+	return nil
+}
+
+// at adds a row of a second.
+func (w *world) at(second int, name, view string, c cells) {
+	w.t.Helper()
+	s := schemaOf(w.t, name, view)
+	r := s.New()
+	if r.Get("time") == nil { // what a Snapshot has no column for, the engine adds
+		w.t.Fatalf("%s %s has no time", name, view)
+	}
+	*r.Get("time") = row.Cell{Kind: row.Time, N: uint64(start.Add(time.Duration(second) * time.Second).UnixNano())}
+	for id, v := range c {
+		to := r.Get(id)
+		if to == nil {
+			w.t.Fatalf("%s %s has no column %s", name, view, id)
+		}
+		switch v := v.(type) {
+		case int:
+			to.SetUint(uint64(v) * max(s.Columns[s.Index(id)].Div, 1))
+		case string:
+			if a, err := netip.ParseAddr(v); err == nil {
+				b := a.As16()
+				*to = row.Cell{Kind: row.Addr, S: string(b[:])}
+			} else {
+				to.SetText(v)
+			}
+		case bool:
+			*to = row.Cell{Kind: row.Bool, N: 1}
+		case *kern.Hist:
+			*to = row.Cell{Kind: row.Object, Ref: v}
+		default:
+			w.t.Fatalf("%s: %T", id, v)
+		}
+	}
+	if err := w.m.Row(r); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) grows(netns uint32, name string, by int64) {
+	w.m.Count(start.Add(5*time.Second), watch.CounterKey{Netns: netns, Name: name}, by)
+}
+
+func (w *world) gauge(netns uint32, name string, value float64) {
+	w.m.Gauge(start.Add(5*time.Second), watch.CounterKey{Netns: netns, Name: name}, value)
+}
+
+// spread is n turns that took so long.
+func spread(n int, took time.Duration) *kern.Hist {
+	h := &kern.Hist{}
+	for range n {
+		h.Add(uint64(took.Microseconds()))
+	}
+	return h
+}
+
+// serves adds a second of a service on port 443 whose turns take so long, all of it in one part.
+func (w *world) serves(n int, took time.Duration, part string, more cells) {
+	ms := int(took.Milliseconds()) * n
+	c := cells{"side": "in", "comm": "web", "netns": 1, "lport": 443, "conns": 3, "turns": n, "turn_us": spread(n, took), part + "_ms": ms, "idle_ms": 10 * ms, "tx_bytes": 1000 * n}
+	for id, v := range more {
+		c[id] = v
+	}
+	w.at(5, "flows", "services", c)
+}
+
+// asks is serves of a client.
+func (w *world) asks(n int, took time.Duration, part string, more cells) {
+	ms := int(took.Milliseconds()) * n
+	c := cells{"side": "out", "comm": "curl", "netns": 1, "raddr": "192.0.2.5", "rport": 5432, "conns": 3, "turns": n, "turn_us": spread(n, took), part + "_ms": ms, "tx_bytes": 1000 * n}
+	for id, v := range more {
+		c[id] = v
+	}
+	w.at(5, "flows", "services", c)
+}
+
+// times calls f n times.
+func times(n int, f func()) {
+	for range n {
+		f()
+	}
+}
+
+// A made case is what provokes a class, and nearly the same that must not.
+type madeCase struct {
+	class, object string
+	severity      why.Severity
+	fault         func(w *world)
+	well          func(w *world)
+}
+
+const ms = time.Millisecond
+
+func (w *world) resends(n int, cause, state string, bytes, attempts int) {
+	times(n, func() {
+		w.at(5, "tcpretrans", "", cells{"comm": "web", "netns": 1, "cause": cause, "state": state, "lport": 443, "raddr": "192.0.2.5", "rport": 40000, "segments": 1, "bytes": bytes, "attempts": attempts})
+	})
+}
+
+func (w *world) connects(n int, errno string, more cells) {
+	times(n, func() {
+		c := cells{"comm": "curl", "netns": 1, "raddr": "192.0.2.5", "rport": 5432, "proto": "tcp", "latency_us": 1000}
+		if errno != "" {
+			c["errno"] = errno
+		}
+		for id, v := range more {
+			c[id] = v
+		}
+		w.at(5, "soconnect", "", c)
+	})
+}
+
+func (w *world) ends(n int, by string) {
+	times(n, func() {
+		c := cells{"comm": "web", "netns": 1, "lport": 443, "raddr": "192.0.2.5", "rport": 40000, "established_ms": 30}
+		if by != "" {
+			c["reset_by"] = by
+		}
+		w.at(5, "tcplife", "", c)
+	})
+}
+
+func (w *world) queries(n int, rcode string, took time.Duration) {
+	times(n, func() {
+		c := cells{"comm": "curl", "netns": 1, "raddr": "192.0.2.53", "rport": 53, "rcode": rcode, "name": "example.com"}
+		if rcode != "TIMEOUT" {
+			c["latency_us"] = int(took.Microseconds())
+		}
+		w.at(5, "dns", "", c)
+	})
+}
+
+func (w *world) drops(n int, reason, proto string, more cells) {
+	c := cells{"reason": reason, "proto": proto, "netns": 1, "count": n}
+	for id, v := range more {
+		c[id] = v
+	}
+	w.at(5, "skbdrop", "drops", c)
+}
+
+var madeCases = []madeCase{
+	{"app-slow", "web :443", why.Warn, func(w *world) { w.serves(50, 300*ms, "app", nil) }, func(w *world) { w.serves(50, 60*ms, "app", nil); w.serves(19, 300*ms, "app", cells{"comm": "few"}) }},
+	{"reads-late", "web :443", why.Bad, func(w *world) { w.serves(50, 700*ms, "unread", nil) }, func(w *world) { w.serves(50, 60*ms, "unread", nil) }},
+	{"peer-slow", "curl → 192.0.2.5:5432", why.Warn, func(w *world) { w.asks(50, 300*ms, "peer", nil) }, func(w *world) {
+		w.asks(50, 60*ms, "peer", nil)
+		w.asks(50, 900*ms, "peer", cells{"comm": "fetch", "first_us": spread(50, 5*ms)}) // a download
+	}},
+	{"peer-window", "web :443", why.Warn, func(w *world) { w.serves(50, 300*ms, "window", nil) }, func(w *world) {
+		w.at(5, "flows", "services", cells{"side": "in", "comm": "bulk", "netns": 1, "lport": 80, "window_ms": 5000, "tx_bytes": 1 << 30}) // its window was never probed
+	}},
+	{"send-buffer", "web :443", why.Warn, func(w *world) { w.serves(50, 300*ms, "buffer", nil) }, func(w *world) { w.serves(50, 60*ms, "buffer", nil) }},
+	{"path", "web :443", why.Warn, func(w *world) { w.serves(50, 300*ms, "network", cells{"tx_bytes": 50_000_000}) }, func(w *world) { w.serves(50, 60*ms, "network", cells{"tx_bytes": 50_000_000}) }},
+	{"loss-fast", "web :443", why.Warn, func(w *world) { w.resends(30, "fast", "ESTABLISHED", 1448, 0) }, func(w *world) {
+		w.resends(9, "fast", "ESTABLISHED", 1448, 0)
+		w.at(5, "flows", "services", cells{"side": "in", "comm": "web", "netns": 2, "lport": 443, "conns": 1, "turns": 1, "tx_bytes": 200_000_000})
+		times(30, func() { // of 200 MB
+			w.at(5, "tcpretrans", "", cells{"comm": "web", "netns": 2, "cause": "fast", "state": "ESTABLISHED", "lport": 443, "raddr": "192.0.2.5", "rport": 40000, "segments": 4, "bytes": 5792})
+		})
+	}},
+	{"loss-tail", "web :443", why.Warn, func(w *world) {
+		w.resends(10, "tlp", "ESTABLISHED", 100, 0)
+		w.resends(12, "fast", "ESTABLISHED", 100, 0)
+	}, func(w *world) { w.resends(9, "tlp", "ESTABLISHED", 100, 0) }},
+	{"loss-timeout", "web :443", why.Bad, func(w *world) {
+		w.resends(4, "rto", "ESTABLISHED", 100, 2)
+		w.serves(30, 400*ms, "loss", nil)
+	}, func(w *world) { w.resends(30, "rto", "SYN_SENT", 0, 2); w.resends(4, "rto", "ESTABLISHED", 100, 2) }},
+	{"loss-spurious", "web :443", why.Warn, func(w *world) {
+		w.resends(30, "fast", "ESTABLISHED", 1448, 0)
+		w.grows(1, "TcpExtTCPDSACKRecv", 25)
+		w.grows(1, "TcpRetransSegs", 30)
+	}, func(w *world) {
+		w.resends(5, "fast", "ESTABLISHED", 1448, 0)
+		w.grows(1, "TcpExtTCPDSACKRecv", 5)
+		w.grows(1, "TcpRetransSegs", 5)
+	}},
+	{"mtu-blackhole", "web :443", why.Bad, func(w *world) {
+		w.resends(2, "rto", "ESTABLISHED", 1448, 3)
+		w.resends(2, "rto", "ESTABLISHED", 1448, 4)
+	}, func(w *world) {
+		w.resends(2, "rto", "ESTABLISHED", 1448, 2)
+		w.resends(1, "rto", "ESTABLISHED", 20, 3) // small ones are lost too
+	}},
+	{"delayed-ack", "web :443", why.Warn, func(w *world) { w.serves(50, 42*ms, "network", nil) }, func(w *world) {
+		w.serves(50, 20*ms, "network", nil)
+		w.serves(50, 42*ms, "network", cells{"comm": "lossy", "retrans": 3})
+	}},
+	{"local-queue", "eth0", why.Warn, func(w *world) { w.grows(1, watch.QdiscDropped+"eth0", 50) }, func(w *world) {
+		w.grows(1, watch.QdiscDropped+"eth0", 9)
+		w.gauge(1, watch.QdiscBacklog+"eth0", 100_000)
+	}},
+	{"connect-refused", "curl → 192.0.2.5:5432", why.Warn, func(w *world) { w.connects(3, "ECONNREFUSED", nil) }, func(w *world) {
+		w.connects(2, "ECONNREFUSED", nil)
+		w.connects(9, "ECONNREFUSED", cells{"proto": "udp"})
+	}},
+	{"connect-unanswered", "curl → 192.0.2.5:5432", why.Warn, func(w *world) { w.connects(1, "", cells{"pending": true, "latency_us": 3_000_000}) }, func(w *world) {
+		w.connects(1, "", cells{"pending": true, "latency_us": 300_000})
+		w.connects(5, "ECANCELED", nil) // given up at once, as happy eyeballs do
+	}},
+	{"connect-unreachable", "curl → 192.0.2.5:5432", why.Bad, func(w *world) { w.connects(20, "EHOSTUNREACH", nil) }, func(w *world) { w.connects(2, "ENETUNREACH", nil) }},
+	{"accept-queue", "web :443", why.Bad, func(w *world) {
+		w.at(5, "tcpsynbl", "drops", cells{"comm": "web", "netns": 1, "lport": 443, "raddr": "192.0.2.5", "rport": 40000, "queue": "accept", "limit": 16, "at": "SYN"})
+	}, func(w *world) {
+		w.at(5, "tcpsynbl", "backlog", cells{"comm": "web", "netns": 1, "lport": 443, "metric": "accept", "limit": 16, "used": spread(20, 15*time.Microsecond)})
+	}},
+	{"syn-queue", "web :443", why.Bad, func(w *world) {
+		w.at(5, "tcpsynbl", "drops", cells{"comm": "web", "netns": 1, "lport": 443, "raddr": "192.0.2.5", "rport": 40000, "queue": "syn", "limit": 16, "at": "SYN"})
+	}, func(w *world) {
+		w.at(5, "tcpsynbl", "backlog", cells{"comm": "web", "netns": 1, "lport": 443, "metric": "syn", "limit": 16, "used": spread(20, 16*time.Microsecond)})
+	}},
+	{"ports-exhausted", "curl → 192.0.2.5:5432", why.Bad, func(w *world) { w.connects(1, "EADDRNOTAVAIL", nil) }, func(w *world) { w.gauge(1, watch.TCPTimeWait, 20_000); w.gauge(1, watch.PortsMost, 28_000) }},
+	{"fds-exhausted", "web :443", why.Bad, func(w *world) {
+		w.at(5, "soaccept", "", cells{"comm": "web", "netns": 1, "lport": 443, "errno": "EMFILE"})
+	}, func(w *world) {
+		w.at(5, "soaccept", "", cells{"comm": "web", "netns": 1, "lport": 443, "errno": "EAGAIN"})
+		w.gauge(0, watch.FilesOpen, 900)
+		w.gauge(0, watch.FilesMost, 1000)
+	}},
+	{"resets", "web :443", why.Warn, func(w *world) { w.ends(7, "remote"); w.ends(20, "") }, func(w *world) { w.ends(7, "remote"); w.ends(80, "") }},
+	{"dns-slow", "DNS server 192.0.2.53", why.Warn, func(w *world) { w.queries(10, "NOERROR", 150*ms) }, func(w *world) { w.queries(10, "NOERROR", 50*ms); w.queries(30, "NXDOMAIN", 5*ms) }},
+	{"dns-failing", "DNS server 192.0.2.53", why.Bad, func(w *world) { w.queries(3, "TIMEOUT", 0); w.queries(2, "NOERROR", ms) }, func(w *world) { w.queries(2, "SERVFAIL", ms); w.queries(50, "NXDOMAIN", ms) }},
+	{"udp-overflow", "UDP :5353", why.Warn, func(w *world) { w.drops(50, "SOCKET_RCVBUFF", "UDP", cells{"lport": 5353}) }, func(w *world) { w.grows(1, "UdpRcvbufErrors", 9) }},
+	{"memory-pressure", "this machine", why.Bad, func(w *world) { w.grows(1, "TcpExtTCPMemoryPressures", 1) }, func(w *world) {
+		w.grows(1, "TcpExtRcvPruned", 9)
+		w.gauge(0, watch.TCPMemory, 10)
+		w.gauge(0, watch.TCPMemPressure, 11)
+	}},
+	{"packets-dropped", "eth0", why.Warn, func(w *world) { w.drops(50, "IP_RPFILTER", "TCP", cells{"dev": "eth0"}) }, func(w *world) {
+		w.drops(5000, "NO_SOCKET", "UDP", nil)
+		w.drops(5000, "TCP_OLD_SEQUENCE", "TCP", nil)
+		w.drops(9, "NEIGH_FAILED", "TCP", nil)
+	}},
+	{"softirq-starved", "this machine", why.Bad, func(w *world) { w.grows(0, watch.SoftnetDropped, 1) }, func(w *world) { w.grows(0, watch.SoftnetSqueezed, 50) }},
+	{"cpu-imbalance", "processor 3", why.Warn, func(w *world) {
+		w.grows(0, watch.SoftnetProcessed+"3", 990_000)
+		w.grows(0, watch.SoftnetProcessed+"1", 10_000)
+		w.grows(0, watch.SoftnetSqueezed, 50)
+	}, func(w *world) {
+		w.grows(0, watch.SoftnetProcessed+"3", 990_000)
+		w.grows(0, watch.SoftnetProcessed+"1", 10_000) // it keeps up
+	}},
+	{"ecn-marks", "this machine", why.Warn, func(w *world) { w.grows(1, "IpExtInCEPkts", 30); w.grows(1, "IpExtInECT0Pkts", 100) }, func(w *world) { w.grows(1, "IpExtInCEPkts", 30); w.grows(1, "IpExtInECT0Pkts", 100_000) }},
+}
+
+// contract is the classes that the command line promises.
+const contract = `app-slow reads-late peer-slow peer-window send-buffer path loss-fast loss-tail loss-timeout loss-spurious mtu-blackhole delayed-ack local-queue connect-refused connect-unanswered
+connect-unreachable accept-queue syn-queue ports-exhausted fds-exhausted resets dns-slow dns-failing udp-overflow memory-pressure packets-dropped softirq-starved cpu-imbalance ecn-marks`
+
+// TestClasses: each class of the contract has one rule, and a case here.
+func TestClasses(t *testing.T) {
+	var rules, cases []string
+	for i := range why.Rules {
+		r := &why.Rules[i]
+		rules = append(rules, r.Class)
+		v := reflect.ValueOf(*r)
+		for j := range v.NumField() {
+			if f := v.Field(j); f.Kind() == reflect.String && f.String() == "" {
+				t.Errorf("%s: %s is empty", r.Class, v.Type().Field(j).Name)
+			}
+		}
+	}
+	for _, c := range madeCases {
+		cases = append(cases, c.class)
+	}
+	want := strings.Fields(contract)
+	slices.Sort(want)
+	slices.Sort(rules)
+	slices.Sort(cases)
+	if !slices.Equal(rules, want) {
+		t.Errorf("rules are %v, want %v", rules, want)
+	}
+	if !slices.Equal(cases, want) {
+		t.Errorf("cases are %v, want %v", cases, want)
+	}
+}
+
+// TestRules: each fault is found, alone, with its object and severity; what is nearly the same
+// is not.
+func TestRules(t *testing.T) {
+	for _, c := range madeCases {
+		t.Run(c.class, func(t *testing.T) {
+			w := newWorld(t)
+			c.fault(w)
+			a := why.Judge(w.m.Window(time.Minute), why.Options{})
+			if len(a.Unjudged) > 0 {
+				t.Errorf("not judged: %v", a.Unjudged)
+			}
+			if got := told(a); len(got) != 1 || got[0] != c.class+" "+c.object {
+				t.Fatalf("found %q, want %q alone", got, c.class+" "+c.object)
+			}
+			f := a.Findings[0]
+			if f.Severity != c.severity {
+				t.Errorf("it is %s, want %s", f.Severity, c.severity)
+			}
+			if f.ID == "" || f.Rank != 1 || f.Confidence == "" || f.Reason == "" || f.Advice == "" || !strings.HasPrefix(f.Next, "seine ") || f.Title == "" || len(f.Evidence) == 0 {
+				t.Errorf("something is missing: %+v", f)
+			}
+			parses(t, f.Next)
+			for _, e := range f.Evidence {
+				if e.What == "" || e.From == "" || e.Window != 10 {
+					t.Errorf("evidence %+v, want 10 s", e)
+				}
+			}
+			w = newWorld(t)
+			c.well(w)
+			if got := told(why.Judge(w.m.Window(time.Minute), why.Options{})); len(got) != 0 {
+				t.Errorf("nothing is wrong, found %q", got)
+			}
+		})
+	}
+}
+
+// parses checks that a command is one of a tool, with flags that it has and filters that it can
+// honour.
+func parses(t *testing.T, command string) {
+	t.Helper()
+	line, err := words.Fields(command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(tools.All, func(o *tool.Tool) bool { return o.Name == line[1] })
+	if i < 0 {
+		t.Fatalf("%s: there is no such tool", command)
+	}
+	cfg, o, err := cli.Parse(tools.All[i], line[2:])
+	if err == nil {
+		_, err = tool.Prepare(tools.All[i], cfg, o)
+	}
+	if err != nil {
+		t.Errorf("%s: %v", command, err)
+	}
+}
+
+func told(a *why.Answer) (out []string) {
+	for _, f := range a.Findings {
+		out = append(out, f.Class+" "+f.Object.Name)
+	}
+	return out
+}
+
+// TestCauses: what explains another finding comes before it, and is named.
+func TestCauses(t *testing.T) {
+	w := newWorld(t)
+	w.m.Local(1, netip.MustParseAddr("192.0.2.5"))
+	w.asks(50, 900*ms, "peer", cells{"comm": "front"})
+	w.serves(50, 300*ms, "app", cells{"comm": "postgres", "lport": 5432})
+	w.serves(50, 950*ms, "app", cells{"comm": "front", "lport": 80})
+	w.grows(0, watch.SoftnetSqueezed, 5000)
+	a := why.Judge(w.m.Window(time.Minute), why.Options{})
+	want := []string{"app-slow postgres :5432", "peer-slow front → 192.0.2.5:5432", "app-slow front :80", "softirq-starved this machine"}
+	if got := told(a); !slices.Equal(got, want) {
+		t.Fatalf("found %q, want %q", got, want)
+	}
+	for i, causes := range [][]int{{}, {1}, {2}, {}} {
+		if f := a.Findings[i]; !slices.Equal(f.Causes, causes) || f.Rank != i+1 {
+			t.Errorf("%s is number %d and explained by %v, want %d and %v", f.Object.Name, f.Rank, f.Causes, i+1, causes)
+		}
+	}
+}
+
+// TestQueueExplains: connects without an answer are explained by the full queue that they find.
+func TestQueueExplains(t *testing.T) {
+	w := newWorld(t)
+	w.connects(30, "ETIMEDOUT", cells{"raddr": "127.0.0.1"})
+	w.at(5, "tcpsynbl", "drops", cells{"comm": "db", "netns": 1, "lport": 5432, "raddr": "127.0.0.1", "rport": 40000, "queue": "accept", "limit": 16})
+	a := why.Judge(w.m.Window(time.Minute), why.Options{})
+	if got := told(a); len(got) != 2 || got[0] != "accept-queue db :5432" || !slices.Equal(a.Findings[1].Causes, []int{1}) {
+		t.Errorf("found %q", got)
+	}
+}
+
+// TestElsewhere: what is slow on the same port of another network namespace explains nothing.
+func TestElsewhere(t *testing.T) {
+	for _, raddr := range []string{"127.0.0.1", "192.0.2.5"} {
+		w := newWorld(t)
+		w.m.Local(1, netip.MustParseAddr("192.0.2.5"))
+		w.m.Local(2, netip.MustParseAddr("192.0.2.6"))
+		w.asks(50, 300*ms, "peer", cells{"raddr": raddr})
+		w.serves(50, 300*ms, "app", cells{"comm": "here", "lport": 5432})
+		w.serves(50, 300*ms, "app", cells{"comm": "there", "lport": 5432, "netns": 2})
+		a := why.Judge(w.m.Window(time.Minute), why.Options{})
+		for _, f := range a.Findings {
+			for _, c := range f.Causes {
+				if a.Findings[c-1].Object.Comm != "here" {
+					t.Errorf("%s: %s is explained by %s", raddr, f.Object.Name, a.Findings[c-1].Object.Name)
+				}
+			}
+			if f.Class == "peer-slow" && len(f.Causes) != 1 {
+				t.Errorf("%s: explained by %v", raddr, f.Causes)
+			}
+		}
+	}
+}
+
+// TestUnjudged: a rule whose source was not asked is named with the reason, and finds nothing.
+func TestUnjudged(t *testing.T) {
+	m := watch.New(watch.Options{})
+	m.Asked("dns", "this kernel cannot")
+	a := why.Judge(m.Window(time.Minute), why.Options{})
+	if len(a.Judged) != 0 || len(a.Unjudged) != len(why.Rules) {
+		t.Errorf("judged are %v", a.Judged)
+	}
+	i := slices.IndexFunc(a.Unjudged, func(u why.Unjudged) bool { return u.Class == "dns-slow" })
+	if i < 0 || a.Unjudged[i].Why != "dns: this kernel cannot" {
+		t.Errorf("not judged: %v", a.Unjudged)
+	}
+}
+
+// TestSlow: --slow moves the threshold.
+func TestSlow(t *testing.T) {
+	w := newWorld(t)
+	w.serves(50, 300*ms, "app", nil)
+	for slow, want := range map[float64]int{10: 1, 299: 1, 500: 0} {
+		if a := why.Judge(w.m.Window(time.Minute), why.Options{Slow: slow}); len(a.Findings) != want {
+			t.Errorf("--slow %vms: found %q, want %d", slow, told(a), want)
+		}
+	}
+}
+
+// TestPatient: services whose answers may wait on purpose are left out, unless they are asked
+// for; a few of them that take a second are no purpose.
+func TestPatient(t *testing.T) {
+	w := newWorld(t)
+	w.serves(50, 1500*ms, "app", nil)
+	w.serves(50, 500*ms, "app", cells{"comm": "broker"})
+	w.asks(50, 2000*ms, "peer", nil)
+	few := spread(70, 150*ms)
+	few.Merge(spread(30, 1500*ms))
+	w.serves(100, 1500*ms, "app", cells{"comm": "slow", "turn_us": few})
+	w.serves(50, 1500*ms, "unread", cells{"comm": "late"})
+	a := why.Judge(w.m.Window(time.Minute), why.Options{})
+	got := told(a)
+	slices.Sort(got)
+	if want := []string{"app-slow slow :443", "reads-late late :443"}; !slices.Equal(got, want) || len(a.Patient) != 3 {
+		t.Errorf("found %q, want %q; left out %d, want 3", got, want, len(a.Patient))
+	}
+	a = why.Judge(w.m.Window(time.Minute), why.Options{Patient: true})
+	n := 0
+	for _, f := range a.Findings {
+		if f.Severity == why.Info && f.Confidence == why.Possible {
+			n++
+		}
+	}
+	if len(a.Patient) != 0 || len(a.Findings) != 5 || n != 3 {
+		t.Errorf("found %q, of them %d that may be so on purpose, want 3 of 5", told(a), n)
+	}
+}
+
+// TestRest: a server that waits for the rest of requests has delayed acknowledgements to blame
+// only if it delayed some.
+func TestRest(t *testing.T) {
+	w := newWorld(t)
+	w.serves(50, 42*ms, "receiving", nil)
+	w.serves(50, 42*ms, "receiving", cells{"comm": "other", "netns": 2})
+	w.grows(2, "TcpExtDelayedACKs", 50)
+	if got := told(why.Judge(w.m.Window(time.Minute), why.Options{})); len(got) != 1 || got[0] != "delayed-ack other :443" {
+		t.Errorf("found %q", got)
+	}
+}
+
+// TestDeeper: services whose time goes to the network are looked at more closely, the slowest
+// first and not too many, by commands that can be run; what the closer look saw counts if it was
+// enough.
+func TestDeeper(t *testing.T) {
+	w := newWorld(t)
+	w.serves(50, 300*ms, "network", cells{"tx_bytes": 5_000_000})
+	w.serves(50, 300*ms, "network", cells{"comm": "small", "tx_bytes": 50_000})
+	w.serves(50, 300*ms, "app", cells{"comm": "slow", "tx_bytes": 5_000_000})
+	w.serves(50, 60*ms, "network", cells{"comm": "quick", "tx_bytes": 5_000_000})
+	w.asks(50, 900*ms, "network", cells{"tx_bytes": 5_000_000})
+	view := func() *watch.View { return w.m.Window(time.Minute) }
+	w.serves(50, 42*ms, "network", cells{"comm": "pieces", "lport": 80})
+	want := []string{
+		"flows --exact -i 1 --comm curl --raddr 192.0.2.5 --rport 5432", "flows --exact -i 1 --comm web --lport 443", "tcpnagle --view held -i 1 --by comm,raddr,rport,netns --rport 80",
+	}
+	got := why.Deeper(view(), why.Options{})
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for _, line := range got {
+		parses(t, "seine "+line)
+	}
+	for i := range 9 {
+		w.serves(50, 300*ms, "network", cells{"lport": 100 + i, "tx_bytes": 5_000_000})
+	}
+	if got := why.Deeper(view(), why.Options{}); len(got) != 4 {
+		t.Errorf("%d closer looks, want 4", len(got))
+	}
+	for turns, class := range map[int]string{19: "path", 20: "send-buffer"} {
+		w, near := newWorld(t), newWorld(t)
+		w.serves(50, 300*ms, "network", cells{"tx_bytes": 5_000_000})
+		near.serves(turns, 300*ms, "buffer", nil)
+		v := w.m.Window(time.Minute)
+		why.Adopt(v, near.m.Window(time.Minute))
+		if got := told(why.Judge(v, why.Options{})); len(got) != 1 || got[0] != class+" web :443" {
+			t.Errorf("%d turns of a closer look: found %q, want %s", turns, got, class)
+		}
+	}
+}
+
+// TestHeld: writes that a closer look saw held back make delayed acknowledgements certain.
+func TestHeld(t *testing.T) {
+	for n, want := range map[int]why.Confidence{9: why.Possible, 10: why.Certain} {
+		w := newWorld(t)
+		w.m.Local(1, netip.MustParseAddr("192.0.2.5"))
+		w.serves(50, 42*ms, "network", nil)
+		w.at(6, "tcpnagle", "held", cells{"comm": "curl", "netns": 2, "raddr": "192.0.2.5", "rport": 443, "metric": "nagle", "held_us": spread(n, 40*ms)})
+		w.at(6, "tcpnagle", "held", cells{"comm": "curl", "netns": 2, "raddr": "192.0.2.5", "rport": 443, "metric": "cwnd", "held_us": spread(50, 40*ms)})
+		if a := why.Judge(w.m.Window(time.Minute), why.Options{}); len(a.Findings) != 1 || a.Findings[0].Confidence != want {
+			t.Errorf("%d writes: found %q, want one that is %s", n, told(a), want)
+		}
+	}
+}
+
+// TestStable: ids depend on class and object alone.
+func TestStable(t *testing.T) {
+	ids := map[string]bool{}
+	for i := range 3 {
+		w := newWorld(t)
+		w.connects(3+i, "ECONNREFUSED", nil)
+		ids[why.Judge(w.m.Window(time.Minute), why.Options{}).Findings[0].ID] = true
+		w = newWorld(t)
+		w.connects(3, "ECONNREFUSED", cells{"rport": 80})
+		ids[why.Judge(w.m.Window(time.Minute), why.Options{}).Findings[0].ID] = true
+	}
+	if len(ids) != 2 {
+		t.Errorf("two objects have the ids %v", ids)
+	}
+}
