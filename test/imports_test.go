@@ -32,11 +32,15 @@ var allowed = map[string][]string{
 	"internal/family": {"internal/row", "internal/kern", "internal/probe", "internal/tool"},
 	"internal/trial":  {"internal/row", "internal/kern", "internal/probe", "internal/lab", "internal/host", "internal/tool"},
 	"internal/cli": {"internal/bt", "internal/enrich", "internal/host", "internal/kern", "internal/lab", "internal/object", "internal/probe",
-		"internal/row", "internal/sink", "internal/sym", "internal/tool", "internal/trial", "internal/words", "internal/journal", "internal/names", "internal/record", "tools", "tools/"},
+		"internal/row", "internal/sink", "internal/sym", "internal/tool", "internal/trial", "internal/words", "internal/journal", "internal/names", "internal/record",
+		"internal/watch", "internal/why", "tools", "tools/"},
 
 	"internal/journal": {},
 	"internal/names":   {"internal/object", "internal/probe", "internal/row"},
 	"internal/record":  {"internal/journal", "internal/kern", "internal/row"},
+
+	"internal/watch": {"internal/host", "internal/kern", "internal/row"},
+	"internal/why":   {"internal/kern", "internal/watch", "internal/words"},
 
 	"tools": {"internal/tool", "internal/trial", "tools/"},
 	"tools/": {"internal/row", "internal/kern", "internal/probe", "internal/tool", "internal/family", "internal/lab", "internal/trial", "internal/host",

@@ -26,17 +26,20 @@ const settle = 300 * time.Millisecond
 func demoCommand(stdout, stderr io.Writer) *cobra.Command {
 	return &cobra.Command{
 		Use:                "demo TOOL [flags]",
-		Short:              "a tool over traffic of its own, in private network namespaces",
+		Short:              "a tool, or why, over traffic of its own, in private network namespaces",
 		DisableFlagParsing: true,
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return toolNames(nil), cobra.ShellCompDirectiveNoFileComp
+			return append(toolNames(nil), "why"), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || args[0] == "--help" || args[0] == "-h" {
 				return cmd.Help()
+			}
+			if args[0] == "why" {
+				return demoWhy(cmd, args[1:], stdout, stderr)
 			}
 			t, alias := find(args[0])
 			if t == nil {

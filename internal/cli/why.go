@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"seine/internal/enrich"
+	"seine/internal/host"
+	"seine/internal/probe"
+	"seine/internal/row"
+	"seine/internal/tool"
+	"seine/internal/watch"
+	"seine/internal/why"
+	"seine/internal/words"
+)
+
+// whyTools are the tools that 'seine why' asks. One that this kernel cannot run is left out,
+// and the rules that need it are named.
+var whyTools = []string{
+	"flows -i 1", "tcpretrans -l", "soconnect --where 'errno != nil || pending'", "tcpsynbl -i 1", "soaccept --where 'errno != nil'", "tcplife", "dns",
+	"skbdrop -i 1 --by reason,proto,lport,dev,netns",
+}
+
+// exitFinding is the exit code where --fail-on says so.
+const exitFinding = 5
+
+// whyFlags are those of the command why.
+type whyFlags struct {
+	duration time.Duration
+	from     fromFlags
+	output   string
+	failOn   string
+	rules    bool
+	slow     time.Duration
+	verbose  int
+	out, err io.Writer
+	onReady  func(stop context.CancelFunc)
+	aim      target
+}
+
+func whyCommand(stdout, stderr io.Writer) *cobra.Command {
+	cmd, _ := newWhy(stdout, stderr)
+	return cmd
+}
+
+// newWhy is the command and where its flags go.
+func newWhy(stdout, stderr io.Writer) (*cobra.Command, *whyFlags) {
+	f := &whyFlags{duration: 10 * time.Second, slow: 100 * time.Millisecond, output: "table", out: stdout, err: stderr}
+	cmd := &cobra.Command{
+		Use:   "why [TARGET]",
+		Short: "what is wrong with this machine's network, and what to do about it",
+		Long: `Looks at the whole machine for ten seconds, or at a recording, and tells what is wrong, worst first: what
+it is, the evidence, how sure that is, what to do, and the next command. What explains another finding comes
+before it.
+
+TARGET narrows it: a PID, a process name, a container, :443 (a local service), 10.0.0.5:5432 (a remote one) or
+an address. --rules prints what is looked for. Calls over UNIX sockets are not seen.`,
+		Example: `  seine why
+  seine why nginx
+  seine why :443 -d 30s
+  seine why 10.0.0.5:5432 -o json
+  seine why --fail-on warn
+  seine why --from /var/lib/seine --since 14:00 --until 14:10`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.VarP(&durationFlag{&f.duration, true}, "duration", "d", "look for this long (default 10s)")
+	fs.StringVarP(&f.output, "output", "o", "table", "format: table, json, md")
+	fs.StringVar(&f.failOn, "fail-on", "", "exit with 5 if there is a finding as bad as this: info, warn, bad")
+	fs.Var(&durationFlag{&f.slow, true}, "slow", "a turn that takes so long is slow (default 100ms)")
+	fs.BoolVar(&f.rules, "rules", false, "print what is looked for, and when it is told")
+	fs.CountVarP(&f.verbose, "verbose", "v", "say what was asked; twice: all services too")
+	f.from.declare(fs)
+	fs.Lookup("from").Usage = "look at this recording instead of the machine: a directory or a file"
+	for _, name := range []string{"duration", "slow"} {
+		fs.Lookup(name).DefValue = "" // the text has it
+	}
+	fs.MarkHidden("follow")
+	cmd.SetFlagErrorFunc(flagError)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), fs, args) }
+	return cmd, f
+}
+
+func (f *whyFlags) say(format string, args ...any) {
+	fmt.Fprintf(f.err, "seine: "+format+"\n", args...)
+}
+
+func (f *whyFlags) run(ctx context.Context, fs *pflag.FlagSet, args []string) error {
+	if !slices.Contains([]string{"table", "json", "md"}, f.output) {
+		return tool.Usagef("-o %s: why writes table, json, md", f.output)
+	}
+	limit := why.Severity(-1)
+	if f.failOn != "" {
+		var err error
+		if limit, err = why.ParseSeverity(f.failOn); err != nil {
+			return tool.Usagef("--fail-on: %v", err)
+		}
+	}
+	if f.from.follow || f.from.tee != "" {
+		return tool.Usagef("why looks once: leave out --follow and --tee")
+	}
+	if err := f.from.check(fs); err != nil {
+		return err
+	}
+	if f.rules {
+		return WriteRules(f.out, f.output)
+	}
+	if f.duration < time.Second {
+		return tool.Usagef("--duration: at least 1s")
+	}
+	aim := f.aim
+	if len(args) > 0 {
+		var err error
+		if aim, err = parseTarget(args[0], f.from.path == ""); err != nil {
+			return err
+		}
+	}
+	var view *watch.View
+	var err error
+	if f.from.path != "" {
+		view, err = f.past(ctx)
+	} else {
+		view, err = f.look(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	o := f.options()
+	o.Patient = aim.text != ""
+	answer := why.Judge(view, o)
+	if err := aim.narrow(answer, view); err != nil {
+		return err
+	}
+	if err := writeAnswer(f.out, f.output, answer); err != nil {
+		return err
+	}
+	f.tell(view, answer, &aim)
+	if limit >= 0 && slices.ContainsFunc(answer.Findings, func(n *why.Finding) bool { return n.Severity >= limit }) {
+		return exitCode(exitFinding)
+	}
+	return nil
+}
+
+// options are what the rules are asked with.
+func (f *whyFlags) options() why.Options {
+	return why.Options{Slow: float64(f.slow) / float64(time.Millisecond)}
+}
+
+// look asks the kernel.
+func (f *whyFlags) look(ctx context.Context) (*watch.View, error) {
+	usual := debug.SetGCPercent(startGC)
+	if err := checkPermission(); err != nil {
+		return nil, err
+	}
+	if err := host.Memlock(); err != nil {
+		f.say("warning: %v", err)
+	}
+	engine, err := tool.NewEngine(tool.EngineOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer engine.Close()
+	model := watch.New(watch.Options{Keep: f.duration + time.Minute})
+	asked, err := f.attach(engine, model)
+	if err != nil {
+		return nil, err
+	}
+	sampler := watch.NewSampler()
+	defer sampler.Close()
+	model.Asked(watch.Counters, "")
+	debug.SetGCPercent(usual)
+	sampler.Sample(model, time.Now())
+	f.say("looking for %s", f.duration)
+	f.say("ready")
+	ctx, stop := context.WithTimeout(ctx, f.duration)
+	defer stop()
+	stopWhenClosed(ctx, f.out, stop)
+	if f.onReady != nil {
+		f.onReady(stop)
+	}
+	deep := &closer{model: watch.New(watch.Options{Keep: f.duration + time.Minute})}
+	err = f.watch(ctx, engine, asked, sampler, model, deep)
+	view := model.Window(f.duration + time.Minute)
+	why.Adopt(view, deep.model.Window(f.duration+time.Minute))
+	return view, err
+}
+
+// giveUp leaves the process with what it still needs, once no tool will be added.
+func (f *whyFlags) giveUp(engine *tool.Engine) {
+	if f.onReady != nil { // there is traffic to make, which takes more
+		return
+	}
+	if _, err := engine.GiveUp((*tool.Session).All); err != nil {
+		f.say("warning: %v", err)
+	}
+}
+
+// attach attaches the tools.
+func (f *whyFlags) attach(engine *tool.Engine, model *watch.Model) (asked []*taped, err error) {
+	for _, line := range whyTools {
+		t, err := parseTaped(line)
+		if err != nil {
+			return nil, err
+		}
+		if t.session, err = engine.Attach(t.run.prepared); err != nil {
+			var point *probe.PointError
+			if !errors.As(err, &point) && !errors.Is(err, probe.ErrNotSupported) {
+				return nil, t.run.denied(err)
+			}
+			model.Asked(t.run.tool.Name, "this kernel cannot: "+oneLine(err))
+			continue
+		}
+		model.Asked(t.run.tool.Name, "")
+		t.names = enrich.NewNames(t.session)
+		asked = append(asked, t)
+	}
+	if len(asked) == 0 {
+		return nil, fmt.Errorf("%w: none of the tools that why asks can run here: 'seine doctor' says why", probe.ErrNotSupported)
+	}
+	return asked, nil
+}
+
+// watch feeds the model until ctx ends, and a closer look when there are suspects.
+func (f *whyFlags) watch(ctx context.Context, engine *tool.Engine, asked []*taped, sampler *watch.Sampler, model *watch.Model, deep *closer) error {
+	errs := make([]error, len(asked))
+	var wait sync.WaitGroup
+	for i, t := range asked {
+		wait.Go(func() {
+			head, err := t.into(model)
+			if err != nil {
+				errs[i] = err
+				return
+			}
+			report, err := t.session.Run(ctx, head)
+			if errs[i] = err; report != nil {
+				model.Lost(t.run.tool.Name, report.Lost())
+			}
+			t.names.Close()
+		})
+	}
+	shown, _ := terminal(f.err)
+	began, tick := time.Now(), time.NewTicker(time.Second)
+	defer tick.Stop()
+	looked := f.duration < deepAfter+deepLeast
+	if looked {
+		f.giveUp(engine)
+	}
+	for ctx.Err() == nil {
+		select {
+		case <-tick.C:
+			if shown {
+				fmt.Fprintf(f.err, "\r%.0f of %.0f s ", time.Since(began).Seconds(), f.duration.Seconds())
+			}
+		case <-ctx.Done():
+		}
+		sampler.Sample(model, time.Now())
+		if !looked && time.Since(began) >= deepAfter && ctx.Err() == nil {
+			looked = true
+			deep.begin(ctx, f, engine, model.Window(f.duration+time.Minute))
+			f.giveUp(engine)
+		}
+	}
+	if shown {
+		fmt.Fprint(f.err, "\r\033[K")
+	}
+	wait.Wait()
+	deep.wait.Wait()
+	return errors.Join(errs...)
+}
+
+// into is where the rows of a tool go in, on their way to a model.
+func (t *taped) into(model row.Sink) (row.Sink, error) {
+	if where := t.run.flags.where; where != "" {
+		w, err := row.Where(model, where, t.run.prepared.Schemas)
+		if err != nil {
+			return nil, err
+		}
+		model = w
+	}
+	return row.Name(model, nil, t.names.Namers()), nil
+}
+
+// shares is where the time of a service's turns goes.
+func shares(s *watch.Service) string {
+	if s.Mixed() {
+		return "both directions overlap"
+	}
+	var out []string
+	for p := range s.Parts {
+		if share := s.Parts.Share(watch.Part(p)); share >= 0.01 && watch.Part(p).OfTurn() {
+			out = append(out, fmt.Sprintf("%s %.0f %%", watch.Part(p), share*100))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// tell says on stderr how it went: what was looked at, and what could not be seen.
+func (f *whyFlags) tell(view *watch.View, a *why.Answer, aim *target) {
+	n := uint64(len(a.Findings))
+	switch {
+	case len(a.Judged) == 0:
+		f.say("nothing could be judged")
+	case n > 0:
+		f.say("%s in %.0f s; %s looked for", words.Count(n, "finding", "findings"), view.Seconds(), words.Count(uint64(len(a.Judged)), "thing was", "things were"))
+	case aim.text != "" && !aim.seen(view):
+		f.say("nothing was seen of %s in %.0f s: it did nothing on TCP or DNS, or it is called otherwise", aim.text, view.Seconds())
+	case aim.text != "":
+		f.say("nothing is wrong with %s: %s looked for, in %.0f s", aim.text, words.Count(uint64(len(a.Judged)), "thing was", "things were"), view.Seconds())
+	default:
+		f.say("nothing is wrong: %s and %s were looked at, %s looked for, in %.0f s", words.Count(uint64(len(view.Services)), "service", "services"),
+			words.Count(uint64(len(view.Tallies)), "kind of event", "kinds of events"), words.Count(uint64(len(a.Judged)), "thing was", "things were"), view.Seconds())
+	}
+	for _, p := range a.Patient {
+		f.say("left out: %s, whose answers may wait on purpose, as those of a long poll do (%s): give it as the target to be told", p.Object.Name, p.Title)
+	}
+	if len(a.Unjudged) > 0 {
+		by := map[string][]string{}
+		var order []string
+		for _, u := range a.Unjudged {
+			if by[u.Why] == nil {
+				order = append(order, u.Why)
+			}
+			by[u.Why] = append(by[u.Why], u.Class)
+		}
+		for _, reason := range order {
+			f.say("not judged: %s: %s", strings.Join(by[reason], ", "), reason)
+		}
+	}
+	for _, name := range sortedKeys(view.Sources) {
+		s := view.Sources[name]
+		if s.Lost > 0 {
+			f.say("%s lost %s: there may be more than is told", name, words.Count(s.Lost, "event", "events"))
+		}
+		if f.verbose > 0 && s.Why == "" {
+			f.say("%s: %s", name, words.Count(s.Rows, "row", "rows"))
+		}
+	}
+	if f.verbose > 1 {
+		for _, s := range view.Services {
+			f.say("%s: %s, p99 %.1f ms, %s", s, words.Count(s.Turn.Count, "turn", "turns"), s.Turn.Quantile(0.99)/1000, shares(s))
+		}
+	}
+	if b := view.Bounds; b.Evicted+b.Refused > 0 {
+		f.say("too much for the model: %s went before their time, %s refused", words.Count(b.Evicted, "entry", "entries"), words.Count(b.Refused, "row was", "rows were"))
+	}
+}

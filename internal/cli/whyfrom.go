@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"seine/internal/record"
+	"seine/internal/row"
+	"seine/internal/tool"
+	"seine/internal/watch"
+)
+
+// past asks a recording.
+func (f *whyFlags) past(ctx context.Context) (*watch.View, error) {
+	rec, err := record.Read(f.from.path)
+	if err != nil {
+		return nil, tool.Usagef("--from: %v", err)
+	}
+	all, err := rec.Contents(&record.Query{})
+	if err != nil {
+		return nil, err
+	}
+	var first, last int64
+	streams, taken := map[uint64]bool{}, map[string]*record.Contents{}
+	for _, c := range all {
+		// Of two streams of a tool one is enough: the one that was filtered least, then the larger one.
+		if was := taken[c.Tool]; was != nil && (len(was.Filters) < len(c.Filters) || len(was.Filters) == len(c.Filters) && was.Rows >= c.Rows) {
+			continue
+		}
+		taken[c.Tool] = c
+	}
+	model := watch.New(watch.Options{Keep: 24 * time.Hour, Least: 24 * time.Hour, Cells: 1_000_000})
+	for _, c := range taken {
+		streams[c.Stream] = true
+		if first == 0 || c.Min < first {
+			first = c.Min
+		}
+		last = max(last, c.Max)
+	}
+	for _, line := range whyTools {
+		t, err := parseTaped(line)
+		if err != nil {
+			return nil, err
+		}
+		reason := ""
+		if taken[t.run.tool.Name] == nil {
+			reason = "it was not recorded"
+		}
+		model.Asked(t.run.tool.Name, reason)
+	}
+	model.Asked(watch.Counters, "they are not recorded")
+	q := &record.Query{Streams: streams, Into: schemasOf()}
+	for _, bound := range []struct {
+		name, given string
+		into        *time.Time
+	}{{"since", f.from.since, &q.Since}, {"until", f.from.until, &q.Until}} {
+		if bound.given == "" {
+			continue
+		}
+		if *bound.into, err = parseWhen(bound.given, time.Now(), time.Unix(0, last)); err != nil {
+			return nil, tool.Usagef("--%s: %v", bound.name, err)
+		}
+	}
+	if !q.Until.IsZero() && !q.Since.Before(q.Until) && f.from.since != "" {
+		return nil, tool.Usagef("--since %s is not before --until %s", f.from.since, f.from.until)
+	}
+	if err := rec.Play(ctx, q, &retold{model}); err != nil && ctx.Err() == nil {
+		return nil, err
+	}
+	return model.Window(24 * time.Hour), nil
+}
+
+// schemasOf gives what was recorded the schemas that tools have now.
+func schemasOf() func(*record.Schema) *row.Schema {
+	known := map[string][]*row.Schema{}
+	return func(s *record.Schema) *row.Schema {
+		if known[s.Tool] == nil {
+			t, _ := find(s.Tool)
+			if t == nil {
+				return nil
+			}
+			known[s.Tool], _ = t.Schemas(t.Views(t.NewConfig()))
+		}
+		for _, mine := range known[s.Tool] {
+			if mine.View == s.View {
+				return mine
+			}
+		}
+		return nil
+	}
+}
+
+// retold feeds a model with what was recorded.
+type retold struct{ *watch.Model }
+
+func (r *retold) Mark(s *record.Schema, m *record.Mark) error {
+	for _, l := range m.Losses {
+		r.Lost(s.Tool, l.N)
+	}
+	if m.Kind == record.Dropped {
+		r.Lost(s.Tool, m.Rows)
+	}
+	return nil
+}
+
+func (r *retold) Idle() error { return nil }
+
+// sortedKeys are the keys of a map in their order.
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
