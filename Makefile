@@ -84,6 +84,11 @@ soak: ## 100,000 sockets, and sessions without a pause for ten minutes; writes t
 record-proof: build ## how long the first row of the last hour takes in a recording of 1 GB; writes test/proof/record.json
 	$(GO) run ./test/proof/write record $(GO) run ./test/bench -only gigabyte
 
+.PHONY: faults
+faults: ## all faults, pairs and healthy loads that seine why is proved by; writes test/proof/faults.json and docs/WHY.md
+	$(GO) run ./test/proof/write faults $(GO) test -count=1 -v -timeout 40m ./test/why -args -all
+	$(GO) run ./internal/gen/docs
+
 .PHONY: mutants
 mutants: ## put 100 defects into the BPF C, and list those that no test notices (an hour; goes on where it was stopped); writes test/proof/mutants.json
 	$(GO) run ./test/mutants

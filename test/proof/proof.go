@@ -46,6 +46,7 @@ var Required []string
 
 // inputs says what a proof is about.
 var inputs = map[string][]string{
+	"faults":    {"internal/watch", "internal/why", "tools/flows", "test/why"},
 	"mutants":   {"bpf", "tools/*/*.bpf.c", "tools/*/live*.go", "test/live"},
 	"test-full": {"bpf", "tools/*/*.bpf.c", "tools/*/live*.go", "internal/probe", "internal/tool", "internal/bt", "test/live", "test/vm"},
 	"record":    {"internal/journal", "internal/record"},

@@ -217,7 +217,7 @@ func (s *suite) unit(ctx context.Context) error {
 
 // traffic are the packages whose tests make traffic and look at it, or measure
 // time: one of them at a time.
-var traffic = []string{"internal/bt", "internal/cli", "internal/enrich", "internal/host", "internal/lab", "internal/probe", "internal/sym", "internal/tool", "test/cli", "test/soak"}
+var traffic = []string{"internal/bt", "internal/cli", "internal/enrich", "internal/host", "internal/lab", "internal/probe", "internal/sym", "internal/tool", "test/cli", "test/soak", "test/why"}
 
 // packages are those with tests that can run beside others, and those of traffic.
 func (s *suite) packages(ctx context.Context) (calm, lively []string, err error) {
