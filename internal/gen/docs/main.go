@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command docs writes docs/tools/*.md and docs/schema.json from the tools as
-// they are declared. Run it from the project's root, by make generate.
+// Command docs writes docs/tools/*.md, docs/WHY.md and docs/schema.json from the tools
+// and rules as they are declared. Run it from the project's root, by make generate.
 package main
 
 import (
@@ -43,6 +43,13 @@ func run() error {
 		if err := os.WriteFile(filepath.Join("docs/tools", t.Name+".md"), page, 0o644); err != nil {
 			return err
 		}
+	}
+	why, err := whyPage()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile("docs/WHY.md", why, 0o644); err != nil {
+		return err
 	}
 	schema, err := schema()
 	if err != nil {
