@@ -21,8 +21,8 @@ const (
 )
 
 // own is a tool of the binary, writing JSON to nowhere.
-func (o *options) own(tool string) *child {
-	return &child{args: []string{o.seine, tool, "-o", "json"}, ready: "seine: ready"}
+func (o *options) own(command ...string) *child {
+	return &child{args: append(append([]string{o.seine}, command...), "-o", "json"), ready: "seine: ready"}
 }
 
 // peer is the tcplife of libbpf-tools, nil where there is none that works.
@@ -200,13 +200,14 @@ func (o *options) aRally() (cpu float64, err error) {
 	return float64(res.Client.CPU() + res.Server.CPU()), err
 }
 
-// requests measures tcplife over connections that stay open.
+// requests measures tcplife, and what seine why asks, over connections that stay open.
 func requests(o *options) ([]figure, error) {
 	repair := figure{What: "tcplife: owner repair, of the load's CPU", Unit: "%", Beside: "empty on the same", Goal: &goal{Bound: 3}}
 	perRun := figure{What: "tcplife: owner repair per run", Unit: "ns", Beside: "empty on the same"}
 	perRequest := figure{What: "tcplife: BPF per request", Unit: "ns"}
 	load := figure{What: "load with tcplife: CPU per request", Unit: "ns", Beside: "without"}
-	own, peer := o.own("tcplife"), o.peer()
+	all := figure{What: "why: BPF, of the load's CPU", Unit: "%", Goal: &goal{Bound: 5}}
+	own, every, peer := o.own("tcplife"), o.own("why", "-d", "600"), o.peer()
 	if peer != nil {
 		perRequest.Beside = peerName
 	}
@@ -237,6 +238,14 @@ func requests(o *options) ([]figure, error) {
 		if err != nil {
 			return nil, err
 		}
+		err = beside(every, func() error {
+			m, err := during(every, run)
+			all.Own = append(all.Own, 100*total(m).ns/cpu)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
 		if peer == nil {
 			continue
 		}
@@ -249,7 +258,7 @@ func requests(o *options) ([]figure, error) {
 			return nil, err
 		}
 	}
-	return []figure{repair, perRun, perRequest, load}, nil
+	return []figure{repair, perRun, perRequest, load, all}, nil
 }
 
 // onHooks runs a load with empty programs at all of the hooks.
