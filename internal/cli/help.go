@@ -21,6 +21,7 @@ func overview(w io.Writer) {
 	toolsByLayer(w)
 	fmt.Fprint(w, `
 First things to try (as root):
+  seine why                 what is wrong with this machine's network, and what to do about it
   seine demo tcplife        the tool over traffic of its own
   seine tcplife             every TCP session of this machine, as it ends
   seine doctor              what works on this kernel, by which way, and why
