@@ -72,4 +72,5 @@ func takeConn(m *Model, at int64, r reader) {
 	for i := range c.Parts {
 		c.Parts[i] = r.value(partNames[i] + "_ms")
 	}
+	m.followed.saw(c)
 }

@@ -59,6 +59,7 @@ type Model struct {
 	counters *series[CounterKey, int64]
 	gauges   *series[CounterKey, float64]
 	conns    conns
+	followed followed
 	sources  map[string]*Source
 	addrs    Addrs // of this machine
 	first    int64 // second of the first row
@@ -82,6 +83,7 @@ func New(o Options) *Model {
 		counters: newSeries[CounterKey, int64](&o, o.Tallies),
 		gauges:   newSeries[CounterKey, float64](&o, o.Tallies),
 		conns:    conns{most: o.Conns},
+		followed: followed{keep: int64(o.Keep.Seconds())},
 		sources:  map[string]*Source{},
 		addrs:    Addrs{},
 	}
