@@ -24,6 +24,7 @@ type Engine struct {
 	kernel *probe.Kernel
 	buffer uint64
 	alone  bool // for one tool, which has the whole ring
+	guard  func()
 
 	mu       sync.Mutex
 	ring     *ring // made for the first tool
@@ -34,6 +35,9 @@ type Engine struct {
 // EngineOptions are what tools have in common. The zero value works.
 type EngineOptions struct {
 	Buffer uint64 // bytes of the ring; 0: 8 MiB
+	// Guard is deferred by each goroutine that the engine starts, so that a panic in one of
+	// them can be prepared for: recover works in it. May be nil.
+	Guard func()
 }
 
 // DefaultShared is the size of a ring that tools share.
@@ -59,7 +63,7 @@ func NewEngine(o EngineOptions) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Engine{kernel: k, buffer: size, sessions: map[*Session]bool{}}, nil
+	return &Engine{kernel: k, buffer: size, guard: o.Guard, sessions: map[*Session]bool{}}, nil
 }
 
 // ringSize is the next size that a ring can have.
@@ -151,7 +155,7 @@ func (e *Engine) join(s *Session, p *Prepared) (err error) {
 		if e.alone {
 			size = uint64(p.spec.Maps[ringMap].MaxEntries) // as --buffer says
 		}
-		if e.ring, err = newRing(p.spec, uint32(size)); err != nil {
+		if e.ring, err = newRing(p.spec, uint32(size), e.guard); err != nil {
 			return err
 		}
 	}

@@ -43,8 +43,9 @@ const (
 // poll is how long an event may wait in the ring before it is read.
 const poll = 50 * time.Millisecond
 
-// newRing makes the ring that the object of a tool declares, for all tools.
-func newRing(spec *ebpf.CollectionSpec, size uint32) (*ring, error) {
+// newRing makes the ring that the object of a tool declares, for all tools. The goroutine that
+// reads it defers guard, if there is one.
+func newRing(spec *ebpf.CollectionSpec, size uint32, guard func()) (*ring, error) {
 	part := &ebpf.CollectionSpec{
 		Maps:  map[string]*ebpf.MapSpec{ringMap: spec.Maps[ringMap].Copy(), ringVars: spec.Maps[ringVars]},
 		Types: spec.Types, ByteOrder: spec.ByteOrder, Variables: map[string]*ebpf.VariableSpec{},
@@ -65,7 +66,12 @@ func newRing(spec *ebpf.CollectionSpec, size uint32) (*ring, error) {
 		coll.Close()
 		return nil, fmt.Errorf("ring: %w", err)
 	}
-	go r.run()
+	go func() {
+		if guard != nil {
+			defer guard()
+		}
+		r.run()
+	}()
 	return r, nil
 }
 

@@ -205,6 +205,9 @@ func (s *Session) synced() error { s.engine.ring.sync(); return nil }
 func (s *Session) during(fs ...func() error) error {
 	done := make(chan error, 1)
 	go func() {
+		if guard := s.engine.guard; guard != nil {
+			defer guard()
+		}
 		for _, f := range fs {
 			if err := f(); err != nil {
 				done <- err
