@@ -33,7 +33,7 @@ var allowed = map[string][]string{
 	"internal/trial":  {"internal/row", "internal/kern", "internal/probe", "internal/lab", "internal/host", "internal/tool"},
 	"internal/cli": {"internal/bt", "internal/enrich", "internal/host", "internal/kern", "internal/lab", "internal/object", "internal/probe",
 		"internal/row", "internal/sink", "internal/sym", "internal/tool", "internal/trial", "internal/words", "internal/journal", "internal/names", "internal/record",
-		"internal/watch", "internal/why", "tools", "tools/"},
+		"internal/watch", "internal/why", "internal/top", "tools", "tools/"},
 
 	"internal/journal": {},
 	"internal/names":   {"internal/object", "internal/probe", "internal/row"},
@@ -41,6 +41,7 @@ var allowed = map[string][]string{
 
 	"internal/watch": {"internal/host", "internal/kern", "internal/row"},
 	"internal/why":   {"internal/kern", "internal/watch", "internal/words"},
+	"internal/top":   {"internal/row", "internal/watch", "internal/why", "internal/words"},
 
 	"tools": {"internal/tool", "internal/trial", "tools/"},
 	"tools/": {"internal/row", "internal/kern", "internal/probe", "internal/tool", "internal/family", "internal/lab", "internal/trial", "internal/host",
@@ -52,9 +53,11 @@ var allowed = map[string][]string{
 }
 
 // confined are packages of others that only some of ours may import: the engine has
-// no command line.
+// no command line, and nothing but the screen knows a terminal.
 var confined = map[string][]string{
-	"github.com/spf13/": {"internal/cli", "internal/gen/", "test/"},
+	"github.com/spf13/":         {"internal/cli", "internal/gen/", "test/"},
+	"charm.land/":               {"internal/top"},
+	"github.com/charmbracelet/": {"internal/top"},
 }
 
 func TestImports(t *testing.T) {
