@@ -22,6 +22,7 @@ func overview(w io.Writer) {
 	fmt.Fprint(w, `
 First things to try (as root):
   seine why                 what is wrong with this machine's network, and what to do about it
+  seine top                 this machine's network on one screen
   seine demo tcplife        the tool over traffic of its own
   seine tcplife             every TCP session of this machine, as it ends
   seine doctor              what works on this kernel, by which way, and why

@@ -151,7 +151,7 @@ func commands(stdout, stderr io.Writer, only string) *cobra.Command {
 		}
 	}
 	root.AddCommand(btCommands(stdout, stderr)...)
-	root.AddCommand(whyCommand(stdout, stderr), withCommand(stdout, stderr), listCommand(stdout), doctorCommand(stdout, stderr), demoCommand(stdout, stderr), recordCommand(stdout, stderr),
+	root.AddCommand(whyCommand(stdout, stderr), topCommand(stdout, stderr), withCommand(stdout, stderr), listCommand(stdout), doctorCommand(stdout, stderr), demoCommand(stdout, stderr), recordCommand(stdout, stderr),
 		manCommand(root, stdout), completionCommand(root, stdout), versionCommand(stdout))
 	return root
 }

@@ -25,14 +25,7 @@ func (f *whyFlags) past(ctx context.Context) (*watch.View, error) {
 		return nil, err
 	}
 	var first, last int64
-	streams, taken := map[uint64]bool{}, map[string]*record.Contents{}
-	for _, c := range all {
-		// Of two streams of a tool one is enough: the one that was filtered least, then the larger one.
-		if was := taken[c.Tool]; was != nil && (len(was.Filters) < len(c.Filters) || len(was.Filters) == len(c.Filters) && was.Rows >= c.Rows) {
-			continue
-		}
-		taken[c.Tool] = c
-	}
+	streams, taken := map[uint64]bool{}, leastFiltered(all)
 	model := watch.New(watch.Options{Keep: 24 * time.Hour, Least: 24 * time.Hour, Cells: 1_000_000})
 	for _, c := range taken {
 		streams[c.Stream] = true

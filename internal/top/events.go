@@ -29,7 +29,7 @@ var kinds = map[watch.Kind]struct{ word, tool string }{
 	watch.Drop:       {"dropped", "skbdrop"},
 	watch.Query:      {"DNS query", "dns"},
 	watch.Lookup:     {"lookup", "gethostlatency"},
-	watch.Nagle:      {"held back", "tcpnagle"},
+	watch.Held:       {"held back", "tcpnagle"},
 }
 
 // word is what happened.

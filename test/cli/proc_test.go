@@ -24,7 +24,7 @@ import (
 )
 
 // patience is how long anything here may take before it counts as hung.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // A process is seine, running.
 type process struct {

@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"seine/internal/enrich"
+	"seine/internal/host"
+	"seine/internal/row"
+	"seine/internal/sink"
+	"seine/internal/tool"
+	"seine/internal/top"
+	"seine/internal/watch"
+	"seine/internal/words"
+)
+
+// topFlags are those of the command top.
+type topFlags struct {
+	from     fromFlags
+	output   string
+	plain    bool
+	ascii    bool
+	screen   string
+	where    string
+	sort     string
+	interval time.Duration
+	duration time.Duration
+	count    uint64
+	out, err io.Writer
+}
+
+func topCommand(stdout, stderr io.Writer) *cobra.Command {
+	f := &topFlags{out: stdout, err: stderr}
+	cmd := &cobra.Command{
+		Use:   "top [flags] [interval [count]]",
+		Short: "this machine's network on one screen, live or from a recording",
+		Long: `A full-screen view: services, processes, connections, events and findings (keys 1 to 5). Enter opens the
+row under the cursor, / filters by the language of --where, c prints and copies the command that shows the
+same rows, ? explains all keys and columns, q ends.
+
+Where standard output is not a terminal, and with --plain, the screen is printed as lines. -o json streams the
+rows of all screens, a second at a time.`,
+		Example: `  seine top
+  seine top --screen events
+  seine top --where 'comm == "nginx"'
+  seine top --plain 10 6
+  seine top -o json -d 10s
+  seine top --from /var/lib/seine --until 14:10`,
+		Args: cobra.MaximumNArgs(2),
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringVarP(&f.output, "output", "o", "table", "format: table, json")
+	fs.BoolVar(&f.plain, "plain", false, "print lines, without control codes: for logs and screen readers")
+	fs.BoolVar(&f.ascii, "ascii", false, "use no other characters (default: as the locale says)")
+	fs.StringVar(&f.screen, "screen", top.Screens[0], "begin with this one: "+strings.Join(top.Screens[:], ", "))
+	fs.StringVar(&f.where, "where", "", "show the rows of that screen for which this holds: 'p99_us > 100000'")
+	fs.StringVar(&f.sort, "sort", "", "sort that screen by this column; ,asc or ,desc may follow")
+	fs.VarP(&durationFlag{&f.interval, true}, "interval", "i", "look this often (default 1s; with --plain 10s)")
+	fs.VarP(&durationFlag{&f.duration, true}, "duration", "d", "end after this long")
+	fs.Uint64VarP(&f.count, "count", "n", 0, "end after so many outputs")
+	for _, name := range []string{"interval", "duration"} {
+		fs.Lookup(name).DefValue = "" // the text has it
+	}
+	f.from.declare(fs)
+	fs.Lookup("from").Usage = "look at this recording instead of the machine: a directory or a file"
+	fs.Lookup("since").Usage = "with --from: do not look before then"
+	fs.Lookup("until").Usage = "with --from: begin with this moment (default: its end)"
+	fs.MarkHidden("follow")
+	cmd.SetFlagErrorFunc(flagError)
+	cmd.RegisterFlagCompletionFunc("screen", cobra.FixedCompletions(top.Screens[:], cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), fs, args) }
+	return cmd
+}
+
+func (f *topFlags) say(format string, args ...any) {
+	fmt.Fprintf(f.err, "seine: "+format+"\n", args...)
+}
+
+func (f *topFlags) run(ctx context.Context, fs *pflag.FlagSet, args []string) error {
+	state, err := f.check(fs, args)
+	if err != nil {
+		return err
+	}
+	state.Runs = runs
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	stopWhenClosed(ctx, f.out, stop)
+	full := f.output == "table" && !f.plain && isScreen(f.out)
+	if f.from.path != "" {
+		return f.past(ctx, state, full)
+	}
+	return f.live(ctx, state, full)
+}
+
+// check refuses what does not go together, and makes the state to begin with.
+func (f *topFlags) check(fs *pflag.FlagSet, args []string) (*top.State, error) {
+	if f.output != "table" && f.output != "json" {
+		return nil, tool.Usagef("-o %s: top writes table, json", f.output)
+	}
+	screen := top.Screen(slices.Index(top.Screens[:], f.screen))
+	if screen < 0 {
+		return nil, tool.Usagef("--screen %s: one of %s", f.screen, strings.Join(top.Screens[:], ", "))
+	}
+	if f.from.follow || f.from.tee != "" {
+		return nil, tool.Usagef("top: leave out --follow and --tee")
+	}
+	if err := f.from.check(fs); err != nil {
+		return nil, err
+	}
+	if len(args) > 0 {
+		if err := (&durationFlag{&f.interval, true}).Set(args[0]); err != nil {
+			return nil, tool.Usagef("interval: %v", err)
+		}
+	}
+	if len(args) > 1 {
+		if _, err := fmt.Sscan(args[1], &f.count); err != nil || f.count == 0 {
+			return nil, tool.Usagef("count: %q is no number from 1 up", args[1])
+		}
+	}
+	if f.interval != 0 && f.interval < time.Second {
+		return nil, tool.Usagef("--interval: at least 1s")
+	}
+	by, way, _ := strings.Cut(f.sort, ",")
+	if way != "" && way != "asc" && way != "desc" {
+		return nil, tool.Usagef("--sort %s: asc or desc", f.sort)
+	}
+	if err := top.CheckQuery(screen, f.where, by); err != nil {
+		return nil, tool.Usagef("--%v", err)
+	}
+	return top.NewState(screen, f.where, by, way != "" && (way == "asc") != top.Rises(screen, by)), nil
+}
+
+// isScreen says whether a full screen can be shown: stdin and stdout are terminals.
+func isScreen(out io.Writer) bool {
+	is, _ := terminal(out)
+	in, _ := terminal(os.Stdin)
+	return is && in && os.Getenv("TERM") != "dumb"
+}
+
+// live shows the machine.
+func (f *topFlags) live(ctx context.Context, state *top.State, full bool) error {
+	usual := debug.SetGCPercent(startGC)
+	if err := checkPermission(); err != nil {
+		return err
+	}
+	if err := host.Memlock(); err != nil {
+		f.say("warning: %v", err)
+	}
+	held := &top.Terminal{}
+	if full {
+		held = top.Hold(f.out.(*os.File))
+	}
+	engine, err := tool.NewEngine(tool.EngineOptions{Guard: held.Guard})
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	model := watch.New(watch.Options{})
+	asked, err := (&whyFlags{out: f.out, err: f.err}).attach(engine, model)
+	if err != nil {
+		return err
+	}
+	// A session of flows shows one view: connections take another one.
+	if t, err := parseTaped("flows -i 1 --view connections"); err != nil {
+		return err
+	} else if t.session, err = engine.Attach(t.run.prepared); err != nil {
+		f.say("warning: connections are not seen: %s", oneLine(err))
+	} else {
+		t.names = enrich.NewNames(t.session)
+		asked = append(asked, t)
+	}
+	sampler := watch.NewSampler()
+	defer sampler.Close()
+	model.Asked(watch.Counters, "")
+	debug.SetGCPercent(usual)
+	source := newLiveSource(model)
+	look := f.look()
+	if _, err := engine.GiveUp((*tool.Session).All); err != nil {
+		f.say("warning: %v", err)
+	}
+	f.say("ready")
+
+	if f.duration > 0 {
+		limited, cancel := context.WithTimeout(ctx, f.duration)
+		defer cancel()
+		ctx = limited
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	errs := make([]error, len(asked))
+	var wait sync.WaitGroup
+	for i, t := range asked {
+		wait.Go(func() {
+			defer held.Guard()
+			head, err := t.into(model)
+			if err == nil {
+				_, err = t.session.Run(ctx, head)
+			}
+			if errs[i] = err; err != nil {
+				stop(err)
+			}
+			t.names.Close()
+		})
+	}
+	wait.Go(func() {
+		defer held.Guard()
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			sampler.Sample(model, time.Now())
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+			}
+		}
+	})
+	var rows *stream
+	switch {
+	case full:
+		err = top.Run(ctx, top.Options{Source: source, State: state, Look: look, In: os.Stdin, Out: f.out.(*os.File), Terminal: held, Every: f.every(time.Second), Count: f.count})
+	case f.output == "json":
+		if rows, err = f.newStream(model); err == nil {
+			err = rows.run(ctx)
+		}
+	default:
+		err = f.lines(ctx, source, state)
+	}
+	stop(nil)
+	wait.Wait()
+	if rows != nil && err == nil { // what tools had gathered when they were stopped
+		err = rows.write(time.Now())
+	}
+	f.summary(model)
+	return errors.Join(append(errs, err)...)
+}
+
+// every is how often to look.
+func (f *topFlags) every(usual time.Duration) time.Duration {
+	if f.interval > 0 {
+		return f.interval
+	}
+	return usual
+}
+
+// look is what the terminal can show.
+func (f *topFlags) look() top.Look {
+	locale := ""
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if locale = os.Getenv(name); locale != "" {
+			break
+		}
+	}
+	utf8 := strings.Contains(strings.ToUpper(strings.ReplaceAll(locale, "-", "")), "UTF8")
+	return top.Look{Color: os.Getenv("NO_COLOR") == "", ASCII: f.ascii || !utf8}
+}
+
+// lines prints the screen now and then.
+func (f *topFlags) lines(ctx context.Context, source top.Source, state *top.State) error {
+	tick := time.NewTicker(f.every(top.Recent))
+	defer tick.Stop()
+	for n := uint64(0); f.count == 0 || n < f.count; n++ {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			if n > 0 {
+				return nil
+			}
+		}
+		snap, err := source.Look(ctx, state.At, state.WantsEvents(), nil)
+		if err != nil {
+			return err
+		}
+		if err := top.Plain(f.out, state, snap); err != nil || ctx.Err() != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// late is how long after its end a second is written: tools deliver what happened in it
+// until then.
+const late = 2 * time.Second
+
+// A stream writes the rows of each second, once.
+type stream struct {
+	model       *watch.Model
+	out         row.Sink
+	count       uint64
+	began, next time.Time
+}
+
+func (f *topFlags) newStream(model *watch.Model) (*stream, error) {
+	out, err := sink.New("json", f.out, sink.Options{Schemas: top.Schemas()})
+	now := time.Now().Truncate(time.Second)
+	return &stream{model: model, out: out, count: f.count, began: now, next: now}, err
+}
+
+// enough says whether as many seconds have been written as were asked for.
+func (s *stream) enough() bool {
+	return s.count > 0 && uint64(s.next.Sub(s.began)/time.Second) >= s.count
+}
+
+// write writes the seconds up to and including one.
+func (s *stream) write(until time.Time) error {
+	for ; !s.next.After(until) && !s.enough(); s.next = s.next.Add(time.Second) {
+		if err := top.Rows(s.model, s.next, s.out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run writes until ctx ends.
+func (s *stream) run(ctx context.Context) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for !s.enough() {
+		select {
+		case <-tick.C:
+			if err := s.write(time.Now().Add(-time.Second - late)); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
+}
+
+// summary says what was lost.
+func (f *topFlags) summary(model *watch.Model) {
+	v := model.Window(time.Second)
+	for _, name := range sortedKeys(v.Sources) {
+		if s := v.Sources[name]; s.Lost > 0 {
+			f.say("%s lost %s", name, words.Count(s.Lost, "event", "events"))
+		}
+	}
+}
+
+// liveSource looks at a model, and at what seine itself takes.
+type liveSource struct {
+	model *watch.Model
+	host  string
+	statm *os.File
+	then  time.Time
+	used  time.Duration
+	self  top.Self
+}
+
+func newLiveSource(m *watch.Model) *liveSource {
+	s := &liveSource{model: m, then: time.Now(), used: processorTime()}
+	s.host, _ = os.Hostname()
+	s.statm, _ = os.Open("/proc/self/statm")
+	return s
+}
+
+// Look takes a snapshot.
+func (s *liveSource) Look(_ context.Context, at time.Time, events bool, follow []watch.ConnKey) (*top.Snapshot, error) {
+	s.model.Follow(follow...)
+	snap := top.Take(s.model, at, events)
+	snap.Host = s.host
+	if now := time.Now(); now.Sub(s.then) >= 500*time.Millisecond {
+		used := processorTime()
+		s.self = top.Self{CPU: (used - s.used).Seconds() / now.Sub(s.then).Seconds(), Memory: s.memory(), Known: true}
+		s.then, s.used = now, used
+	}
+	snap.Self = s.self
+	return snap, nil
+}
+
+// memory is what the process has in memory.
+func (s *liveSource) memory() uint64 {
+	if s.statm == nil {
+		return 0
+	}
+	var buf [128]byte
+	n, _ := s.statm.ReadAt(buf[:], 0)
+	var all, resident uint64
+	fmt.Sscan(string(buf[:n]), &all, &resident)
+	return resident * uint64(os.Getpagesize())
+}
+
+// processorTime is what this process has used.
+func processorTime() time.Duration {
+	var u unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// runs says whether a command line is one that seine accepts: its tool, flags and filter.
+func runs(command string) bool {
+	split, err := words.Fields(strings.TrimPrefix(command, "seine "))
+	if err != nil || len(split) == 0 {
+		return false
+	}
+	t, _ := find(split[0])
+	if t == nil {
+		return false
+	}
+	cfg := t.NewConfig()
+	fs := pflag.NewFlagSet(t.Name, pflag.ContinueOnError)
+	c := declare(fs, t, cfg)
+	if fs.Parse(split[1:]) != nil {
+		return false
+	}
+	o, err := c.options(t, cfg, fs.Args())
+	if err != nil {
+		return false
+	}
+	p, err := tool.Prepare(t, cfg, o)
+	if err != nil {
+		return false
+	}
+	if c.where != "" {
+		_, err = row.Where(nil, c.where, p.Schemas)
+	}
+	return err == nil
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"seine/internal/record"
+	"seine/internal/sink"
+	"seine/internal/tool"
+	"seine/internal/top"
+	"seine/internal/watch"
+)
+
+// A pastSource looks at a recording. The model of a moment is made of the minutes before it,
+// so that it is what a live one would have been then.
+type pastSource struct {
+	path        string
+	host        string
+	streams     map[uint64]bool
+	missing     map[string]string // tools that were not recorded, and why
+	first, last time.Time         // the moments that can be asked for
+
+	at    time.Time // of the model that there is
+	model *watch.Model
+}
+
+// past shows a recording.
+func (f *topFlags) past(ctx context.Context, state *top.State, full bool) error {
+	s, err := f.openPast()
+	if err != nil {
+		return err
+	}
+	switch {
+	case full:
+		held := top.Hold(f.out.(*os.File))
+		return top.Run(ctx, top.Options{Source: s, State: state, Look: f.look(), In: os.Stdin, Out: f.out.(*os.File), Terminal: held})
+	case f.output == "json":
+		return f.streamPast(ctx, s)
+	}
+	snap, err := s.Look(ctx, state.At, state.WantsEvents(), nil)
+	if err != nil {
+		return err
+	}
+	return top.Plain(f.out, state, snap)
+}
+
+func (f *topFlags) openPast() (*pastSource, error) {
+	rec, err := record.Read(f.from.path)
+	if err != nil {
+		return nil, tool.Usagef("--from: %v", err)
+	}
+	all, err := rec.Contents(&record.Query{})
+	if err != nil {
+		return nil, err
+	}
+	s := &pastSource{path: f.from.path, streams: map[uint64]bool{}, missing: map[string]string{watch.Counters: "they are not recorded"}}
+	taken := leastFiltered(all)
+	for _, line := range whyTools {
+		t, err := parseTaped(line)
+		if err != nil {
+			return nil, err
+		}
+		if name := t.run.tool.Name; taken[name] == nil {
+			s.missing[name] = "it was not recorded"
+		} else {
+			s.missing[name] = ""
+		}
+	}
+	var first, last int64
+	for _, c := range taken {
+		s.streams[c.Stream] = true
+		s.host = c.Machine.Host
+		if first == 0 || c.Min < first {
+			first = c.Min
+		}
+		last = max(last, c.Max)
+	}
+	if last == 0 {
+		return nil, tool.Usagef("--from %s: nothing is recorded there", f.from.path)
+	}
+	s.first, s.last = time.Unix(0, first), time.Unix(0, last)
+	for _, bound := range []struct {
+		name, given string
+		into        *time.Time
+	}{{"since", f.from.since, &s.first}, {"until", f.from.until, &s.last}} {
+		if bound.given == "" {
+			continue
+		}
+		if *bound.into, err = parseWhen(bound.given, time.Now(), time.Unix(0, last)); err != nil {
+			return nil, tool.Usagef("--%s: %v", bound.name, err)
+		}
+	}
+	if !s.first.Before(s.last) {
+		return nil, tool.Usagef("--since %s is not before --until %s", f.from.since, f.from.until)
+	}
+	return s, nil
+}
+
+// leastFiltered is one stream for each tool, since one is enough: the one that was filtered
+// least, then the larger one.
+func leastFiltered(all []*record.Contents) map[string]*record.Contents {
+	taken := map[string]*record.Contents{}
+	for _, c := range all {
+		if was := taken[c.Tool]; was != nil && (len(was.Filters) < len(c.Filters) || len(was.Filters) == len(c.Filters) && was.Rows >= c.Rows) {
+			continue
+		}
+		taken[c.Tool] = c
+	}
+	return taken
+}
+
+// Look plays the minutes before a moment.
+func (s *pastSource) Look(ctx context.Context, at time.Time, events bool, follow []watch.ConnKey) (*top.Snapshot, error) {
+	if at.IsZero() || at.After(s.last) {
+		at = s.last
+	}
+	if at.Before(s.first.Add(time.Second)) {
+		at = s.first.Add(time.Second)
+	}
+	if s.model == nil || !at.Equal(s.at) || len(follow) == 1 { // one that is opened wants its past
+		m, err := s.play(ctx, at, follow)
+		if err != nil {
+			return nil, err
+		}
+		s.model, s.at = m, at
+	}
+	snap := top.Take(s.model, time.Time{}, events)
+	snap.Host, snap.From, snap.At = s.host, s.path, at.Truncate(time.Second)
+	snap.Behind = s.last.Sub(at).Truncate(time.Second)
+	return snap, nil
+}
+
+// play makes the model of a moment.
+func (s *pastSource) play(ctx context.Context, at time.Time, follow []watch.ConnKey) (*watch.Model, error) {
+	rec, err := record.Read(s.path)
+	if err != nil {
+		return nil, err
+	}
+	m := watch.New(watch.Options{})
+	m.Follow(follow...)
+	for name, why := range s.missing {
+		m.Asked(name, why)
+	}
+	since := at.Add(-top.Long)
+	if since.Before(s.first) {
+		since = s.first
+	}
+	q := &record.Query{Streams: s.streams, Since: since, Until: at.Add(1), Into: schemasOf()}
+	if err := rec.Play(ctx, q, &retold{m}); err != nil && ctx.Err() == nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// streamPast writes the rows of each second of a recording.
+func (f *topFlags) streamPast(ctx context.Context, s *pastSource) error {
+	out, err := sink.New("json", f.out, sink.Options{Schemas: top.Schemas()})
+	if err != nil {
+		return err
+	}
+	n := uint64(0)
+	for second := s.first.Truncate(time.Second); !second.After(s.last) && ctx.Err() == nil && (f.count == 0 || n < f.count); second = second.Add(time.Second) {
+		// A connection is known by its last row alone, so each second has its own model.
+		m, err := s.play(ctx, second.Add(time.Second-1), nil)
+		if err != nil {
+			return err
+		}
+		if err := top.Rows(m, second, out); err != nil {
+			return err
+		}
+		n++
+	}
+	return nil
+}

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// topPatience is how long a screen may take to show something: its tools are attached first.
+const topPatience = 90 * time.Second
+
+// A tmuxScreen is a real terminal, in which a shell runs.
+type tmuxScreen struct {
+	t      *testing.T
+	socket string
+}
+
+// newTmux starts a terminal of so many columns and lines.
+func newTmux(t *testing.T, columns, lines int) *tmuxScreen {
+	t.Helper()
+	if _, err := exec.LookPath("tmux"); err != nil {
+		t.Fatal(err)
+	}
+	s := &tmuxScreen{t, filepath.Join(t.TempDir(), "s")}
+	s.tmux("-f", "/dev/null", "new-session", "-d", "-x", fmt.Sprint(columns), "-y", fmt.Sprint(lines), "env LANG=C.UTF-8 PS1='ready$ ' bash --norc --noprofile -i")
+	t.Cleanup(func() { exec.Command("tmux", "-S", s.socket, "kill-server").Run() })
+	s.await(`ready\$`)
+	return s
+}
+
+func (s *tmuxScreen) tmux(args ...string) string {
+	s.t.Helper()
+	out, err := exec.Command("tmux", append([]string{"-S", s.socket}, args...)...).CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("tmux %q: %v: %s", args, err, out)
+	}
+	return string(out)
+}
+
+func (s *tmuxScreen) screen() string { s.t.Helper(); return s.tmux("capture-pane", "-p") }
+
+// keys presses keys by the names that tmux has for them.
+func (s *tmuxScreen) keys(keys ...string) {
+	s.t.Helper()
+	s.tmux(append([]string{"send-keys"}, keys...)...)
+}
+
+func (s *tmuxScreen) types(text string) { s.t.Helper(); s.tmux("send-keys", "-l", text) }
+
+// await waits until the screen shows a pattern, and returns the screen.
+func (s *tmuxScreen) await(pattern string) string {
+	s.t.Helper()
+	re := regexp.MustCompile(pattern)
+	for end := time.Now().Add(topPatience); ; time.Sleep(50 * time.Millisecond) {
+		now := s.screen()
+		if re.MatchString(now) {
+			return now
+		}
+		if time.Now().After(end) {
+			s.t.Fatalf("the screen does not show %s:\n%s", pattern, now)
+		}
+	}
+}
+
+// state is what tmux knows of the terminal: whether the other screen is shown, and the cursor.
+func (s *tmuxScreen) state() string {
+	s.t.Helper()
+	return strings.TrimSpace(s.tmux("display-message", "-p", "alternate #{alternate_on} cursor #{cursor_flag}"))
+}
+
+// wantBack waits for the shell, and wants the terminal to be as it was.
+func (s *tmuxScreen) wantBack(mark string) {
+	s.t.Helper()
+	s.await(regexp.QuoteMeta(mark))
+	if got := s.state(); got != "alternate 0 cursor 1" {
+		s.t.Errorf("afterwards: %s, want alternate 0 cursor 1", got)
+	}
+	modes := s.await(`(?s)before (\S+).*after (\S+)`)
+	m := regexp.MustCompile(`(?s)before (\S+).*after (\S+)`).FindStringSubmatch(strings.ReplaceAll(modes, "\n", " "))
+	if m[1] != m[2] {
+		s.t.Errorf("the modes of the terminal were %s and are %s", m[1], m[2])
+	}
+}
+
+// top starts seine top, with the modes of the terminal noted before and after it.
+func (s *tmuxScreen) top(args string) {
+	s.t.Helper()
+	s.types(`clear; echo before $(stty -g); ` + seine + ` top ` + args + `; echo "ended $?"; echo after $(stty -g)`)
+	s.keys("Enter")
+	s.await(`\[1 Services\]`)
+}
+
+// brief makes so many short connections to a server in this process, one after the other.
+func brief(t *testing.T, n int) (port int) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			io.Copy(c, c)
+			c.Close()
+		}
+	}()
+	for range n {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Write([]byte("hello"))
+		c.(*net.TCPConn).CloseWrite()
+		io.Copy(io.Discard, c)
+		c.Close()
+	}
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// TestTop: the screens, keys and sizes in a real terminal, over known traffic. Connections that
+// lived for less than a refresh are counted to the last one, by both ends.
+func TestTop(t *testing.T) {
+	s := newTmux(t, 160, 24)
+	s.top("")
+	s.await(`live, last 10 s`)
+	const n = 1009
+	port := brief(t, n)
+	comm, err := os.ReadFile("/proc/self/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.TrimSpace(string(comm))
+
+	s.keys("4")
+	s.await(`\[4 Events\]`)
+	s.keys("/")
+	s.await(`(?m)^filter:`)
+	s.types(`kind == "closed" && (lpo`)
+	s.keys("Tab")
+	s.types(fmt.Sprintf(`== %d || rport == %d)`, port, port))
+	s.keys("Enter")
+	s.await(fmt.Sprintf(`(?m)1,009 +closed +%s :%d`, regexp.QuoteMeta(name), port))
+	s.await(fmt.Sprintf(`(?m)1,009 +closed +%s → 127.0.0.1:%d`, regexp.QuoteMeta(name), port))
+
+	s.keys("c")
+	s.await(`(?m)^seine tcplife `)
+	s.keys("Enter")
+	s.await(`how often +1,009`)
+	s.keys("Escape")
+	s.await(`Filter: kind`)
+	for i, title := range []string{"Services", "Processes", "Connections", "Events", "Findings"} {
+		s.keys(fmt.Sprint(i + 1))
+		s.await(fmt.Sprintf(`\[%d %s\]`, i+1, title))
+	}
+	s.keys("Space")
+	s.await(`PAUSED`)
+	s.keys("Space")
+	s.await(`live, last 10 s`)
+	s.keys("?")
+	s.await(`Columns of Findings`)
+	s.keys("x") // any key; Escape and a key at once would be Alt
+
+	s.keys("1")
+	s.tmux("resize-window", "-x", "20", "-y", "5")
+	s.await(`Too small`)
+	s.tmux("resize-window", "-x", "160", "-y", "40")
+	s.await(`WHERE THE TIME OF TURNS GOES`)
+	if lines := strings.Split(strings.TrimRight(s.screen(), "\n"), "\n"); len(lines) != 40 {
+		t.Errorf("%d lines, want 40", len(lines))
+	}
+	s.keys("q")
+	s.wantBack("ended 0")
+}
+
+// TestTopEnds: however it ends, the terminal is as it was.
+func TestTopEnds(t *testing.T) {
+	s := newTmux(t, 100, 30)
+	for _, sig := range []string{"TERM", "INT", "HUP"} {
+		s.top("")
+		child := strings.TrimSpace(s.tmux("display-message", "-p", "#{pane_pid}"))
+		out, err := exec.Command("pgrep", "-P", child, "-f", seine+" top").Output()
+		if err != nil {
+			t.Fatalf("pgrep: %v", err)
+		}
+		if err := exec.Command("kill", "-"+sig, strings.TrimSpace(string(out))).Run(); err != nil {
+			t.Fatal(err)
+		}
+		s.wantBack("ended 0")
+	}
+}
+
+// TestTopStops: Ctrl-Z gives the terminal to the shell, and fg brings the screen back.
+func TestTopStops(t *testing.T) {
+	s := newTmux(t, 100, 30)
+	s.types(`clear; ` + seine + ` top`)
+	s.keys("Enter")
+	s.await(`\[1 Services\]`)
+	s.keys("C-z")
+	s.await(`Stopped`)
+	if got := s.state(); got != "alternate 0 cursor 1" {
+		t.Errorf("stopped: %s, want alternate 0 cursor 1", got)
+	}
+	s.types(`echo "it $((40+2))"`)
+	s.keys("Enter")
+	s.await(`it 42`)
+	s.types("fg")
+	s.keys("Enter")
+	s.await(`\[1 Services\]`)
+	s.keys("q")
+	s.await(`fg\n(?s:.*)\nready\$\s*$`)
+	if got := s.state(); got != "alternate 0 cursor 1" {
+		t.Errorf("afterwards: %s, want alternate 0 cursor 1", got)
+	}
+}
+
+// TestTopPlain: without a terminal the screen is lines.
+func TestTopPlain(t *testing.T) {
+	p := start(t, nil, "top", "--screen", "events", "--plain", "2", "2")
+	port := brief(t, 31)
+	p.wantEnd(0)
+	out := p.out.String()
+	if n := strings.Count(out, "TO WHOM"); n != 2 {
+		t.Errorf("%d outputs, want 2:\n%s", n, out)
+	}
+	if !regexp.MustCompile(fmt.Sprintf(`(?m)^\S+ +31 +closed +\S+ :%d\b`, port)).MatchString(out) {
+		t.Errorf("31 connections to port %d are not there:\n%s", port, out)
+	}
+	if strings.ContainsFunc(out, isControl) {
+		t.Errorf("control codes: %q", out)
+	}
+}
+
+// TestTopJSON: the rows of all seconds add up to what happened.
+func TestTopJSON(t *testing.T) {
+	p := start(t, nil, "top", "-o", "json", "-d", "6s")
+	const n = 211
+	port := brief(t, n)
+	p.wantEnd(0)
+	ends := map[string]int{}
+	for d := json.NewDecoder(bytes.NewReader([]byte(p.out.String()))); ; {
+		var r struct {
+			Tool, View, Kind, Comm string
+			Lport, Rport, Count    int
+			Time                   time.Time
+		}
+		err := d.Decode(&r)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Tool != "top" || r.View == "" || r.Time.IsZero() {
+			t.Fatalf("a row without tool, view or time: %+v", r)
+		}
+		if r.Kind == "closed" && r.Lport == port {
+			ends["server"] += r.Count
+		}
+		if r.Kind == "closed" && r.Rport == port {
+			ends["client"] += r.Count
+		}
+	}
+	if ends["server"] != n || ends["client"] != n {
+		t.Errorf("got %v connections that ended, want %d on each side", ends, n)
+	}
+}
+
+// TestTopNobody: without privileges it says which ones are missing, and touches no terminal.
+func TestTopNobody(t *testing.T) {
+	cmd := exec.Command(seine, "top")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.CombinedOutput()
+	if got := exitCode(err); got != 4 || !strings.Contains(string(out), "CAP_BPF") {
+		t.Errorf("exit %d, want 4: %s", got, out)
+	}
+}
+
+// TestTopPast: a recording shows what was there, [ goes back to before it was, and what a
+// recording does not have is said.
+func TestTopPast(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "rec")
+	p := start(t, nil, "record", "tcplife", "flows -i 1", "--dir", dir)
+	time.Sleep(12 * time.Second) // a past to go back to
+	port := brief(t, 53)
+	p.signal(syscall.SIGINT)
+	p.wantEnd(0)
+
+	s := newTmux(t, 100, 30)
+	s.top("--from " + dir)
+	s.keys("4", "/")
+	s.types(fmt.Sprintf("lport == %d", port))
+	s.keys("Enter")
+	s.await(fmt.Sprintf(`53 +closed +\S+ :%d`, port))
+	s.keys("[")
+	s.await(`10 s before its end`)
+	s.await(`No row fits the filter|No connect failed`)
+	s.keys("5")
+	s.await(`it was not recorded`)
+	s.keys("q")
+	s.wantBack("ended 0")
+}
