@@ -94,7 +94,9 @@ func (f *topFlags) openPast() (*pastSource, error) {
 		}
 	}
 	if !s.first.Before(s.last) {
-		return nil, tool.Usagef("--since %s is not before --until %s", f.from.since, f.from.until)
+		const clock = "2006-01-02 15:04:05"
+		return nil, tool.Usagef("--from %s: nothing is recorded in that range: the recording has %s to %s",
+			f.from.path, time.Unix(0, first).Format(clock), time.Unix(0, last).Format(clock))
 	}
 	return s, nil
 }
