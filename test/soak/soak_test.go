@@ -215,9 +215,19 @@ func TestMany(t *testing.T) {
 	}
 }
 
-// TestLasting: sessions without a pause; none is lost or somebody else's.
+// TestLasting: sessions without a pause; none is lost or somebody else's. Sessions end
+// in softirqs, which may be on top of process 1.
 func TestLasting(t *testing.T) {
-	life := start(t, "tcplife", "--buffer", "64M") // other tests may keep the reader from its turn
+	if err := lab.Undisturbed(func() ([]error, error) { return lasts(t), nil }); err != nil {
+		t.Error(err)
+	}
+}
+
+// lasts is one round of TestLasting.
+func lasts(t *testing.T) (differ []error) {
+	// Other tests may keep the reader from its turn. Connections of others may have no
+	// process that is known.
+	life := start(t, "tcplife", "--buffer", "64M", "--raddr", "127.0.0.1")
 	want, total := map[int]int{}, 0
 	for began := time.Now(); time.Since(began) < *lasting; {
 		w, err := lab.NewWorld(lab.Options{})
@@ -241,11 +251,12 @@ func TestLasting(t *testing.T) {
 	life.end(t)
 	for pid, n := range want {
 		if life.rows[pid] != n {
-			t.Errorf("%d rows of process %d, want %d", life.rows[pid], pid, n)
+			differ = append(differ, fmt.Errorf("%d rows of process %d, want %d, and %d rows of nobody", life.rows[pid], pid, n, life.rows[0]))
 		}
 	}
 	u := life.cmd.ProcessState
 	t.Attr("rows", fmt.Sprint(total))
 	t.Attr("resident-MB", fmt.Sprint(rss>>20))
 	t.Logf("%d rows in %v; tcplife took %v of CPU time and %d MB", total, *lasting, u.UserTime()+u.SystemTime(), rss>>20)
+	return differ
 }
