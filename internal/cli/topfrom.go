@@ -81,17 +81,15 @@ func (f *topFlags) openPast() (*pastSource, error) {
 	if last == 0 {
 		return nil, tool.Usagef("--from %s: nothing is recorded there", f.from.path)
 	}
-	s.first, s.last = time.Unix(0, first), time.Unix(0, last)
-	for _, bound := range []struct {
-		name, given string
-		into        *time.Time
-	}{{"since", f.from.since, &s.first}, {"until", f.from.until, &s.last}} {
-		if bound.given == "" {
-			continue
-		}
-		if *bound.into, err = parseWhen(bound.given, time.Now(), time.Unix(0, last)); err != nil {
-			return nil, tool.Usagef("--%s: %v", bound.name, err)
-		}
+	since, until, err := f.from.bounds(time.Unix(0, last))
+	if err != nil {
+		return nil, err
+	}
+	if s.first = since; since.IsZero() {
+		s.first = time.Unix(0, first)
+	}
+	if s.last = until; until.IsZero() {
+		s.last = time.Unix(0, last)
 	}
 	if !s.first.Before(s.last) {
 		const clock = "2006-01-02 15:04:05"

@@ -24,14 +24,11 @@ func (f *whyFlags) past(ctx context.Context) (*watch.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	var first, last int64
+	var last int64
 	streams, taken := map[uint64]bool{}, leastFiltered(all)
 	model := watch.New(watch.Options{Keep: 24 * time.Hour, Least: 24 * time.Hour, Cells: 1_000_000})
 	for _, c := range taken {
 		streams[c.Stream] = true
-		if first == 0 || c.Min < first {
-			first = c.Min
-		}
 		last = max(last, c.Max)
 	}
 	for _, line := range whyTools {
@@ -47,19 +44,8 @@ func (f *whyFlags) past(ctx context.Context) (*watch.View, error) {
 	}
 	model.Asked(watch.Counters, "they are not recorded")
 	q := &record.Query{Streams: streams, Into: schemasOf()}
-	for _, bound := range []struct {
-		name, given string
-		into        *time.Time
-	}{{"since", f.from.since, &q.Since}, {"until", f.from.until, &q.Until}} {
-		if bound.given == "" {
-			continue
-		}
-		if *bound.into, err = parseWhen(bound.given, time.Now(), time.Unix(0, last)); err != nil {
-			return nil, tool.Usagef("--%s: %v", bound.name, err)
-		}
-	}
-	if !q.Until.IsZero() && !q.Since.Before(q.Until) && f.from.since != "" {
-		return nil, tool.Usagef("--since %s is not before --until %s", f.from.since, f.from.until)
+	if q.Since, q.Until, err = f.from.bounds(time.Unix(0, last)); err != nil {
+		return nil, err
 	}
 	if err := rec.Play(ctx, q, &retold{model}); err != nil && ctx.Err() == nil {
 		return nil, err
