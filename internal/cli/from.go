@@ -134,23 +134,27 @@ func (r *run) chooseIn(q *record.Query) (*record.Contents, error) {
 	return r.choose(all)
 }
 
-// bounds reads --since and --until of a recording that ends at end.
+// bounds reads --since and --until of a recording that ends at end. A time of day of
+// --until may be later on the day of the end: it is not one of the day before --since.
 func (f *fromFlags) bounds(end time.Time) (since, until time.Time, err error) {
-	for _, b := range []struct {
-		flag, given string
-		into        *time.Time
-	}{{"since", f.since, &since}, {"until", f.until, &until}} {
-		if b.given == "" {
-			continue
-		}
-		if *b.into, err = parseWhen(b.given, time.Now(), end); err != nil {
-			return since, until, tool.Usagef("--%s: %v", b.flag, err)
+	if f.since != "" {
+		if since, err = parseWhen(f.since, time.Now(), end); err != nil {
+			return since, until, tool.Usagef("--since: %v", err)
 		}
 	}
-	if f.since != "" && f.until != "" && !since.Before(until) {
-		err = tool.Usagef("--since %s is not before --until %s", f.since, f.until)
+	if f.until == "" {
+		return since, until, nil
 	}
-	return since, until, err
+	midnight := time.Date(end.Year(), end.Month(), end.Day()+1, 0, 0, 0, -1, end.Location())
+	for _, last := range []time.Time{end, midnight} {
+		if until, err = parseWhen(f.until, time.Now(), last); err != nil {
+			return since, until, tool.Usagef("--until: %v", err)
+		}
+		if f.since == "" || since.Before(until) {
+			return since, until, nil
+		}
+	}
+	return since, until, tool.Usagef("--since %s is not before --until %s", f.since, f.until)
 }
 
 // began is where seconds count from: the range's beginning, or that of the first run.
