@@ -3,6 +3,7 @@
 package probe
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -109,6 +110,9 @@ type Options struct {
 	// Share are maps that others use too: they stand in for those of the same name in
 	// the object, which are not made.
 	Share map[string]*ebpf.Map
+	// Once has each program attached once, also where the kernel skips programs and
+	// several copies are needed to see everything.
+	Once bool
 }
 
 // shared are the maps of spec that o has. They are as large as they are.
@@ -155,8 +159,10 @@ func Attach(k *Kernel, spec *ebpf.CollectionSpec, points []Point, o Options) (_ 
 			return nil, err
 		}
 	}
-	if s.twice, err = NewTwice(); err != nil {
-		return nil, err
+	if !o.Once {
+		if s.twice, err = NewTwice(); err != nil {
+			return nil, err
+		}
 	}
 	var all []*candidate
 	for _, p := range points {
@@ -390,16 +396,20 @@ func (s *Set) load(spec *ebpf.CollectionSpec, ps *ebpf.ProgramSpec, name string)
 
 // codeOf is equal for programs of the same instructions.
 func codeOf(ps *ebpf.ProgramSpec) string {
-	var b strings.Builder
+	var b []byte
 	for i := range ps.Instructions {
 		ins := &ps.Instructions[i]
-		fmt.Fprintf(&b, "%x %x %x %x %s", ins.OpCode, ins.Dst|ins.Src<<4, ins.Offset, ins.Constant, ins.Reference())
+		b = binary.LittleEndian.AppendUint64(b, uint64(ins.Constant))
+		b = binary.LittleEndian.AppendUint16(b, uint16(ins.Offset))
+		b = binary.LittleEndian.AppendUint16(b, uint16(ins.OpCode))
+		b = append(b, byte(ins.Dst|ins.Src<<4))
+		b = append(b, ins.Reference()...)
 		if r := btf.CORERelocationMetadata(ins); r != nil {
-			b.WriteString(r.String())
+			b = append(b, r.String()...)
 		}
-		b.WriteByte('\n')
+		b = append(b, '\n')
 	}
-	return b.String()
+	return string(b)
 }
 
 // again is in the names of all copies but the first.

@@ -102,7 +102,7 @@ func cases(tl *tool.Tool, way string) []trial.Case {
 	}
 	if way == "" {
 		n := min(*first, len(all))
-		return slices.Concat(all[:n], slices.DeleteFunc(slices.Clone(all[n:]), func(c trial.Case) bool { return !match(*also, c.Name) }))
+		return slices.Concat(all[:n], slices.DeleteFunc(slices.Clone(all[n:]), func(c trial.Case) bool { return !match(*also, tl.Name+"/"+c.Name) }))
 	}
 	if lab.Emulated() {
 		return all[:min(*others, len(all))]

@@ -48,6 +48,9 @@ func main() {
 	}
 	os.RemoveAll(dir)
 	s.results.overBudget()
+	if *only == "" && !*quick {
+		s.results.nowhere()
+	}
 	s.results.print(os.Stdout)
 	if s.results.failed() > 0 {
 		os.Exit(1)

@@ -148,6 +148,23 @@ func (r *results) overBudget() {
 	}
 }
 
+// nowhere makes a failure of each case of TestLive that every kernel left out. It is
+// for whole runs.
+func (r *results) nowhere() {
+	ran := map[string]bool{} // tool/case: whether it ran somewhere by some way
+	for _, t := range r.leaves() {
+		if p := strings.SplitN(t.name, "/", 4); p[0] == "TestLive" && len(p) == 4 {
+			name := p[1] + "/" + p[3]
+			ran[name] = ran[name] || t.outcome != "SKIP"
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(ran)) {
+		if !ran[name] {
+			r.put(result{where: "make test", name: name + " runs somewhere", outcome: "FAIL", log: "each kernel that this run asked has skipped it"})
+		}
+	}
+}
+
 // dear says where the time went: the steps, the tests with all their parts, and the
 // parts that took longest.
 func (r *results) dear(w io.Writer, leaves []result) {

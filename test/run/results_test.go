@@ -136,3 +136,19 @@ func TestFlakyBudget(t *testing.T) {
 		}
 	}
 }
+
+func TestNowhere(t *testing.T) {
+	var r results
+	for _, t := range []result{
+		{where: "native", name: "TestLive/qdisclat/best/cake", outcome: "SKIP"},
+		{where: "6.12", name: "TestLive/qdisclat/best/cake", outcome: "PASS"},
+		{where: "native", name: "TestLive/qdisclat/raw/card", outcome: "SKIP"},
+		{where: "6.12", name: "TestLive/qdisclat/best/card", outcome: "SKIP"},
+		{where: "6.12", name: "TestAgree/qdisclat", outcome: "SKIP"},
+	} {
+		r.put(t)
+	}
+	if r.nowhere(); r.failed() != 1 || r.all[len(r.all)-1].name != "qdisclat/card runs somewhere" {
+		t.Errorf("%d failed, the last is %q", r.failed(), r.all[len(r.all)-1].name)
+	}
+}
