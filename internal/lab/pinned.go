@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	seinehost "seine/internal/host"
 )
 
 // Pinned is a process that sends itself datagrams over loopback, one after the
@@ -37,6 +39,31 @@ func Pin(n int) (cpu int, err error) {
 		return 0, fmt.Errorf("lab: processor %d: %w", cpu, err)
 	}
 	return cpu, nil
+}
+
+// OnEachCPU runs for a moment on each processor that it may use. What interrupted one of
+// them before, softirqs too, is over then.
+func OnEachCPU() error {
+	done := make(chan error, 1)
+	seinehost.OnThread(func() {
+		var all unix.CPUSet
+		if err := unix.SchedGetaffinity(0, &all); err != nil {
+			done <- fmt.Errorf("lab: processors: %w", err)
+			return
+		}
+		for n := range all.Count() {
+			if err := unix.SchedSetaffinity(0, &all); err != nil {
+				done <- fmt.Errorf("lab: processors: %w", err)
+				return
+			}
+			if _, err := Pin(n); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	})
+	return <-done
 }
 
 const bodyPinned = "pinned"

@@ -20,7 +20,14 @@ func (x *Trial) Counted(file string, load func() error, flags ...string) (rows [
 		func() error { return nil },
 		func() error { return x.Attach(flags...) },
 		load,
-		func() error { rows, err = x.Detach(); return err },
+		// What the kernel has counted by then may still be under way.
+		func() error {
+			if err := lab.OnEachCPU(); err != nil {
+				return err
+			}
+			rows, err = x.Detach()
+			return err
+		},
 	} {
 		if err := step(); err != nil {
 			return nil, at, err
