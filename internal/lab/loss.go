@@ -31,6 +31,7 @@ type Loss struct {
 	From  int  // source port
 	Flags int  // all of these are set
 	Data  int  // at least so many bytes of payload
+	Most  int  // at most so many; 0: no limit
 	Empty bool // no payload: ACKs alone
 	Skip  int
 	Count int
@@ -164,8 +165,11 @@ func (l Loss) program(seen int) asm.Instructions {
 
 // most is how many bytes of payload a segment may have.
 func (l Loss) most() int {
-	if l.Empty {
+	switch {
+	case l.Empty:
 		return 0
+	case l.Most > 0:
+		return l.Most
 	}
 	return 1 << 20
 }

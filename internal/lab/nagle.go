@@ -17,15 +17,19 @@ type Writes struct {
 	Count   int           `json:"count"`
 	Size    int           `json:"size"`
 	Hold    time.Duration `json:"hold"` // before the cork is taken out, or anything is read
-	Each    bool          `json:"each"` // each is read before the next is written
+	Each    bool          `json:"each"` // each is read, and that is acknowledged, before the next is written
 	Fill    bool          `json:"fill"` // write until the kernel takes no more; Count is what was done
 }
 
 // Written is what became of Writes, by the process's own stopwatch.
 type Written struct {
-	Count int   `json:"count"`
-	Held  int64 `json:"held"` // from the first write's end to the hold's
-	NS    int64 `json:"ns"`   // until all was read
+	Count int `json:"count"`
+	// Held is how long the kernel said that it had not sent: everything since the first
+	// write's end, under a cork, or the last write since its end.
+	Held  int64 `json:"held"`
+	Early bool  `json:"early"` // the kernel sent something before the cork was taken out
+	RTO   bool  `json:"rto"`   // without a cork: the retransmission timer had expired after the last write
+	NS    int64 `json:"ns"`    // until all was read
 }
 
 // Writer is a process with an open connection.
@@ -128,7 +132,7 @@ func (s Writes) do(w, r int) (o Written, err error) {
 	}
 	buf := make([]byte, s.Size)
 	start := time.Now()
-	var first time.Time
+	var first, last time.Time
 	total := 0
 	for s.Fill || o.Count < s.Count {
 		n, err := unix.SendmsgN(w, buf, nil, nil, unix.MSG_DONTWAIT)
@@ -138,30 +142,64 @@ func (s Writes) do(w, r int) (o Written, err error) {
 		if err != nil {
 			return o, fmt.Errorf("write: %w", err)
 		}
+		last = time.Now()
 		total += n
 		if o.Count++; o.Count == 1 {
-			first = time.Now()
+			first = last
 		}
 		if s.Each {
-			if err := RecvAll(r, buf); err != nil {
+			if err := errors.Join(RecvAll(r, buf), drained(w)); err != nil {
 				return o, err
 			}
 		}
 	}
-	if s.Hold > 0 {
+	switch {
+	case s.Each:
+	case s.Cork:
 		time.Sleep(s.Hold)
-	}
-	o.Held = int64(time.Since(first))
-	if s.Cork {
-		if set(unix.TCP_CORK, false); err != nil {
-			return o, err
+		o.Held = int64(time.Since(first))
+		unsent, e := unix.IoctlGetInt(w, unix.SIOCOUTQNSD)
+		o.Early = unsent < total
+		if set(unix.TCP_CORK, false); errors.Join(err, e) != nil {
+			return o, errors.Join(err, e)
 		}
-	}
-	if !s.Each {
-		if err := RecvAll(r, make([]byte, total)); err != nil {
-			return o, err
+		err = errors.Join(RecvAll(r, make([]byte, total)), drained(w))
+	default:
+		if !s.Fill {
+			err = o.watch(w, s.Size, last)
 		}
+		err = errors.Join(err, RecvAll(r, make([]byte, total)))
 	}
 	o.NS = int64(time.Since(start))
-	return o, nil
+	return o, err
+}
+
+// watch looks on until the kernel has begun to send the last write.
+func (o *Written) watch(w, size int, last time.Time) error {
+	i, err := unix.GetsockoptTCPInfo(w, unix.SOL_TCP, unix.TCP_INFO)
+	if err != nil {
+		return err
+	}
+	o.RTO = i.Ca_state == CALoss
+	for {
+		now := time.Now()
+		if n, err := unix.IoctlGetInt(w, unix.SIOCOUTQNSD); err != nil || n < size {
+			return err
+		}
+		o.Held = int64(now.Sub(last))
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// CALoss is the state of the congestion control after a timeout: TCP_CA_Loss.
+const CALoss = 4
+
+// drained waits until the peer has acknowledged all that was written.
+func drained(fd int) error {
+	for {
+		if n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ); err != nil || n == 0 {
+			return err
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
 }
