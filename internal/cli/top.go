@@ -236,7 +236,11 @@ func (f *topFlags) live(ctx context.Context, state *top.State, full bool) error 
 		err = top.Run(ctx, top.Options{Source: source, State: state, Look: look, In: os.Stdin, Out: f.out.(*os.File), Terminal: held, Every: f.every(time.Second), Count: f.count})
 	case f.output == "json":
 		if rows, err = f.newStream(model); err == nil {
-			err = rows.run(ctx)
+			err = rows.run(ctx, func() {
+				for _, t := range asked {
+					t.session.Deliver(ctx)
+				}
+			})
 		}
 	default:
 		err = f.lines(ctx, source, state)
@@ -293,8 +297,8 @@ func (f *topFlags) lines(ctx context.Context, source top.Source, state *top.Stat
 	return nil
 }
 
-// late is how long after its end a second is written: tools deliver what happened in it
-// until then.
+// late is how long after its end a second is written: tools that count show what happened
+// in it until then.
 const late = 2 * time.Second
 
 // A stream writes the rows of each second, once.
@@ -326,14 +330,17 @@ func (s *stream) write(until time.Time) error {
 	return nil
 }
 
-// run writes until ctx ends.
-func (s *stream) run(ctx context.Context) error {
+// run writes until ctx ends. Deliver returns when the model has all that had happened when it
+// was called: a second that has been written does not come again.
+func (s *stream) run(ctx context.Context, deliver func()) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for !s.enough() {
 		select {
 		case <-tick.C:
-			if err := s.write(time.Now().Add(-time.Second - late)); err != nil {
+			now := time.Now()
+			deliver()
+			if err := s.write(now.Add(-time.Second - late)); err != nil {
 				return err
 			}
 		case <-ctx.Done():

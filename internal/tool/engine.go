@@ -115,7 +115,7 @@ func (e *Engine) Attach(p *Prepared) (_ *Session, err error) {
 	}
 	s := &Session{
 		engine: e, Notes: notes, opts: p.opts, views: p.Views, schemas: p.Schemas, by: p.by, keyBits: p.keyBits,
-		ticks: p.opts.Interval > 0, late: attachesLate(p.spec), keeps: p.Tool.Keeps,
+		ticks: p.opts.Interval > 0, late: attachesLate(p.spec), keeps: p.Tool.Keeps, asked: make(chan chan struct{}),
 	}
 	if err := e.join(s, p); err != nil {
 		return nil, err

@@ -36,10 +36,11 @@ type Session struct {
 	readers []reader // of the views
 	sink    row.Sink
 	feed    *feed
-	records []byte         // of the feed, that were taken last
-	taken   uint64         // bytes of the ring
-	credit  *ebpf.Variable // ring_taken, where it is counted
-	told    Report         // as far as its losses have been told
+	asked   chan chan struct{} // for what is in the feed
+	records []byte             // of the feed, that were taken last
+	taken   uint64             // bytes of the ring
+	credit  *ebpf.Variable     // ring_taken, where it is counted
+	told    Report             // as far as its losses have been told
 	onLoss  func(*Report)
 	ticks   bool              // more than one output may come
 	epochs  epochs            // of the maps of counts
@@ -150,13 +151,18 @@ func (s *Session) loop(ctx context.Context) error {
 			until = soon
 		}
 		timer.Reset(time.Until(until))
+		var ack chan struct{}
 		select {
 		case <-s.feed.ready:
 		case <-timer.C:
+		case ack = <-s.asked:
 		case <-ctx.Done():
 		}
 		if err := s.consume(); err != nil {
 			return err
+		}
+		if ack != nil {
+			close(ack)
 		}
 		if err := s.tick(); err != nil {
 			return err
@@ -199,6 +205,22 @@ func (s *Session) end() error {
 
 // synced returns when all that the programs have sent until now is in the feed.
 func (s *Session) synced() error { s.engine.ring.sync(); return nil }
+
+// Deliver returns when the sink of a session that runs has all that the programs had
+// sent when it was called, or when ctx ends.
+func (s *Session) Deliver(ctx context.Context) {
+	s.engine.ring.sync()
+	ack := make(chan struct{})
+	select {
+	case s.asked <- ack:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-ack:
+	case <-ctx.Done():
+	}
+}
 
 // during shows events while it calls functions that have to be waited for, one after
 // the other, and what came meanwhile when they have returned.
