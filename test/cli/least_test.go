@@ -166,7 +166,7 @@ func (p *process) wantCaps(want []string) {
 		p.t.Fatalf("%d threads (%v)", len(threads), err)
 	}
 	prm, eff := fmt.Sprintf("\nCapPrm:\t%016x\n", bits), fmt.Sprintf("\nCapEff:\t%016x\n", bits)
-	late := time.Now().Add(2 * time.Second)
+	late := time.Now().Add(patience)
 	for _, th := range threads {
 		var status []byte
 		ok := false

@@ -244,12 +244,15 @@ func twoHosts(t *testing.T) (w *lab.World, only []string) {
 	return w, only
 }
 
-// sessions makes some and waits for their end.
+// sessions makes some and waits for their end, that of their last segments too.
 func sessions(t *testing.T, w *lab.World, s lab.Sessions) {
 	t.Helper()
 	tcp, err := lab.StartTCP(w, s)
 	if err == nil {
 		_, err = tcp.Run()
+	}
+	if err == nil {
+		err = w.Quiet()
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -32,7 +32,7 @@ func TestReplay(t *testing.T) {
 			}
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "rec")
-			live := exec.Command(seine, "demo", tl.Name, "-d", "3", "--tee", dir)
+			live := exec.Command(seine, "demo", tl.Name, "-d", "1m", "--tee", dir)
 			var shown, said bytes.Buffer
 			live.Stdout, live.Stderr = &shown, &said
 			if err := live.Run(); exitCode(err) == 3 && strings.Contains(said.String(), "mac80211_hwsim") {

@@ -45,8 +45,15 @@ func linesOf(t *testing.T, text string) (out []jsonLine) {
 // TestWithFlood: while nobody reads the ring, a flood of SYNs gives one tool more events
 // than the ring has room for. The tool beside it loses none, and the one that
 // counts counts all. What the first tool shows and what it has lost is what the kernel
-// says that came.
+// says that came. Packets come in softirqs, which may be on top of process 1.
 func TestWithFlood(t *testing.T) {
+	if err := lab.Undisturbed(func() ([]error, error) { return withFlood(t), nil }); err != nil {
+		t.Error(err)
+	}
+}
+
+// withFlood is one round of TestWithFlood.
+func withFlood(t *testing.T) (differ []error) {
 	w, _ := twoHosts(t)
 	server := fmt.Sprintf("--netns=%d", w.Netns("server"))
 	const syns, closed, connections = 10007, 9, 211
@@ -74,9 +81,6 @@ func TestWithFlood(t *testing.T) {
 		t.Fatalf("%d of %d SYNs came", came, syns)
 	}
 	sessions(t, w, lab.Sessions{Count: connections, Send: 100, Recv: 100})
-	if err := w.Quiet(); err != nil {
-		t.Fatal(err)
-	}
 	p.signal(syscall.SIGCONT)
 	p.signal(syscall.SIGINT)
 	p.wantEnd(0)
@@ -92,14 +96,15 @@ func TestWithFlood(t *testing.T) {
 		}
 	}
 	if rows["tcplife"] != connections || lost["tcplife"] != 0 {
-		t.Errorf("tcplife: %d rows and %d lost of %d connections", rows["tcplife"], lost["tcplife"], connections)
+		differ = append(differ, fmt.Errorf("tcplife: %d rows and %d lost of %d connections", rows["tcplife"], lost["tcplife"], connections))
 	}
 	if rows["tcpdrop"]+lost["tcpdrop"] != came || lost["tcpdrop"] == 0 {
-		t.Errorf("tcpdrop: %d rows and %d lost of %d drops, which the ring has no room for", rows["tcpdrop"], lost["tcpdrop"], came)
+		differ = append(differ, fmt.Errorf("tcpdrop: %d rows and %d lost of %d drops, which the ring has no room for", rows["tcpdrop"], lost["tcpdrop"], came))
 	}
 	if counted != came {
-		t.Errorf("skbdrop counted %d of %d drops", counted, came)
+		differ = append(differ, fmt.Errorf("skbdrop counted %d of %d drops", counted, came))
 	}
+	return differ
 }
 
 // TestWith: the rows of tools that see the same connections are merged by time, and a
@@ -111,9 +116,6 @@ func TestWith(t *testing.T) {
 	for _, format := range []string{"json", "csv", "table"} {
 		p := start(t, nil, append(args, "-o", format)...)
 		sessions(t, w, lab.Sessions{Count: connections, Send: 100, Recv: 100, ClientComm: "client", ServerComm: "server"})
-		if err := w.Quiet(); err != nil {
-			t.Fatal(err)
-		}
 		p.signal(syscall.SIGINT)
 		p.wantEnd(0)
 		// The one that accepts has another name.
