@@ -270,20 +270,26 @@ func TestReceiveOneLiner(t *testing.T) {
 	lo := must(netlink.LinkByName("lo"))
 	check(netlink.LinkSetName(lo, "btlo0123456789a"))
 	check(netlink.LinkSetUp(lo))
-	out, _ := live(t, script("t:net:netif_receive_skb { @[str(args->name)] = lhist(cpu, 0, 128, 1); }"), Options{}, func() {
-		datagrams(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13)
-	})
-	_, hist, ok := strings.Cut(out, "@[btlo0123456789a]: \n")
-	hist, _, _ = strings.Cut(hist, "\n\n")
-	n := 0
-	for line := range strings.Lines(hist) {
-		var lo, hi, count int
-		if m, _ := fmt.Sscanf(line, "[%d, %d) %d", &lo, &hi, &count); m == 3 && hi == lo+1 {
-			n += count
+	err := lab.Undisturbed(func() ([]error, error) { // a softirq receives them
+		out, _ := live(t, script("t:net:netif_receive_skb { @[str(args->name)] = lhist(cpu, 0, 128, 1); }"), Options{}, func() {
+			datagrams(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13)
+		})
+		_, hist, ok := strings.Cut(out, "@[btlo0123456789a]: \n")
+		hist, _, _ = strings.Cut(hist, "\n\n")
+		n := 0
+		for line := range strings.Lines(hist) {
+			var lo, hi, count int
+			if m, _ := fmt.Sscanf(line, "[%d, %d) %d", &lo, &hi, &count); m == 3 && hi == lo+1 {
+				n += count
+			}
 		}
-	}
-	if !ok || n != 13 {
-		t.Errorf("got %d packets, want 13:\n%s", n, out)
+		if !ok || n != 13 {
+			return []error{fmt.Errorf("got %d packets, want 13:\n%s", n, out)}, nil
+		}
+		return nil, nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 
@@ -328,30 +334,39 @@ func TestRetransmitOneLiner(t *testing.T) {
 }
 
 // retransmit has SYNs sent again, and gives how often the namespace has done that
-// so far.
+// so far. None is sent later.
 func retransmit() int {
 	l := must(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))
 	defer unix.Close(l)
 	check(unix.Bind(l, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 	check(unix.Listen(l, 1))
 	addr := must(unix.Getsockname(l))
-	for range 5 {
+	const fit, all = 2, 5 // connections that a backlog of 1 has room for
+	want := retransmitted() + all - fit
+	var clients []int
+	for n := range all {
 		c := must(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0))
-		defer unix.Close(c)
+		clients = append(clients, c)
 		check(unix.Bind(c, &unix.SockaddrInet4{Addr: [4]byte{127, 77, 7, 7}}))
 		if err := unix.Connect(c, addr); err != unix.EINPROGRESS {
 			check(err)
 		}
-		time.Sleep(20 * time.Millisecond)
+		soon(func() bool { // those that wait to be accepted; a SYN of the others is dropped
+			return must(unix.GetsockoptTCPInfo(l, unix.IPPROTO_TCP, unix.TCP_INFO)).Unacked >= uint32(min(n+1, fit))
+		})
 	}
-	most := retransmitted() + 3 // two connections fit a backlog of 1: three are sent again
-	for range 500 {
-		if retransmitted() >= most {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
+	soon(func() bool { return retransmitted() >= want })
+	for _, c := range clients {
+		unix.Close(c)
 	}
 	return retransmitted()
+}
+
+// soon waits until something holds, for a minute at the most.
+func soon(holds func() bool) {
+	for end := time.Now().Add(time.Minute); !holds() && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
+	}
 }
 
 // TestFunctions runs the one-liners on kernel functions, by both ways.
@@ -515,13 +530,14 @@ func TestWays(t *testing.T) {
 }
 
 // TestStartup wants a tracepoint's one-liner attached within 100 ms, the best of
-// five: the machine may be busy.
+// many: the machine may be busy.
 func TestStartup(t *testing.T) {
 	if lab.Emulated() {
 		t.Skip("an emulated machine is slower")
 	}
+	const most = 100 * time.Millisecond
 	best := time.Hour
-	for range 5 {
+	for try := 0; try < 5 || best > most && try < 50; try++ {
 		began := time.Now()
 		var took time.Duration
 		live(t, func(o Options) (*Program, error) {
@@ -534,8 +550,8 @@ func TestStartup(t *testing.T) {
 		best = min(best, took)
 	}
 	t.Logf("ready after %v", best)
-	if best > 100*time.Millisecond {
-		t.Errorf("ready after %v, want less than 100 ms", best)
+	if best > most {
+		t.Errorf("ready after %v, want less than %v", best, most)
 	}
 }
 
@@ -546,18 +562,20 @@ func TestOwnEvents(t *testing.T) {
 	out := must(os.Create(filepath.Join(t.TempDir(), "out")))
 	defer out.Close()
 	p, err := Compile(&Source{Name: "-e", Text: `t:syscalls:sys_enter_write { printf("written\n"); } END { printf("end\n"); }`},
-		Options{PIDs: self(), Duration: 100 * time.Millisecond, Out: out, Ready: func() { must(out.Write([]byte("first\n"))) }})
+		Options{PIDs: self(), Out: out, Ready: func() { must(out.Write([]byte("first\n"))) }})
 	check(err)
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	done := make(chan error, 1)
 	go func() { _, err := p.Run(ctx); done <- err }()
+	soon(func() bool { return bytes.Count(must(os.ReadFile(out.Name())), []byte("written\n")) > 100 })
+	stop()
 	select {
 	case err := <-done:
 		check(err)
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		out.Close() // ends it
-		t.Fatal("it goes on after its duration")
+		t.Fatal("it goes on after it was told to end")
 	}
 	if b := must(os.ReadFile(out.Name())); !bytes.HasPrefix(b, []byte("first\nwritten\nwritten\n")) || !bytes.HasSuffix(b, []byte("written\nend\n")) {
 		t.Errorf("got %d bytes, which end with %q", len(b), b[max(0, len(b)-40):])
@@ -591,9 +609,15 @@ func TestEveryCPU(t *testing.T) {
 			}
 		}()
 	}
-	out, _ := live(t, script("profile:hz:97 { @[cpu] = count(); } END { @n = ncpus; }"), Options{Duration: 500 * time.Millisecond}, func() { time.Sleep(500 * time.Millisecond) })
+	var shown lineCount
+	out, _ := live(t, func(o Options) (*Program, error) {
+		shown.n.Store(0)
+		return script(`profile:hz:97 { @[cpu]++; if (@[cpu] == 1) { printf("cpu %d\n", cpu); } } END { @n = ncpus; }`)(o)
+	}, Options{Out: &shown}, func() {
+		soon(func() bool { return shown.n.Load() >= int64(len(cpus)) })
+	})
 	want(t, out, fmt.Sprintf("@n: %d\n", len(cpus)))
 	for _, cpu := range cpus {
-		want(t, out, fmt.Sprintf("@[%d]: ", cpu))
+		want(t, out, fmt.Sprintf("cpu %d\n", cpu), fmt.Sprintf("@[%d]: ", cpu))
 	}
 }

@@ -4,6 +4,7 @@ package bt
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -42,7 +43,7 @@ func TestOrder(t *testing.T) {
 		{"ur:" + own[:len(own)-len("traced")] + "plusOne", func() { sink += plusOne(3) }, 1},
 		{"t:syscalls:sys_enter_getpgid", syscalls, 5},
 		{"rt:sys_enter /arg1 == $1/", syscalls, 5},
-		{"software:page-faults:1", faults, 5},
+		{"software:page-faults:1 /tid == $2/", faults, 5}, // Go's threads have some too
 		{"interval:ms:5", nil, 3},
 		{"k:tcp_v4_connect", connect, 5},
 		{"kr:tcp_v4_connect", connect, 5},
@@ -54,6 +55,8 @@ func TestOrder(t *testing.T) {
 		{"END", func() {}, 1},
 	} {
 		t.Run(c.point, func(t *testing.T) {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
 			o := Options{PIDs: self()}
 			text := ""
 			for _, letter := range []string{"a", "b", "c"} {
@@ -62,7 +65,7 @@ func TestOrder(t *testing.T) {
 			if c.work == nil {
 				o.Count = 9
 			}
-			out, errs := live(t, script(text, fmt.Sprint(unix.SYS_GETPGID)), o, c.work)
+			out, errs := live(t, script(text, fmt.Sprint(unix.SYS_GETPGID), fmt.Sprint(unix.Gettid())), o, c.work)
 			got := strings.ReplaceAll(out, "\n", "")
 			// Some events come while the first clauses are attached, or the last are read.
 			first, last, n := strings.Index(got, "abc"), strings.LastIndex(got, "abc"), strings.Count(got, "abc")
@@ -107,8 +110,8 @@ func TestEveryTarget(t *testing.T) {
 	if out != "x\nx\n" {
 		t.Errorf("got %q, want two lines", out)
 	}
-	out, _ = live(t, script(`interval:ms:3,interval:ms:7 { @[probe] = count(); } interval:ms:100 { exit(); }`), Options{}, nil)
-	want(t, out, "@[interval:ms:3]: ", "@[interval:ms:7]: ")
+	out, _ = live(t, script(`interval:ms:3,interval:ms:7 { @[probe]++; if (@[probe] == 1) { printf("%s\n", probe); } }`), Options{Count: 2}, nil)
+	want(t, out, "interval:ms:3\n", "interval:ms:7\n")
 	out, _ = live(t, script(`interval:ms:3,interval:s:1000 { @n++; if (@n == 2) { printf("twice\n"); exit(); } }`), Options{}, nil)
 	want(t, out, "twice\n") // a tick may still come before it ends
 }

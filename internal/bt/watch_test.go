@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -49,13 +48,15 @@ func TestWatch(t *testing.T) {
 func TestSelf(t *testing.T) {
 	signal.Ignore(unix.SIGUSR2) // it would end this process before seine listens
 	defer signal.Reset(unix.SIGUSR2)
+	var shown lineCount
 	out, _ := live(t, func(o Options) (*Program, error) {
+		shown.n.Store(0)
 		return Compile(&Source{Name: "-e", Text: `self:signal:SIGUSR2 { printf("%s\n", probe); exit(); }`}, o)
-	}, Options{}, func() {
-		for range 50 { // it may not be listening yet
+	}, Options{Out: &shown}, func() {
+		soon(func() bool { // it may not be listening yet
 			check(unix.Kill(os.Getpid(), unix.SIGUSR2))
-			time.Sleep(20 * time.Millisecond)
-		}
+			return shown.n.Load() > 0
+		})
 	})
 	want(t, out, "self:signal:SIGUSR2\n")
 }
