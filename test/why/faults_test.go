@@ -29,6 +29,11 @@ type fault struct {
 	shared bool
 }
 
+// loses says that segments are lost on purpose, or held up until they are sent again.
+func (f *fault) loses() bool {
+	return strings.HasPrefix(f.class, "loss-") || f.class == "mtu-blackhole"
+}
+
 type starter = func(w *lab.World) (begin func() error, object string, err error)
 
 const ms = time.Millisecond
