@@ -95,7 +95,7 @@ an address. --rules prints what is looked for. Calls over UNIX sockets are not s
 }
 
 func (f *whyFlags) say(format string, args ...any) {
-	fmt.Fprintf(f.err, "seine: "+format+"\n", args...)
+	fmt.Fprintf(f.err, "seine: %s\n", words.Clean(fmt.Sprintf(format, args...)))
 }
 
 func (f *whyFlags) run(ctx context.Context, fs *pflag.FlagSet, args []string) error {
@@ -324,7 +324,7 @@ func (f *whyFlags) tell(view *watch.View, a *why.Answer, aim *target) {
 			words.Count(uint64(len(view.Tallies)), "kind of event", "kinds of events"), words.Count(uint64(len(a.Judged)), "thing was", "things were"), view.Seconds())
 	}
 	for _, p := range a.Patient {
-		f.say("left out: %s, whose answers may wait on purpose, as those of a long poll do (%s): give it as the target to be told", p.Object.Name, p.Title)
+		f.say("left out: %s, whose answers may wait on purpose, as those of a long poll do (%s): give it as the target to be told", p.About(), p.Title)
 	}
 	if len(a.Unjudged) > 0 {
 		by := map[string][]string{}

@@ -44,26 +44,26 @@ func findingJSON(f *why.Finding) (string, error) {
 
 func findingTable(f *why.Finding) (string, error) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-3d %-5s %s: %s, %s\n", f.Rank, strings.ToUpper(f.Severity.String()), f.Class, f.Object.Name, f.Title)
-	fmt.Fprintf(&b, "    seen  %s\n", evidence(f))
-	fmt.Fprintf(&b, "    sure  %s: %s\n", f.Confidence, f.Reason)
+	fmt.Fprintf(&b, "%-3d %-5s %s: %s, %s\n", f.Rank, strings.ToUpper(f.Severity.String()), f.Class, words.Clean(f.About()), words.Clean(f.Title))
+	fmt.Fprintf(&b, "    seen  %s\n", words.Clean(evidence(f)))
+	fmt.Fprintf(&b, "    sure  %s: %s\n", f.Confidence, words.Clean(f.Reason))
 	if len(f.Causes) > 0 {
 		fmt.Fprintf(&b, "    from  %s\n", ranks(f.Causes))
 	}
-	fmt.Fprintf(&b, "    do    %s\n    next  %s\n", f.Advice, f.Next)
+	fmt.Fprintf(&b, "    do    %s\n    next  %s\n", words.Clean(f.Advice), f.Next)
 	return b.String(), nil
 }
 
 func findingMarkdown(f *why.Finding) (string, error) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "## %d. %s: %s (%s, %s)\n\n%s.\n\n", f.Rank, f.Class, f.Object.Name, f.Severity, f.Confidence, f.Title)
+	fmt.Fprintf(&b, "## %d. %s: %s (%s, %s)\n\n%s.\n\n", f.Rank, f.Class, words.Clean(f.About()), f.Severity, f.Confidence, words.Clean(f.Title))
 	for _, e := range f.Evidence {
-		fmt.Fprintf(&b, "- %s: %s (%s, %.0f s)\n", e.What, value(e), e.From, e.Window)
+		fmt.Fprintf(&b, "- %s: %s (%s, %.0f s)\n", words.Clean(e.What), value(e), words.Clean(e.From), e.Window)
 	}
 	if len(f.Causes) > 0 {
 		fmt.Fprintf(&b, "- explained by %s\n", ranks(f.Causes))
 	}
-	fmt.Fprintf(&b, "\nWhat to do: %s.\n\nNext: `%s`\n\n", f.Advice, f.Next)
+	fmt.Fprintf(&b, "\nWhat to do: %s.\n\nNext: `%s`\n\n", words.Clean(f.Advice), f.Next)
 	return b.String(), nil
 }
 

@@ -90,7 +90,7 @@ func sides(left, right string, cells int) string {
 
 // title says which machine and which moment this is.
 func (s *State) title(snap *Snapshot, cells int, l Look) string {
-	left := l.paint(strong, "seine top") + "  " + clean(snap.Host) + "  "
+	left := l.paint(strong, "seine top") + "  " + words.Clean(snap.Host) + "  "
 	at := snap.At.Format("15:04:05")
 	switch {
 	case snap.At.IsZero():
@@ -103,7 +103,7 @@ func (s *State) title(snap *Snapshot, cells int, l Look) string {
 	case s.Paused:
 		right = l.paint(warn, "PAUSED") + " (Space goes on)"
 	case snap.From != "":
-		right = "recording " + middle(clean(snap.From), 30)
+		right = "recording " + middle(words.Clean(snap.From), 30)
 		if snap.Behind > 0 {
 			right += ", " + ago(snap.Behind) + " before its end"
 		}
@@ -187,7 +187,7 @@ func (snap *Snapshot) headline(cells int, l Look) string {
 	if len(found) > 1 {
 		right = fmt.Sprintf(" +%d more (5)", len(found)-1)
 	}
-	text := fmt.Sprintf("%s  %s: %s", strings.ToUpper(f.Severity.String()), clean(f.Object.Name), clean(f.Title))
+	text := fmt.Sprintf("%s  %s: %s", strings.ToUpper(f.Severity.String()), words.Clean(f.About()), words.Clean(f.Title))
 	text = fit(text, min(width(text), cells-width(right)), true)
 	return l.paint(hue(f), text) + right
 }
@@ -196,7 +196,7 @@ func (snap *Snapshot) headline(cells int, l Look) string {
 func (s *State) tabs(cells int, l Look) string {
 	var left string
 	if v := s.level(); v != nil {
-		title := middle(clean(v.title), cells/2)
+		title := middle(words.Clean(v.title), cells/2)
 		left = l.paint(strong, title)
 	} else {
 		var out []string
@@ -237,7 +237,7 @@ func (s *State) body(snap *Snapshot, cells, lines int, l Look) []string {
 			}
 		}
 		if q.where != "" {
-			text = "Filter: " + clean(q.where)
+			text = "Filter: " + words.Clean(q.where)
 		}
 		above = []string{l.paint(dim, fit(text, min(width(text), cells), true))}
 	}
@@ -253,7 +253,7 @@ func (s *State) body(snap *Snapshot, cells, lines int, l Look) []string {
 	}
 	out := append(above, p.lines...)
 	if p.err != nil {
-		return append(out, "", l.paint(bad, clean(p.err.Error())))
+		return append(out, "", l.paint(bad, words.Clean(p.err.Error())))
 	}
 	if len(p.visible) == 0 {
 		out = append(out, "")
@@ -289,13 +289,13 @@ func (s *State) empty(snap *Snapshot, p pane) string {
 	}
 	kind := s.kind()
 	if src, ok := snap.View.Sources["flows"]; ok && src.Why != "" && kind <= Connections {
-		return "Connections are not seen: flows: " + clean(src.Why)
+		return "Connections are not seen: flows: " + words.Clean(src.Why)
 	}
 	switch kind {
 	case Findings:
 		var out []string
 		for _, u := range snap.Answer.Unjudged {
-			out = append(out, fmt.Sprintf("%s (%s)", u.Class, clean(u.Why)))
+			out = append(out, fmt.Sprintf("%s (%s)", u.Class, words.Clean(u.Why)))
 		}
 		text := fmt.Sprintf("Nothing is wrong: %s looked for in the last %.0f s.", words.Count(uint64(len(snap.Answer.Judged)), "thing was", "things were"), snap.View.Seconds())
 		if len(out) > 0 {
@@ -379,7 +379,7 @@ func (s *State) footer(snap *Snapshot, cells int, l Look) []string {
 // notes are the lines of the note. A command is never cut, unless it would leave no room for
 // rows.
 func (s *State) notes(cells int) []string {
-	out := wrapped(clean(s.note), cells)
+	out := wrapped(words.Clean(s.note), cells)
 	return out[:min(len(out), 4)]
 }
 
@@ -389,7 +389,7 @@ func (s *State) prompt(cells int, l Look) []string {
 	hint := "columns: " + strings.Join(in.matches(lists[s.kind()].ids()), " ")
 	switch {
 	case in.err != "":
-		hint = l.paint(bad, fit(clean(in.err), min(width(in.err), cells), true))
+		hint = l.paint(bad, fit(words.Clean(in.err), min(width(in.err), cells), true))
 	case hint == "columns: ":
 		hint = `such as: comm == "nginx" && rport == 5432   Enter: filter  Esc: leave`
 		hint = l.paint(dim, fit(hint, min(width(hint), cells), true))
@@ -457,10 +457,10 @@ func (snap *Snapshot) oneEvent(k watch.TallyKey) []string {
 	if found == nil {
 		return []string{"", "  It has not happened in the last 5 min. Esc goes back."}
 	}
-	out := []string{"", fmt.Sprintf("  %s: %s", found.word(), clean(found.detail())), ""}
+	out := []string{"", fmt.Sprintf("  %s: %s", found.word(), words.Clean(found.detail())), ""}
 	add := func(what, text string) {
 		if text != "" {
-			out = append(out, fmt.Sprintf("  %-12s %s", what, clean(text)))
+			out = append(out, fmt.Sprintf("  %-12s %s", what, words.Clean(text)))
 		}
 	}
 	add("to whom", found.who())

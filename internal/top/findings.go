@@ -25,7 +25,7 @@ var findings = newTable("findings", "rank",
 			cell: func(f *finding, c *row.Cell) { c.SetText(f.Severity.String()) }, text: func(f *finding) string { return strings.ToUpper(f.Severity.String()) },
 			style: func(f *finding) style { return hue(f.Finding) }},
 		{id: "object", head: "WHERE", help: "what it is about", kind: row.Text, width: 22, grow: 2, left: true, up: true, cut: middle,
-			cell: func(f *finding, c *row.Cell) { c.SetText(f.Object.Name) }, text: func(f *finding) string { return f.Object.Name }},
+			cell: func(f *finding, c *row.Cell) { c.SetText(f.Object.Name) }, text: func(f *finding) string { return f.About() }},
 		{id: "title", head: "WHAT", help: "what is wrong", kind: row.Text, width: 24, grow: 4, left: true, up: true,
 			cell: func(f *finding, c *row.Cell) { c.SetText(f.Title) }, text: func(f *finding) string { return f.Title }},
 		{id: "class", head: "CLASS", help: "the rule: see seine why --rules", kind: row.Text, width: 18, rank: 2, left: true, up: true,
@@ -48,11 +48,11 @@ func (s *Snapshot) findings(do func(*finding)) {
 
 // told is a finding in full, one paragraph a string.
 func told(f *why.Finding) []string {
-	out := []string{fmt.Sprintf("%s: %s, %s", f.Class, clean(f.Object.Name), clean(f.Title)), ""}
+	out := []string{fmt.Sprintf("%s: %s, %s", f.Class, words.Clean(f.About()), words.Clean(f.Title)), ""}
 	for _, e := range f.Evidence {
-		out = append(out, fmt.Sprintf("seen  %s: %s (%s, %.0f s)", clean(e.What), evidence(e), clean(e.From), e.Window))
+		out = append(out, fmt.Sprintf("seen  %s: %s (%s, %.0f s)", words.Clean(e.What), evidence(e), words.Clean(e.From), e.Window))
 	}
-	out = append(out, "sure  "+string(f.Confidence)+": "+clean(f.Reason))
+	out = append(out, "sure  "+string(f.Confidence)+": "+words.Clean(f.Reason))
 	if len(f.Causes) > 0 {
 		var ranks []string
 		for _, n := range f.Causes {
@@ -60,7 +60,7 @@ func told(f *why.Finding) []string {
 		}
 		out = append(out, "from  finding "+words.And(ranks))
 	}
-	return append(out, "do    "+clean(f.Advice), "next  "+clean(f.Next), "", "rule  "+f.Rule)
+	return append(out, "do    "+words.Clean(f.Advice), "next  "+words.Clean(f.Next), "", "rule  "+f.Rule)
 }
 
 // evidence is a number with its unit.

@@ -27,12 +27,12 @@ func (snap *Snapshot) oneConn(k watch.ConnKey, cells, lines int, l Look) []strin
 	if c == nil {
 		return []string{"", "  " + ends, "", "  It is not among the connections any more. Esc goes back."}
 	}
-	who := clean(c.Who.Comm)
+	who := words.Clean(c.Who.Comm)
 	if c.PID != 0 {
 		who += fmt.Sprintf(", PID %d", c.PID)
 	}
 	if c.Who.Container != "" {
-		who += ", " + clean(c.Who.Container)
+		who += ", " + words.Clean(c.Who.Container)
 	}
 	out := []string{
 		"",

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"seine/internal/row"
+	"seine/internal/words"
 )
 
 // Action is what a key asks of the loop.
@@ -326,7 +327,7 @@ func (s *State) typed(key, text string) Action {
 		in.text = slices.Delete(in.text, from, in.at)
 		in.at = from
 	default:
-		if printable := clean(text); text != "" && printable == text {
+		if printable := words.Clean(text); text != "" && printable == text {
 			in.insert(text)
 		}
 	}

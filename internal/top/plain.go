@@ -10,6 +10,7 @@ import (
 	"seine/internal/row"
 	"seine/internal/watch"
 	"seine/internal/why"
+	"seine/internal/words"
 )
 
 // Plain writes a screen as lines, as wide as they need to be and without control codes: for
@@ -35,7 +36,7 @@ func Plain(w io.Writer, s *State, snap *Snapshot) error {
 	if err != nil {
 		return err
 	}
-	head := []string{clean(snap.Host) + " " + snap.At.Format("2006-01-02 15:04:05") + ", last 10 s", snap.rates(wide, l), snap.headline(wide, l)}
+	head := []string{words.Clean(snap.Host) + " " + snap.At.Format("2006-01-02 15:04:05") + ", last 10 s", snap.rates(wide, l), snap.headline(wide, l)}
 	if s.Screen == Events {
 		head = append(head, snap.totals())
 	}

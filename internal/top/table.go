@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"seine/internal/row"
+	"seine/internal/words"
 )
 
 // A column of things of type T. It has the value for filters, for sorting and for JSON, and
@@ -350,7 +351,7 @@ func (t *table[T]) line(x *T, show, widths []int, under bool, l Look) string {
 	b.WriteString("  ")
 	for i, n := range show {
 		c := &t.columns[n]
-		text := clean(c.text(x))
+		text := words.Clean(c.text(x))
 		if c.cut != nil {
 			text = c.cut(text, widths[i])
 		}
@@ -384,7 +385,7 @@ func (t *table[T]) plain(each func(func(*T)), q query) ([]string, error) {
 		}
 		most := width(c.head)
 		for n := range items {
-			text := clean(c.text(items[n]))
+			text := words.Clean(c.text(items[n]))
 			texts[n] = append(texts[n], text)
 			most = max(most, width(text))
 		}

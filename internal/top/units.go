@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 
@@ -83,32 +81,6 @@ func ago(d time.Duration) string {
 }
 
 func percent(share float64) string { return fmt.Sprintf("%.0f %%", share*100) }
-
-// clean is text of strangers, such as names of processes, for eyes: what is not printable, and
-// what stands on top of another letter, shows as in a Go string. No name can move the cursor,
-// turn the writing round or paint over its neighbours.
-func clean(s string) string {
-	plain := true
-	for i := range len(s) {
-		plain = plain && s[i] >= ' ' && s[i] < 0x7f
-	}
-	if plain {
-		return s
-	}
-	var b strings.Builder
-	for i, r := range s {
-		switch {
-		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD"):
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case strconv.IsPrint(r) && !unicode.IsMark(r):
-			b.WriteRune(r)
-		default:
-			quoted := strconv.QuoteRuneToASCII(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		}
-	}
-	return b.String()
-}
 
 // width is how many cells of a terminal a text takes.
 func width(s string) int { return ansi.StringWidth(s) }

@@ -28,6 +28,7 @@ type Options struct {
 	Services int           // 0: 10,000
 	Tallies  int           // kinds of events, by where they happened; 0: 50,000
 	Conns    int           // 0: 100,000
+	Names    int           // of addresses; 0: 50,000
 	Cells    int           // of services, and of tallies: one for each second in which there was something; 0: 200,000
 }
 
@@ -47,6 +48,7 @@ func (o Options) filled() Options {
 	set(&o.Tallies, 50_000)
 	set(&o.Conns, 100_000)
 	set(&o.Cells, 200_000)
+	set(&o.Names, 50_000)
 	return o
 }
 
@@ -59,6 +61,7 @@ type Model struct {
 	counters *series[CounterKey, int64]
 	gauges   *series[CounterKey, float64]
 	conns    conns
+	names    addrNames
 	followed followed
 	sources  map[string]*Source
 	addrs    Addrs // of this machine
@@ -83,6 +86,7 @@ func New(o Options) *Model {
 		counters: newSeries[CounterKey, int64](&o, o.Tallies),
 		gauges:   newSeries[CounterKey, float64](&o, o.Tallies),
 		conns:    conns{most: o.Conns},
+		names:    addrNames{most: o.Names, keep: int64(o.Keep.Seconds())},
 		followed: followed{keep: int64(o.Keep.Seconds())},
 		sources:  map[string]*Source{},
 		addrs:    Addrs{},

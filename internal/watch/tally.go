@@ -102,6 +102,7 @@ var takers = map[string]func(m *Model, at int64, r reader){
 	"skbdrop/drops":     takeDrop,
 	"skbdrop/counters":  takeCounter,
 	"dns/":              takeQuery,
+	"sni/":              takeHello,
 	"gethostlatency/":   takeLookup,
 	"tcpnagle/held":     takeHeld,
 }
@@ -178,6 +179,7 @@ func takeDrop(m *Model, at int64, r reader) {
 }
 
 func takeQuery(m *Model, at int64, r reader) {
+	m.learn(at, r)
 	what := r.text("rcode")
 	if r.Pending() {
 		what = pendingWhat

@@ -17,11 +17,12 @@ type View struct {
 	From, To time.Time // the window, as far as there is anything in it
 	Services []*Service
 	Tallies  []*Tally
-	Counters map[CounterKey]int64   // by how much they grew
-	Gauges   map[CounterKey]Gauge   // of the window
-	Sources  map[string]Source      // what has fed the model
-	Local    Addrs                  // of this machine
-	Conns    func(do func(c *Conn)) // the connections, the last to say something first
+	Counters map[CounterKey]int64                  // by how much they grew
+	Gauges   map[CounterKey]Gauge                  // of the window
+	Sources  map[string]Source                     // what has fed the model
+	Local    Addrs                                 // of this machine
+	Conns    func(do func(c *Conn))                // the connections, the last to say something first
+	Name     func(who Who, addr netip.Addr) string // as Model.Name
 	Bounds   Bounds
 }
 
@@ -78,7 +79,7 @@ func (m *Model) view(from, to int64) *View {
 		g := v.Gauges[k]
 		v.Gauges[k] = Gauge{Last: *n, Most: max(g.Most, *n)}
 	})
-	v.Conns = m.eachConn
+	v.Conns, v.Name = m.eachConn, m.Name
 	return v
 }
 

@@ -131,7 +131,7 @@ func TestDeterministic(t *testing.T) {
 			m.Row(r)
 		}
 		v := m.Window(time.Minute)
-		v.Conns = nil
+		v.Conns, v.Name = nil, nil
 		return v
 	}
 	want := view()
@@ -253,5 +253,61 @@ func TestSampler(t *testing.T) {
 	}
 	if v.Local[netip.MustParseAddr("127.0.0.1")] == nil {
 		t.Errorf("127.0.0.1 is not among this machine's addresses: %v", v.Local)
+	}
+}
+
+// TestNames: an address goes by the name that the process was told last, else by the one
+// that its network namespace was; by none where there were two at a time.
+func TestNames(t *testing.T) {
+	query := schema("dns", "", "time", "netns", "comm", "container", "raddr", "rport", "rcode", "name", "addrs")
+	hello := schema("sni", "", "time", "netns", "comm", "container", "raddr", "rport", "name")
+	a, b := netip.MustParseAddr("192.0.2.80"), netip.MustParseAddr("2001:db8::1")
+	rows := []*row.Row{
+		made(query, start, map[string]any{"netns": 7, "comm": "curl", "rcode": "NOERROR", "name": "www.example.com", "addrs": "192.0.2.80,2001:db8::1"}),
+		made(query, start.Add(time.Second), map[string]any{"netns": 7, "comm": "wget", "rcode": "NOERROR", "name": "ftp.example.com", "addrs": "2001:db8::1"}),
+		made(query, start, map[string]any{"netns": 7, "comm": "curl", "rcode": "NXDOMAIN", "name": "nothing.example.com"}),
+		made(hello, start, map[string]any{"netns": 8, "comm": "curl", "raddr": a, "name": "tls.example.com"}),
+		made(hello, start.Add(time.Hour), map[string]any{"netns": 8, "comm": "curl", "raddr": a, "name": "later.example.com"}),
+	}
+	for _, shuffled := range []bool{false, true} {
+		m := New(Options{})
+		for i := range rows {
+			if shuffled {
+				i = len(rows) - 1 - i
+			}
+			m.Row(rows[i])
+		}
+		for _, c := range []struct {
+			who  Who
+			addr netip.Addr
+			want string
+		}{
+			{Who{Comm: "curl", Netns: 7}, a, "www.example.com"},
+			{Who{Comm: "curl", Netns: 7}, b, "www.example.com"},
+			{Who{Comm: "wget", Netns: 7}, b, "ftp.example.com"},
+			{Who{Comm: "nginx", Netns: 7}, a, "www.example.com"},
+			{Who{Comm: "nginx", Netns: 7}, b, ""}, // two
+			{Who{Comm: "curl", Netns: 8}, a, "later.example.com"},
+			{Who{Comm: "curl", Netns: 9}, a, ""},
+			{Who{Comm: "curl", Netns: 7}, netip.MustParseAddr("192.0.2.81"), ""},
+		} {
+			if got := m.Window(time.Hour).Name(c.who, c.addr); got != c.want {
+				t.Errorf("shuffled %v: %v knows %v as %q, want %q", shuffled, c.who, c.addr, got, c.want)
+			}
+		}
+	}
+}
+
+// TestManyNames: there are no more than the bound, and what was told last is among them.
+func TestManyNames(t *testing.T) {
+	m := New(Options{Names: 1000})
+	for i := range 10_000 {
+		m.names.tell(int64(i), Who{Comm: "curl", Netns: 1}, netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), fmt.Sprint("host", i))
+	}
+	if n := len(m.names.young) + len(m.names.old); n > 1000 {
+		t.Errorf("%d names, want 1000 at most", n)
+	}
+	if got := m.Name(Who{Comm: "curl", Netns: 1}, netip.AddrFrom4([4]byte{10, 0, 9999 >> 8, 9999 & 255})); got != "host9999" {
+		t.Errorf("the last one is %q", got)
 	}
 }

@@ -98,6 +98,7 @@ type Finding struct {
 	Class      string     `json:"class"`
 	Severity   Severity   `json:"severity"`
 	Object     Object     `json:"object"`
+	Rname      string     `json:"rname,omitempty"` // of the remote address
 	Confidence Confidence `json:"confidence"`
 	Evidence   []Evidence `json:"evidence"`
 	Advice     string     `json:"advice"`
@@ -110,6 +111,14 @@ type Finding struct {
 	weight  float64
 	patient bool // it may be so on purpose
 	caused  []*Finding
+}
+
+// About is the object with the name of its remote address.
+func (f *Finding) About() string {
+	if f.Rname == "" {
+		return f.Object.Name
+	}
+	return f.Object.Name + " (" + f.Rname + ")"
 }
 
 // add appends evidence.

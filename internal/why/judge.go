@@ -36,6 +36,9 @@ func Judge(v *watch.View, o Options) *Answer {
 		a.Judged = append(a.Judged, r.Class)
 		for _, f := range r.find(&judge{View: v, Options: o, rule: r}) {
 			f.ID = f.id()
+			if v.Name != nil && f.Object.Raddr.IsValid() {
+				f.Rname = v.Name(f.Object.Who, f.Object.Raddr)
+			}
 			for i := range f.Evidence {
 				f.Evidence[i].Window = v.Seconds()
 			}

@@ -12,6 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"os/exec"
 	"slices"
@@ -40,10 +41,10 @@ func TestMain(m *testing.M) {
 
 // finding is one of -o json.
 type finding struct {
-	ID, Class, Severity, Object, Confidence, Advice, Next, Rule string
-	Rank                                                        int
-	Causes                                                      []int
-	Evidence                                                    []struct {
+	ID, Class, Severity, Object, Rname, Confidence, Advice, Next, Rule string
+	Rank                                                               int
+	Causes                                                             []int
+	Evidence                                                           []struct {
 		What, Unit, From string
 		Value            float64
 		Window           float64 `json:"window_s"`
@@ -267,6 +268,30 @@ func runs(t *testing.T, command string) {
 	}
 	if _, said, code := seine(t, nil, append(line[1:], "-d", "100ms")...); code != 0 {
 		t.Errorf("%s: exit %d: %s", command, code, said)
+	}
+}
+
+// TestRname: a finding says by which name the process knows the address.
+func TestRname(t *testing.T) {
+	w, err := lab.NewWorld(lab.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	stop, err := lab.StartNames(w, "", map[string]netip.Addr{"gone.example": netip.MustParseAddr("127.0.0.2")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	p, err := lab.StartLookups(w, "", "why-asks", "nameserver 127.0.0.1\n", slices.Repeat([]string{"gone.example.:9"}, 5)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var looked []lab.Lookup
+	out, said, _ := seine(t, func() error { return p.Call("go", &looked) }, "why", "-o", "json", "-d", "120s", "-vv")
+	found := ours(parse(t, out))
+	if len(found) != 1 || found[0].String() != "connect-refused why-asks → 127.0.0.2:9" || found[0].Rname != "gone.example" {
+		t.Errorf("found\n%s%s%s%+v", list(found), out, said, looked)
 	}
 }
 

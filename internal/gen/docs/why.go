@@ -30,6 +30,7 @@ confidence and its reason, what to do, and the next command.
 - Answers that may wait on purpose are left out: half of a service's turns take a second or more, or nearly all of them half a second, as with a long poll, a queue that is waited for, or fetches of a message
   broker. They are named on stderr, and told as info if you ask for them: ` + "`seine why :8080`" + `. So a service that is always that slow is not told of unless you ask, or its own calls are.
 - A server that sends more than its answer before the next request (notices, events) has long turns: they are taken for the application's time.
+- The name of a remote address comes from answers of name servers that the process, or another one of its network namespace, got in that time. An address with two names shows none.
 - Calls over UNIX sockets are not seen. Counters are those of network namespaces that were there when it began, and some count for the namespace, not for the socket.
 
 ## Rules
