@@ -212,21 +212,6 @@ func (c *Conn) connect() error {
 	}
 	seq, err := unix.GetsockoptInt(fd, unix.SOL_TCP, unix.TCP_QUEUE_SEQ)
 	c.Seq = uint32(seq)
-	return errors.Join(err, unix.SetsockoptInt(fd, unix.SOL_TCP, unix.TCP_REPAIR, 0))
-}
-
-// Settle gives packets that are under way on a busy CPU the time to arrive.
-func (w *World) Settle() { time.Sleep(20 * time.Millisecond) }
-
-// Grace waits until what the kernel puts off until nobody looks at it any more
-// has been done: a UDP socket that was closed lets go of its packets then.
-func (w *World) Grace() error {
-	const global = 1 // MEMBARRIER_CMD_GLOBAL: a grace period of RCU
-	for range 3 {
-		if _, _, e := unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0); e != 0 {
-			return fmt.Errorf("lab: membarrier: %w", e)
-		}
-		w.Settle()
-	}
-	return nil
+	const quietly = -1 // TCP_REPAIR_OFF_NO_WP: no window probe, which the server would drop
+	return errors.Join(err, unix.SetsockoptInt(fd, unix.SOL_TCP, unix.TCP_REPAIR, quietly))
 }

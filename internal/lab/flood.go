@@ -44,6 +44,7 @@ type Flooding struct {
 	Port           int
 	Flood          Flood
 
+	world  *World
 	rcvBuf int
 }
 
@@ -80,7 +81,7 @@ func StartFlood(w *World, f Flood) (*Flooding, error) {
 	if err := t.place(w, f.ServerHost, ""); err != nil {
 		return nil, err
 	}
-	x := &Flooding{Flood: f}
+	x := &Flooding{Flood: f, world: w}
 	var err error
 	if x.Server, err = w.Start(f.ServerHost, f.ServerComm, bodySink, floodArg{f, t.Addr}); err != nil {
 		return nil, err
@@ -97,7 +98,7 @@ func StartFlood(w *World, f Flood) (*Flooding, error) {
 // Run sends everything and returns when both processes have ended.
 func (x *Flooding) Run() (FloodResult, error) {
 	var r FloodResult
-	if err := x.Client.Call("go", &r); err != nil {
+	if err := errors.Join(x.Client.Call("go", &r), x.world.Settle()); err != nil {
 		return r, err
 	}
 	var s sinkResult
@@ -206,7 +207,7 @@ func (a floodArg) drain(fd, told int) (r sinkResult, err error) {
 			if err != nil {
 				return r, fmt.Errorf("how many were sent: %w", err)
 			}
-			// A busy CPU may still have some in its queue.
+			// A queueing discipline may still have some.
 			p[0].Fd, p[1].Fd, timeout = int32(fd), -1, 200
 			continue
 		}

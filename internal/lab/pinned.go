@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -45,25 +46,37 @@ func Pin(n int) (cpu int, err error) {
 // them before, softirqs too, is over then.
 func OnEachCPU() error {
 	done := make(chan error, 1)
-	seinehost.OnThread(func() {
-		var all unix.CPUSet
-		if err := unix.SchedGetaffinity(0, &all); err != nil {
-			done <- fmt.Errorf("lab: processors: %w", err)
-			return
-		}
-		for n := range all.Count() {
-			if err := unix.SchedSetaffinity(0, &all); err != nil {
-				done <- fmt.Errorf("lab: processors: %w", err)
-				return
-			}
-			if _, err := Pin(n); err != nil {
-				done <- err
-				return
-			}
-		}
-		done <- nil
-	})
+	seinehost.OnThread(func() { done <- eachCPU(func() error { return nil }) })
 	return <-done
+}
+
+// eachCPU has the calling thread do something on each processor that it may use.
+func eachCPU(do func() error) error {
+	var all unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		return fmt.Errorf("lab: processors: %w", err)
+	}
+	for n := range all.Count() {
+		_, err := Pin(n)
+		if err == nil {
+			err = do()
+		}
+		if err := errors.Join(err, unix.SchedSetaffinity(0, &all)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// PinChildren keeps the children that are started from now on on one processor, where
+// no packet overtakes another.
+func (w *World) PinChildren() error {
+	for _, h := range w.hosts {
+		if err := h.do(func() error { _, err := Pin(0); return err }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 const bodyPinned = "pinned"

@@ -32,8 +32,7 @@ func TestStackTables(t *testing.T) {
 	var rows []*row.Row
 	x, err := trial.RunCase(t.Context(), tl, trial.Case{Hosts: lab.TwoHosts, Run: func(x *trial.Trial) (err error) {
 		rows, err = x.Rows(func() error {
-			defer x.World.Settle()
-			return x.World.Inject("client", dropsOfSixKinds(x.World)...)
+			return errors.Join(x.World.Inject("client", dropsOfSixKinds(x.World)...), x.World.Settle())
 		}, "--by=kstack", fmt.Sprint("--memory=", p.Least()+2048)) // and filters
 		return err
 	}}, "")
