@@ -211,9 +211,12 @@ func (x *Trial) Detach() ([]*row.Row, error) {
 
 // Await returns when n rows have come, or when they have not within so long
 // that they will not: Detach then tells what there is.
-func (x *Trial) Await(n int) {
+func (x *Trial) Await(n int) { x.Until(func(rows []*row.Row) bool { return len(rows) >= n }) }
+
+// Until is Await for rows that are enough.
+func (x *Trial) Until(enough func(rows []*row.Row) bool) {
 	late := time.After(patience)
-	for len(x.running.rows.all()) < n {
+	for !enough(x.running.rows.all()) {
 		select {
 		case <-x.running.rows.more:
 		case <-late:

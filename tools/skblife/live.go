@@ -5,7 +5,6 @@ package skblife
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"seine/internal/kern"
 	"seine/internal/lab"
@@ -95,65 +94,85 @@ func traced(x *trial.Trial, traffic func() error, flags ...string) (map[string]a
 	return accounts(x, rows), nil
 }
 
-// unread: datagrams that nobody reads before their socket is closed.
+// unread: datagrams that nobody reads before their socket is closed. A softirq ends them.
 func unread(x *trial.Trial) error {
 	const n = 997
-	sender, send, err := unreadLetters(x.World, n)
-	if err != nil {
-		return err
-	}
-	got, err := traced(x, send, "-p", fmt.Sprint(sender))
-	if err != nil {
-		return err
-	}
-	if a := got["alloc"]; a != (account{births: n, freed: n, lives: n}) {
-		x.Errorf("%+v, want %d births, all freed", a, n)
-	}
-	return nil
+	return lab.Undisturbed(func() (differ []error, err error) {
+		sender, send, err := unreadLetters(x.World, n)
+		if err != nil {
+			return nil, err
+		}
+		got, err := traced(x, send, "-p", fmt.Sprint(sender))
+		if err != nil {
+			return nil, err
+		}
+		if a := got["alloc"]; a != (account{births: n, freed: n, lives: n}) {
+			differ = append(differ, fmt.Errorf("%+v, want %d births, all freed", a, n))
+		}
+		return differ, nil
+	})
 }
 
 // ticks: buffers that begin in one interval and end in another are in the balance
 // of both.
 func ticks(x *trial.Trial) error {
-	const n, tick = 53, 100 * time.Millisecond
+	return lab.Undisturbed(func() ([]error, error) { return ticked(x) })
+}
+
+// ticked is one round of ticks, and returns what is wrong.
+func ticked(x *trial.Trial) (differ []error, err error) {
+	const n = 53
 	t, err := lab.StartTargets(x.World, "server", "holder", lab.Target{Network: lab.UDP4})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s, err := lab.StartLetters(x.World, "client", "sender", lab.Letters{Network: lab.UDP4, To: t.Addrs, Rounds: n, Size: 100})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := x.Attach("-p", fmt.Sprint(s.PID), "--interval="+tick.String()); err != nil {
-		return err
+	if err := x.Attach("-p", fmt.Sprint(s.PID), "--interval=100ms"); err != nil {
+		return nil, err
 	}
 	if _, err := s.Run(); err != nil {
-		return err
+		return nil, err
 	}
-	time.Sleep(3 * tick) // so that there is an output between
+	x.Until(func(rows []*row.Row) bool { // there is an output between
+		births := 0
+		for _, r := range balances(rows) {
+			births += int(r.Get("births").N)
+		}
+		return births >= n
+	})
 	if err := errors.Join(t.End(), x.World.Grace()); err != nil {
-		return err
+		return nil, err
 	}
 	rows, err := x.Detach()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var births, freed, alive, outputs int
+	var births, freed int
+	rows = balances(rows)
 	for _, r := range rows {
-		if r.Schema.View != "balance" || r.Get("kind").S != "alloc" {
-			continue
-		}
 		births += int(r.Get("births").N)
 		freed += int(r.Get("freed").N)
-		if alive = int(int64(r.Get("alive").N)); alive != births-freed {
-			x.Errorf("%d alive, of %d births and %d freed until then", alive, births, freed)
+		if alive := int(int64(r.Get("alive").N)); alive != births-freed {
+			differ = append(differ, fmt.Errorf("%d alive, of %d births and %d freed until then", alive, births, freed))
 		}
-		outputs++
 	}
-	if births != n || freed != n || outputs < 2 {
-		x.Errorf("%d births and %d freed in %d outputs, want %d of both in several", births, freed, outputs, n)
+	if births != n || freed != n || len(rows) < 2 {
+		differ = append(differ, fmt.Errorf("%d births and %d freed in %d outputs, want %d of both in several", births, freed, len(rows), n))
 	}
-	return nil
+	return differ, nil
+}
+
+// balances are the rows of the balance that are of buffers which somebody sends.
+func balances(rows []*row.Row) (out []*row.Row) {
+	for _, r := range rows {
+		if r.Schema.View == "balance" && r.Get("kind").S == "alloc" {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // unreadLetters readies a process that sends n datagrams to one that never reads them
@@ -176,6 +195,11 @@ func unreadLetters(w *lab.World, n int) (sender int, send func() error, err erro
 // crowding: more buffers at once than the map has room for. When they have ended
 // there is room again, though the next ones are elsewhere.
 func crowding(x *trial.Trial) error {
+	return lab.Undisturbed(func() ([]error, error) { return crowded(x) })
+}
+
+// crowded is one round of crowding, and returns what is wrong.
+func crowded(x *trial.Trial) (differ []error, err error) {
 	const many, few = 499, 101 // a socket holds more than 200
 	got, err := traced(x, func() error {
 		for _, n := range []int{many, few} {
@@ -190,19 +214,19 @@ func crowding(x *trial.Trial) error {
 		return nil
 	}, "--comm=sender", "--memory=64K")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	room := x.Report.Capacity("lives")
 	if room <= few || room >= many {
-		return fmt.Errorf("room for %d, want more than %d and less than %d", room, few, many)
+		return nil, fmt.Errorf("room for %d, want more than %d and less than %d", room, few, many)
 	}
 	if a := got["alloc"]; a != (account{births: room + few, freed: room + few, lives: room + few}) {
-		x.Errorf("%+v, want %d births, all freed", a, room+few)
+		differ = append(differ, fmt.Errorf("%+v, want %d births, all freed", a, room+few))
 	}
 	if lost := x.Report.Losses[tool.LossSpan]; lost != uint64(many-room) {
-		x.Errorf("%d births lost, want %d", lost, many-room)
+		differ = append(differ, fmt.Errorf("%d births lost, want %d", lost, many-room))
 	}
-	return nil
+	return differ, nil
 }
 
 // read: datagrams that are read. By tracepoints their ends may pass unseen.
@@ -212,7 +236,8 @@ func read(x *trial.Trial) error {
 	if err != nil {
 		return err
 	}
-	got, err := traced(x, func() error { _, err := f.Run(); return err }, "-p", fmt.Sprint(f.Client.PID))
+	// Another processor may be left with the last buffers, to free them.
+	got, err := traced(x, func() error { _, err := f.Run(); return errors.Join(err, x.World.Settle()) }, "-p", fmt.Sprint(f.Client.PID))
 	if err != nil {
 		return err
 	}
@@ -231,7 +256,10 @@ func tcp(x *trial.Trial) error {
 	if err != nil {
 		return err
 	}
-	got, err := traced(x, func() error { _, err := s.Run(); return err })
+	got, err := traced(x, func() error {
+		_, err := s.Run()
+		return errors.Join(err, x.World.Ended("client"), x.World.Ended("server"))
+	})
 	if err != nil {
 		return err
 	}
@@ -302,30 +330,35 @@ func merged(x *trial.Trial) error {
 // all: everything that goes on, without a filter: the account holds, and
 // sockets that were there before may give buffers of unknown birth.
 func all(x *trial.Trial) error {
+	return lab.Undisturbed(func() ([]error, error) { return orphaned(x) })
+}
+
+// orphaned is one round of all, and returns what is wrong.
+func orphaned(x *trial.Trial) (differ []error, err error) {
 	t, err := lab.StartTargets(x.World, "server", "holder", lab.Target{Network: lab.UDP4})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	const n = 13
 	s, err := lab.StartLetters(x.World, "client", "sender", lab.Letters{Network: lab.UDP4, To: t.Addrs, Rounds: n, Size: 100})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := s.Run(); err != nil {
-		return err
+		return nil, err
 	}
-	if err := x.AttachAll("--stats"); err != nil {
-		return err
+	if err := errors.Join(x.World.Settle(), x.AttachAll("--stats")); err != nil {
+		return nil, err
 	}
 	if err := errors.Join(t.End(), x.World.Grace()); err != nil {
-		return err
+		return nil, err
 	}
 	rows, err := x.Detach()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if got := accounts(x, rows); got["unknown"].freed < n {
-		x.Errorf("%d freed whose birth is unknown, want %d", got["unknown"].freed, n)
+		differ = append(differ, fmt.Errorf("%d freed whose birth is unknown, want %d", got["unknown"].freed, n))
 	}
-	return nil
+	return differ, nil
 }
