@@ -79,7 +79,9 @@ func (h *Hang) begin() error {
 			return err
 		}
 		h.Port = port
-		return h.wait(fd, func() error { _, _, err := unix.Accept4(fd, 0); return err }, nil)
+		return h.wait(func() error { _, _, err := unix.Accept4(fd, 0); return err }, func(thread int) bool {
+			return within(os.Getpid(), thread, unix.SYS_ACCEPT4)
+		})
 	}
 	sa, err := h.Network.Sockaddr(h.Addr)
 	if err != nil {
@@ -90,7 +92,7 @@ func (h *Hang) begin() error {
 		return err
 	}
 	if h.Waits {
-		err = h.wait(fd, func() error { return unix.Connect(fd, sa) }, func() bool {
+		err = h.wait(func() error { return unix.Connect(fd, sa) }, func(int) bool {
 			info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 			return err == nil && info.State == 2 // SYN_SENT
 		})
@@ -126,9 +128,9 @@ func (h *Hang) connect(fd int, sa unix.Sockaddr) error {
 	return unix.SetNonblock(fd, false)
 }
 
-// wait makes the call in a thread of its own and returns when it is under way: when
-// seen says so, else when the thread sleeps.
-func (h *Hang) wait(fd int, call func() error, seen func() bool) error {
+// wait makes the call in a thread of its own and returns when seen says that it is
+// under way.
+func (h *Hang) wait(call func() error, seen func(thread int) bool) error {
 	var thread atomic.Int32
 	failed := make(chan error, 1)
 	go func() {
@@ -138,7 +140,7 @@ func (h *Hang) wait(fd int, call func() error, seen func() bool) error {
 		failed <- call()
 	}()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		if tid := thread.Load(); tid != 0 && (seen == nil && asleep(int(tid)) || seen != nil && seen()) {
+		if tid := thread.Load(); tid != 0 && seen(int(tid)) {
 			h.After = mono()
 			return nil
 		}
@@ -153,11 +155,20 @@ func (h *Hang) wait(fd int, call func() error, seen func() bool) error {
 	}
 }
 
-// asleep says whether a thread of this process waits for something.
-func asleep(thread int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/stat", thread))
-	_, state, _ := bytes.Cut(stat, []byte(") "))
-	return err == nil && bytes.HasPrefix(state, []byte("S"))
+// within says whether a thread sleeps in a system call.
+func within(pid, thread, call int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/syscall", pid, thread))
+	return err == nil && bytes.HasPrefix(b, fmt.Appendf(nil, "%d ", call))
+}
+
+// Within waits until the child's body sleeps in a system call.
+func (p *Proc) Within(call int) error {
+	for deadline := time.Now().Add(p.timeout); !within(p.PID, p.TID, call); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("lab: %s (pid %d): %w: not in call %d after %v", p.Comm, p.PID, ErrLate, call, p.timeout)
+		}
+	}
+	return nil
 }
 
 // mono is the clock that bpf_ktime_get_ns reads.
