@@ -197,7 +197,7 @@ func curl(x *trial.Trial) error {
 	return commands(x, func(host, port string) [][]string {
 		get := func(name string, more ...string) []string {
 			url := "https://" + name + ":" + port + "/"
-			return append([]string{"curl", "-sk", "--max-time", "20", "--resolve", name + ":" + port + ":" + host, url}, more...)
+			return append([]string{"curl", "-sk", "--max-time", "120", "--resolve", name + ":" + port + ":" + host, url}, more...)
 		}
 		return [][]string{get("www.example"), get("api.example", "--http1.1"), get("tls12.example", "--tls-max", "1.2")}
 	})

@@ -156,7 +156,20 @@ func pendingTicks(x *trial.Trial) error {
 	if err != nil {
 		return err
 	}
-	x.Await(3 * len(begun))
+	x.Until(func(rows []*row.Row) bool {
+		for _, b := range begun {
+			ticks := 0
+			for _, r := range rows {
+				if r.Get("lport").N == uint64(b.Port) {
+					ticks++
+				}
+			}
+			if ticks < 3 {
+				return false
+			}
+		}
+		return true
+	})
 	h.End() // the sockets are closed: both end as given up
 	rows, err := x.Detach()
 	if err != nil {
@@ -260,9 +273,7 @@ func connectOften(c *lab.Child) error {
 	if err != nil {
 		return err
 	}
-	var one unix.CPUSet
-	one.Set(0)
-	if err := unix.SchedSetaffinity(0, &one); err != nil {
+	if _, err := lab.Pin(0); err != nil {
 		return err
 	}
 	fd, err := lab.Socket(lab.UDP4)
