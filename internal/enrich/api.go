@@ -13,10 +13,12 @@ import (
 )
 
 const (
-	apiTimeout  = 300 * time.Millisecond // for all sockets together
-	apiPause    = 30 * time.Second       // for a socket that did not serve
+	apiPause    = 30 * time.Second // for a socket that did not serve
 	maxResponse = 1 << 20
 )
+
+// apiTimeout is for all sockets together. Tests have another one.
+var apiTimeout = 300 * time.Millisecond
 
 // api asks runtimes over their sockets. Its users hold Containers.asking.
 type api struct {

@@ -14,14 +14,20 @@ import (
 	"time"
 )
 
-// socketTree is a tree with a short path: a socket's has 108 bytes at the most.
+// socketTree is a tree with a short path: a socket's has 108 bytes at the most. An answer
+// may take long while the machine is busy.
 func socketTree(t *testing.T) tree {
 	t.Helper()
 	root, err := os.MkdirTemp("", "s")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(root) })
+	usual := apiTimeout
+	apiTimeout = time.Minute
+	t.Cleanup(func() {
+		apiTimeout = usual
+		os.RemoveAll(root)
+	})
 	return tree{t, root}
 }
 
@@ -152,24 +158,36 @@ func TestHungSocket(t *testing.T) {
 	c := NewContainers(tree.root)
 	now := time.Unix(1000, 0)
 	c.now = func() time.Time { return now }
-	start := time.Now()
+	wantAsked := func(want int64) { // it accepts when it gets its turn
+		t.Helper()
+		for end := time.Now().Add(time.Minute); accepted.Load() < want && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+		if got := accepted.Load(); got != want {
+			t.Errorf("asked %d times, want %d", got, want)
+		}
+	}
+	const short = 50 * time.Millisecond
 	for i := range 11 {
 		own := id(fmt.Sprint("hung", i))
+		answers := apiTimeout
+		if i == 0 {
+			apiTimeout = short
+		}
+		start := time.Now()
 		wantName(t, c, "/mine/"+own, own, own[:12])
-	}
-	if took := time.Since(start); took < apiTimeout || took > 5*apiTimeout {
-		t.Errorf("11 containers took %v, want one timeout of %v", took, apiTimeout)
+		if took := time.Since(start); i == 0 && took < short {
+			t.Errorf("asked for %v, want %v", took, short)
+		}
+		apiTimeout = answers
 	}
 	// Podman's socket is not to blame: it is still asked.
 	wantName(t, c, "/mine/"+known, known, "web")
-	if got := accepted.Load(); got != 1 {
-		t.Errorf("asked %d times, want 1", got)
-	}
+	wantAsked(1)
 	now = now.Add(apiPause)
+	apiTimeout = short
 	c.ByCgroupPath("/mine/" + id("hung0"))
-	if got := accepted.Load(); got != 2 {
-		t.Errorf("after the pause: asked %d times, want 2", got)
-	}
+	wantAsked(2)
 }
 
 // TestReadersDoNotWait: while a socket is being asked, other lookups go on.
@@ -195,6 +213,7 @@ func TestReadersDoNotWait(t *testing.T) {
 		t.Error("the other lookups waited for the socket")
 	default:
 	}
+	conn.Close()
 	<-done
 }
 

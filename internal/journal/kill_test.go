@@ -105,7 +105,7 @@ func TestKilled(t *testing.T) {
 		if damage.Bytes > 0 {
 			unwhole++
 		}
-		if q := got[Stream("quiet")]; len(q) == 0 || q[0] != 1 {
+		if q := got[Stream("quiet")]; safe >= 30 && (len(q) == 0 || q[0] != 1) {
 			t.Fatalf("the quiet stream lost its first frames: %d", len(q))
 		}
 		most = max(most, safe)

@@ -45,7 +45,7 @@ func FuzzDemangle(f *testing.F) {
 		if len(got) > max(len(name), 4096) {
 			t.Errorf("%d bytes became %d", len(name), len(got))
 		}
-		if took := time.Since(began); took > time.Second {
+		if took := time.Since(began); took > 10*time.Second {
 			t.Errorf("took %v", took)
 		}
 	})
