@@ -25,14 +25,45 @@ func (w *World) QueueLength(host, dev string, packets int) error {
 
 // Sent is how many packets a device of a host has sent so far.
 func (w *World) Sent(host, dev string) (packets uint64, err error) {
+	s, err := w.statistics(host, dev)
+	return s.TxPackets, err
+}
+
+// AwaitFrames calls send, which has a device of a host receive so many of the frames that
+// no protocol wants, and returns when the stack has looked at them.
+func (w *World) AwaitFrames(host, dev string, count int, send func() error) error {
+	before, err := w.statistics(host, dev)
+	if err != nil {
+		return err
+	}
+	if err := send(); err != nil {
+		return err
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		now, err := w.statistics(host, dev)
+		if err != nil {
+			return err
+		}
+		n := int(now.RxDropped - before.RxDropped)
+		if n >= count {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("lab: %s of %s has received %d frames, want %d: %w", dev, host, n, count, ErrLate)
+		}
+	}
+}
+
+// statistics is what the kernel counts of a device.
+func (w *World) statistics(host, dev string) (s netlink.LinkStatistics, err error) {
 	err = w.Do(host, func() error {
 		l, err := netlink.LinkByName(dev)
 		if err == nil {
-			packets = l.Attrs().Statistics.TxPackets
+			s = *l.Attrs().Statistics
 		}
 		return err
 	})
-	return packets, err
+	return s, err
 }
 
 // Macvlan puts a device on top of another one of a host.

@@ -17,6 +17,14 @@ type Marks struct {
 	// Segments is how many datagrams each send stands for (UDP_SEGMENT), which
 	// the kernel keeps together as long as it can. Default 1.
 	Segments int
+	// Stepwise has each send wait for Step, and all of them be made on one processor.
+	Stepwise bool
+}
+
+// Bytes is how many bytes of payload all of them have.
+func (m Marks) Bytes() int {
+	setDefault(&m.Size, 100)
+	return (m.None + m.ECT1 + m.ECT0 + m.CE) * m.Size * max(m.Segments, 1)
 }
 
 // Marking is a process that is ready to send.
@@ -47,6 +55,12 @@ func (x *Marking) Run() error {
 	return x.Wait()
 }
 
+// Step makes the next send, and returns when it is made.
+func (x *Marking) Step() error {
+	var done bool
+	return x.Call("step", &done)
+}
+
 func marksBody(c *Child) error {
 	var m Marks
 	if err := c.Arg(&m); err != nil {
@@ -64,7 +78,12 @@ func marksBody(c *Child) error {
 	if err := c.Report(port); err != nil {
 		return err
 	}
-	if err := c.Await("go"); err != nil {
+	if m.Stepwise {
+		_, err = Pin(0)
+	} else {
+		err = c.Await("go")
+	}
+	if err != nil {
 		return err
 	}
 	level, option := unix.IPPROTO_IP, unix.IP_TOS
@@ -82,8 +101,18 @@ func marksBody(c *Child) error {
 			return fmt.Errorf("mark %d: %w", mark, err)
 		}
 		for range count {
+			if m.Stepwise {
+				if err := c.Await("step"); err != nil {
+					return err
+				}
+			}
 			if _, err := unix.Write(fd, make([]byte, m.Size*max(m.Segments, 1))); err != nil {
 				return err
+			}
+			if m.Stepwise {
+				if err := c.Report(true); err != nil {
+					return err
+				}
 			}
 		}
 	}

@@ -151,8 +151,14 @@ func (s *Server) Dial(w *World, host string) (c net.Conn, err error) {
 
 // AwaitClosed returns when the kernel has no open connection with it in a host.
 func (s *Server) AwaitClosed(w *World, host string) error {
-	port := fmt.Sprintf(":%04X", s.Addr.Port())
-	for range 1000 {
+	return w.AwaitClosed(host, int(s.Addr.Port()))
+}
+
+// AwaitClosed returns when a host has no open connection over IPv4 from or to a port. If
+// that is so at both ends, every segment has come to its end.
+func (w *World) AwaitClosed(host string, tcp int) error {
+	port := fmt.Sprintf(":%04X", tcp)
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 		var open bool
 		err := w.Do(host, func() error {
 			b, err := os.ReadFile("/proc/thread-self/net/tcp")
@@ -168,7 +174,7 @@ func (s *Server) AwaitClosed(w *World, host string) error {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	return fmt.Errorf("connections with %s have not been closed: %w", s.Addr, ErrLate)
+	return fmt.Errorf("connections of port %d have not been closed: %w", tcp, ErrLate)
 }
 
 // Lines are what it has logged.

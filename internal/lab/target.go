@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -93,6 +94,13 @@ func (t *Targets) End() error {
 	return t.Wait()
 }
 
+// Receive returns when so many bytes of datagrams have come to the first target. They
+// were seen by all that looks at packets on their way to it.
+func (t *Targets) Receive(bytes int) error {
+	var done bool
+	return t.Call(fmt.Sprint("receive ", bytes), &done)
+}
+
 // holdTargets is the body.
 func holdTargets(c *Child) error {
 	var targets []Target
@@ -100,6 +108,7 @@ func holdTargets(c *Child) error {
 		return err
 	}
 	var addrs []string
+	first := -1
 	for _, t := range targets {
 		fd, addr, err := t.open()
 		if err != nil {
@@ -107,11 +116,32 @@ func holdTargets(c *Child) error {
 		}
 		defer Close(fd)
 		addrs = append(addrs, addr)
+		if first < 0 {
+			first = fd
+		}
 	}
 	if err := c.Report(addrs); err != nil {
 		return err
 	}
-	return c.Await("end")
+	for {
+		word, bytes := c.Next(), 0
+		if word == "end" {
+			return nil
+		}
+		if _, err := fmt.Sscanf(word, "receive %d", &bytes); err != nil {
+			return fmt.Errorf("lab: %s was told %q: %w", c.Comm, word, err)
+		}
+		for buf := make([]byte, 1<<16); bytes > 0; {
+			n, err := unix.Read(first, buf)
+			if err != nil && !errors.Is(err, unix.EINTR) {
+				return fmt.Errorf("receive: %w", err)
+			}
+			bytes -= max(n, 0)
+		}
+		if err := c.Report(true); err != nil {
+			return err
+		}
+	}
 }
 
 // open makes the socket and gives its address with the port that it got.

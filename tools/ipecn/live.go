@@ -42,7 +42,8 @@ var Live = []trial.Case{
 	{Name: "dev", Hosts: routed, Run: oneDevice},
 }
 
-// send has the first host send to the last one, and says by which ports.
+// send has the first host send to the last one, and says by which ports. It returns
+// when all has come there.
 func send(w *lab.World, m lab.Marks) (from, to int, err error) {
 	hosts := w.Hosts()
 	sink, err := lab.StartTargets(w, hosts[len(hosts)-1], "sink", lab.Target{Network: m.Network})
@@ -54,7 +55,7 @@ func send(w *lab.World, m lab.Marks) (from, to int, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	return x.Port, sink.Port(0), errors.Join(x.Run(), sink.End())
+	return x.Port, sink.Port(0), errors.Join(x.Run(), sink.Receive(m.Bytes()), sink.End())
 }
 
 // crossing is a device and a direction, and tally how many rows it has.
@@ -145,7 +146,6 @@ func segments(x *trial.Trial) error {
 	if _, _, err := send(x.World, lab.Marks{Network: lab.UDP4, CE: 5, Segments: 7}); err != nil {
 		return err
 	}
-	x.Await(10)
 	rows, err := x.Detach()
 	if err != nil {
 		return err

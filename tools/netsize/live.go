@@ -45,7 +45,7 @@ var headers = map[lab.Network]int{lab.UDP4: 20 + 8, lab.UDP6: 40 + 8}
 // where is a row's place; dev is empty for rows that are not told apart by it.
 type where struct{ metric, dev, netns string }
 
-// send has the first host send to the last one.
+// send has the first host send to the last one, and returns when all has come there.
 func send(w *lab.World, m lab.Marks, gro bool) error {
 	hosts := w.Hosts()
 	to, err := lab.StartTargets(w, hosts[len(hosts)-1], "sink", lab.Target{Network: m.Network, GRO: gro})
@@ -57,7 +57,15 @@ func send(w *lab.World, m lab.Marks, gro bool) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(x.Run(), to.End())
+	if !m.Stepwise {
+		return errors.Join(x.Run(), to.Receive(m.Bytes()), to.End())
+	}
+	for range m.None {
+		if err := errors.Join(x.Step(), to.Receive(m.Bytes()/m.None)); err != nil {
+			return err
+		}
+	}
+	return errors.Join(x.Wait(), to.End())
 }
 
 // times is a histogram of n packets of a size; more are put in with and.
@@ -158,8 +166,9 @@ func segments(x *trial.Trial) error {
 	const sends, segs = 13, 11
 	var sent, cut, arrived, joined kern.Hist
 	for _, m := range []lab.Marks{
-		{Network: lab.UDP4, None: sends, Size: 500, Segments: segs},
-		{Network: lab.UDP6, None: sends, Size: 1300, Segments: segs},
+		// One send after the other, on one processor: what is polled for is a send's.
+		{Network: lab.UDP4, None: sends, Size: 500, Segments: segs, Stepwise: true},
+		{Network: lab.UDP6, None: sends, Size: 1300, Segments: segs, Stepwise: true},
 	} {
 		if err := send(x.World, m, true); err != nil {
 			return err
@@ -195,7 +204,10 @@ func tcp(x *trial.Trial) error {
 	if err != nil {
 		return err
 	}
-	rows, err := x.Rows(func() error { _, err := t.Run(); return err }, "--by=dev,netns")
+	rows, err := x.Rows(func() error {
+		_, err := t.Run()
+		return errors.Join(err, x.World.AwaitClosed("client", t.Port), x.World.AwaitClosed("server", t.Port))
+	}, "--by=dev,netns")
 	if err != nil {
 		return err
 	}
