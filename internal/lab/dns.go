@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -34,7 +35,31 @@ type DNS struct {
 	Names   map[string]netip.Addr
 	Delay   time.Duration // before each answer
 	Forward string        // a name server, over UDP, that has the answers in place of this one
-	report  func(v any) error
+	// Together has each answer wait until so many names have been asked for.
+	Together int
+
+	report func(v any) error
+	asked  *askedFor
+}
+
+// askedFor is the names that were asked for.
+type askedFor struct {
+	mu    sync.Mutex
+	names map[string]bool
+	all   chan struct{} // closed when there are enough
+}
+
+// wait returns when n names have been asked for, of which this is one.
+func (a *askedFor) wait(name string, n int) {
+	a.mu.Lock()
+	if before := len(a.names); before < n {
+		a.names[name] = true
+		if len(a.names) == n {
+			close(a.all)
+		}
+	}
+	a.mu.Unlock()
+	<-a.all
 }
 
 // The addresses of names that have no other.
@@ -58,6 +83,7 @@ func dnsBody(c *Child) error {
 		return err
 	}
 	d.report = c.Report
+	d.asked = &askedFor{names: map[string]bool{}, all: make(chan struct{})}
 	addrs := []string{d.Addr}
 	if d.Addr == "" {
 		addrs = []string{"127.0.0.1", "::1"}
@@ -146,6 +172,9 @@ func (d DNS) answer(query []byte, tcp bool) []byte {
 	}
 	if end += 5; end > len(query) || query[12] == 0 {
 		return nil
+	}
+	if d.Together > 0 {
+		d.asked.wait(dotted(query[12:]), d.Together)
 	}
 	label := string(query[13 : 13+query[12]])
 	rule, _, _ := strings.Cut(strings.TrimRight(label, "0123456789"), "-")

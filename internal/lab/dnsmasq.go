@@ -26,6 +26,9 @@ type Dnsmasq struct {
 	log *bytes.Buffer
 }
 
+// startup is how long a server of others may take to answer for the first time.
+const startup = 30 * time.Second
+
 // probe is a name that StartDnsmasq asks for until there is an answer.
 const probe = "x.ready.invalid"
 
@@ -54,7 +57,7 @@ func StartDnsmasq(w *World, host string, d Dnsmasq) (*Dnsmasq, error) {
 		return nil, fmt.Errorf("lab: dnsmasq: %w", err)
 	}
 	query := []byte("\x00\x07\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01x\x05ready\x07invalid\x00\x00\x01\x00\x01")
-	for range 200 {
+	for end := time.Now().Add(startup); time.Now().Before(end); {
 		err = w.Do(host, func() error {
 			_, err := forward(fmt.Sprintf("127.0.0.1:%d", d.Port), query)
 			return err

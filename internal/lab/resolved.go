@@ -34,7 +34,7 @@ func StartResolved(w *World, host, server string) (*Proc, error) {
 	if err != nil {
 		return nil, err
 	}
-	for range 500 {
+	for end := time.Now().Add(startup); time.Now().Before(end); {
 		err = w.Do(host, func() error {
 			_, err := forward(ResolvedStub+":53", DNSQuery(7, "localhost"))
 			return err

@@ -127,7 +127,7 @@ func malformed(x *trial.Trial) error {
 		if err != nil {
 			return err
 		}
-		if err := x.Attach("--timeout=300ms"); err != nil {
+		if err := x.Attach(giveUp); err != nil {
 			return err
 		}
 		var port string
