@@ -111,6 +111,11 @@ func (q Qdisc) class() []byte {
 // QdiscCount is what the kernel counts of a queueing discipline.
 type QdiscCount struct{ Packets, Dropped, Requeued, Waiting int }
 
+// Since is what was counted after an earlier count.
+func (c QdiscCount) Since(before QdiscCount) QdiscCount {
+	return QdiscCount{c.Packets - before.Packets, c.Dropped - before.Dropped, c.Requeued - before.Requeued, c.Waiting}
+}
+
 // QdiscCount reads it for one of a device of a host, by its parent.
 func (w *World) QdiscCount(host, dev string, parent uint32) (c QdiscCount, err error) {
 	err = w.Do(host, func() error {

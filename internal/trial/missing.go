@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"seine/internal/lab"
 	"seine/internal/row"
@@ -84,6 +85,17 @@ func (x *Trial) Whole(check func()) {
 	if wrong := x.failed[n:]; len(wrong) > 0 && x.Report.Missed > 0 {
 		x.failed = append(x.failed[:n], &Missing{1, errors.Join(wrong...).Error()})
 	}
+}
+
+// Undisturbed is lab.Undisturbed for a case: what it records is what differs.
+func (x *Trial) Undisturbed(run func(*Trial) error) error {
+	return lab.Undisturbed(func() ([]error, error) {
+		n := len(x.failed)
+		err := run(x)
+		differ := slices.Clone(x.failed[n:])
+		x.failed = x.failed[:n]
+		return differ, err
+	})
 }
 
 // Lacks takes apart the error of a case. It returns how many are missing, whether

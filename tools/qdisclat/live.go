@@ -58,21 +58,27 @@ var Demo = trial.Workload{
 
 // Live is the live cases.
 var Live = []trial.Case{
-	{Name: "rate", Run: shapedRate},
-	{Name: "split", Hosts: lab.TwoHosts, Run: split},
-	{Name: "split-drops", Hosts: lab.TwoHosts, Run: splitDrops},
-	{Name: "tcp", Hosts: lab.TwoHosts, Run: tcp(lab.Qdisc{Kind: "tbf", Rate: less(rate), Burst: 2 * frame, Limit: 20_000})},
-	{Name: "tcp-whole", Hosts: lab.TwoHosts, Run: tcp(lab.Qdisc{Kind: "tbf", Rate: less(rate), Burst: 70_000, Limit: 100_000})},
-	{Name: "tcp-cake", Hosts: lab.TwoHosts, Run: tcp(lab.Qdisc{Kind: "cake", Rate: less(rate)})},
-	{Name: "kinds", Run: everyKind},
-	{Name: "drops", Run: drops},
-	{Name: "bulk", Run: bulk},
-	{Name: "before", Run: before},
-	{Name: "bypass", Run: bypass},
-	{Name: "requeues", Hosts: lab.TwoHosts, Run: requeues},
+	{Name: "rate", Run: undisturbed(shapedRate)},
+	{Name: "split", Hosts: lab.TwoHosts, Run: undisturbed(split)},
+	{Name: "split-drops", Hosts: lab.TwoHosts, Run: undisturbed(splitDrops)},
+	{Name: "tcp", Hosts: lab.TwoHosts, Run: undisturbed(tcp(lab.Qdisc{Kind: "tbf", Rate: less(rate), Burst: 2 * frame, Limit: 20_000}))},
+	{Name: "tcp-whole", Hosts: lab.TwoHosts, Run: undisturbed(tcp(lab.Qdisc{Kind: "tbf", Rate: less(rate), Burst: 70_000, Limit: 100_000}))},
+	{Name: "tcp-cake", Hosts: lab.TwoHosts, Run: undisturbed(tcp(lab.Qdisc{Kind: "cake", Rate: less(rate)}))},
+	{Name: "kinds", Run: undisturbed(everyKind)},
+	{Name: "drops", Run: undisturbed(drops)},
+	{Name: "bulk", Run: undisturbed(bulk)},
+	{Name: "before", Run: undisturbed(before)},
+	{Name: "bypass", Run: undisturbed(bypass)},
+	{Name: "requeues", Hosts: lab.TwoHosts, Run: undisturbed(requeues)},
 	{Name: "card", Run: card},
-	{Name: "children", Run: children},
+	{Name: "children", Run: undisturbed(children)},
 	{Name: "messages", Run: messages},
+}
+
+// undisturbed runs a case again if a process that is exempt from BPF may have hidden
+// some packets: see least.
+func undisturbed(run func(*trial.Trial) error) func(*trial.Trial) error {
+	return func(x *trial.Trial) error { return x.Undisturbed(run) }
 }
 
 // overTap opens a device with a queue, which sends nothing of its own accord.
@@ -89,16 +95,15 @@ func overTap(w *lab.World, q lab.Qdisc, do func(*lab.Tap) error, more ...uint16)
 }
 
 // drained waits until nothing is in the queue of a device. The queue is empty a
-// moment before the last packet is told of: it is looked at twice.
+// moment before the last packet is told of, on the processor that takes it out.
 func drained(w *lab.World, host, dev string) error {
-	empty := 0
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		c, err := w.QdiscCount(host, dev, root)
-		if c.Waiting == 0 {
-			empty++
-		}
-		if err != nil || empty == 2 {
+		if err != nil {
 			return err
+		}
+		if c.Waiting == 0 {
+			return lab.OnEachCPU()
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf("%d packets have not left the queue of %s", c.Waiting, dev)
@@ -224,23 +229,20 @@ func rated(x *trial.Trial, n int, send func() error, flags ...string) error {
 	x.Fail(unlike(c, count{timed: uint64(n)}))
 	x.Want(rows[0], "dev", "tap0")
 	// The k-th cannot leave before the rate allows, and was sent somewhere
-	// within the time of sending.
+	// within the time of sending. If some were not seen (see least), it may be the last
+	// ones.
 	var sum time.Duration
 	wait := func(k int) time.Duration {
 		return max(0, time.Duration(k*frame-burst)*time.Second/rate-sending)
 	}
-	for k := 1; k <= n; k++ {
+	for k := 1; k <= int(c.timed); k++ {
 		sum += wait(k)
 	}
-	if got := time.Duration(h.Max) * time.Microsecond; got < wait(n)*98/100 || got > late {
-		x.Errorf("the last waited for %v, want %v to %v", got, wait(n), late)
+	if got := time.Duration(h.Max) * time.Microsecond; got < wait(int(c.timed))*98/100 || got > late {
+		x.Errorf("the last waited for %v, want %v to %v", got, wait(int(c.timed)), late)
 	}
 	if got := time.Duration(h.Sum) * time.Microsecond; got < sum*98/100 {
 		x.Errorf("all waited for %v, want %v at least", got, sum)
-	}
-	// Nobody was in the way for long, unless the machine is slow.
-	if most := wait(n) + sending + 50*time.Millisecond; !lab.Emulated() && late < most+20*time.Millisecond && time.Duration(h.Max)*time.Microsecond > most {
-		x.Errorf("the last waited for %d us, want no more than %v", h.Max, most)
 	}
 	return nil
 }
@@ -286,7 +288,7 @@ func split(x *trial.Trial) error {
 		k, _ := w.QdiscCount("client", "eth0", root)
 		x.Fail(fmt.Errorf("%w; the queue says %+v", err, k))
 	}
-	if least := uint64(sends*segs-2-9) * 1000; h.Max+sending < least {
+	if least := (max(c.timed, 2+9) - 2 - 9) * 1000; h.Max+sending < least {
 		x.Errorf("the last waited for %d us, sending took %d, want %d at least together", h.Max, sending, least)
 	}
 	return nil
@@ -300,6 +302,10 @@ func splitDrops(x *trial.Trial) error {
 	}
 	if err := w.SetQdisc("client", "eth0", lab.Qdisc{Kind: "tbf", Rate: rate, Burst: 2 * frame, Limit: 17 * frame}); err != nil {
 		return unsupported(err)
+	}
+	begun, err := w.QdiscCount("client", "eth0", root)
+	if err != nil {
+		return err
 	}
 	to, err := lab.StartTargets(w, "server", "sink", lab.Target{Network: lab.UDP4})
 	if err != nil {
@@ -333,7 +339,7 @@ func splitDrops(x *trial.Trial) error {
 	if err != nil {
 		return err
 	}
-	if k.Dropped == 0 || k.Packets == 0 {
+	if k = k.Since(begun); k.Dropped == 0 || k.Packets == 0 {
 		return fmt.Errorf("the queue says %+v: want some dropped, and some not", k)
 	}
 	if c.timed != uint64(k.Packets) || c.dropped != uint64(k.Dropped) || c.timed+c.dropped != sends*segs {
@@ -361,6 +367,10 @@ func tcp(q lab.Qdisc) func(*trial.Trial) error {
 		if err := w.SetQdisc("client", "eth0", q); err != nil {
 			return unsupported(err)
 		}
+		begun, err := w.QdiscCount("client", "eth0", root)
+		if err != nil {
+			return err
+		}
 		t, err := lab.StartTCP(w, lab.Sessions{Send: less(700_001), Recv: 1})
 		if err != nil {
 			return err
@@ -384,6 +394,7 @@ func tcp(q lab.Qdisc) func(*trial.Trial) error {
 		if err != nil {
 			return err
 		}
+		k = k.Since(begun)
 		waits, err := capture.Waits()
 		if err != nil {
 			return err
@@ -431,9 +442,11 @@ func everyKind(x *trial.Trial) error {
 			if err := x.Attach(q.Kind); err != nil {
 				return err
 			}
+			begun := time.Now()
 			if _, err := x.World.SendFrames("", "tap0", n, frame); err != nil {
 				return err
 			}
+			sending := time.Since(begun)
 			if err := drained(x.World, "", "tap0"); err != nil {
 				return err
 			}
@@ -453,8 +466,8 @@ func everyKind(x *trial.Trial) error {
 				x.Errorf("%s: %+v, want %+v", q.Kind, c, want)
 			}
 			x.Want(rows[0], "kind", q.Kind)
-			if q.Rate > 0 && h.Max < 20_000 {
-				x.Errorf("%s: the last waited for %d us, want some 40,000", q.Kind, h.Max)
+			if q.Rate > 0 && time.Duration(h.Max)*time.Microsecond+sending < 20*time.Millisecond {
+				x.Errorf("%s: the last waited for %d us, and sending took %v, want some 40,000 together", q.Kind, h.Max, sending)
 			}
 			return nil
 		})
@@ -470,39 +483,38 @@ func everyKind(x *trial.Trial) error {
 
 // drops: what the queue has no room for, as it counts itself.
 func drops(x *trial.Trial) error {
-	return unsupported(overTap(x.World, lab.Qdisc{Kind: "tbf", Rate: rate, Burst: burst, Limit: 20 * frame}, func(*lab.Tap) error {
-		const n = 61
+	const n, room = 61, 20
+	return held(x, room*frame, func(letGo func() error) error {
+		begun, err := x.World.QdiscCount("", "tap0", root)
+		if err != nil {
+			return err
+		}
 		if err := x.Attach(); err != nil {
 			return err
 		}
 		if _, err := x.World.SendFrames("", "tap0", n, frame); err != nil {
 			return err
 		}
-		if err := drained(x.World, "", "tap0"); err != nil {
+		if err := letGo(); err != nil {
 			return err
 		}
 		k, err := x.World.QdiscCount("", "tap0", root)
 		if err != nil {
 			return err
 		}
-		rows, err := x.Detach()
-		if err != nil {
-			return err
+		k = k.Since(begun)
+		want := count{timed: uint64(k.Packets), dropped: uint64(k.Dropped)}
+		if want.timed+want.dropped != n+1 || want.dropped < n-room {
+			x.Errorf("the queue says %+v: want %d packets, of which it has room for %d", k, n+1, room)
 		}
-		c, _, err := single(x, rows)
-		if err != nil {
-			return err
-		}
-		if want := (count{timed: uint64(k.Packets), dropped: uint64(k.Dropped)}); !same(c, want) || want.timed+want.dropped != n || c.dropped < 10 {
-			x.Errorf("%+v, want %+v, together %d", c, want, n)
-		}
-		return nil
-	}))
+		return counted(x, want)
+	})
 }
 
-// held queues n frames, which leave together when it is told to let go.
-func held(x *trial.Trial, do func(letGo func() error) error, more ...uint16) error {
-	slow := lab.Qdisc{Kind: "tbf", Handle: netlink.MakeHandle(1, 0), Rate: 100, Burst: 2 * frame, Limit: 1 << 20}
+// held is a queue with room for so many bytes, whose frames leave together when it is
+// told to let go.
+func held(x *trial.Trial, room int, do func(letGo func() error) error, more ...uint16) error {
+	slow := lab.Qdisc{Kind: "tbf", Handle: netlink.MakeHandle(1, 0), Rate: 100, Burst: 2 * frame, Limit: room}
 	return unsupported(overTap(x.World, slow, func(*lab.Tap) error {
 		// What may go at once goes.
 		if _, err := x.World.SendFrames("", "tap0", 2, frame); err != nil {
@@ -524,7 +536,7 @@ func held(x *trial.Trial, do func(letGo func() error) error, more ...uint16) err
 
 // bulk: a device of several queues is given several packets at a time.
 func bulk(x *trial.Trial) error {
-	return held(x, func(letGo func() error) error {
+	return held(x, 1<<20, func(letGo func() error) error {
 		const n = 97
 		if err := x.Attach(); err != nil {
 			return err
@@ -541,7 +553,7 @@ func bulk(x *trial.Trial) error {
 
 // before: what was in the queue when we came has no time.
 func before(x *trial.Trial) error {
-	return held(x, func(letGo func() error) error {
+	return held(x, 1<<20, func(letGo func() error) error {
 		const n, later = 17, 5
 		if _, err := x.World.SendFrames("", "tap0", n, frame); err != nil {
 			return err
@@ -586,6 +598,10 @@ func requeues(x *trial.Trial) error {
 	if err := w.SetQdisc("client", "eth0", lab.Qdisc{Kind: "pfifo", Limit: 1000}); err != nil {
 		return unsupported(err)
 	}
+	begun, err := w.QdiscCount("client", "eth0", root)
+	if err != nil {
+		return err
+	}
 	if err := x.Attach("pfifo"); err != nil {
 		return err
 	}
@@ -599,11 +615,10 @@ func requeues(x *trial.Trial) error {
 			return err
 		}
 		n += 601
-		var err error
 		if k, err = w.QdiscCount("client", "eth0", root); err != nil {
 			return err
 		}
-		if k.Requeued > 0 {
+		if k = k.Since(begun); k.Requeued > 0 {
 			break
 		}
 	}
