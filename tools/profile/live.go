@@ -33,16 +33,11 @@ var Live = []trial.Case{
 	{Name: "c", Run: inC, Slow: true}, // guests have no compiler
 }
 
-// near says whether so many samples are what a time must give: within 15 per
-// cent, and half where the machine is emulated and late for everything. Those of time
-// that the host has stolen come on top.
-func near(samples uint64, hz int, used, stolen time.Duration) error {
-	want, less, more := used.Seconds()*float64(hz), 0.85, 1.15
-	if lab.Emulated() {
-		less, more = 0.5, 2.5 // interrupts are not the task's time, and long there
-	}
-	if float64(samples) < less*want-3 || float64(samples) > more*want+3+stolen.Seconds()*float64(hz) {
-		return trial.Fewer(int(samples), int(want), "%d samples of %v at %d Hz, want %.0f", samples, used, hz, want)
+// near says whether so many samples are as many as perf's own, which are taken at other
+// moments: within 15 per cent. There are from least to most of those.
+func near(samples, least, most uint64) error {
+	if float64(samples) < 0.85*float64(least)-3 || float64(samples) > 1.15*float64(most)+3 {
+		return fmt.Errorf("%d samples, and by perf %d to %d", samples, least, most)
 	}
 	return nil
 }
@@ -85,11 +80,12 @@ func through(function string) func(*kern.Stack) bool {
 }
 
 // sampled runs a body under the tool and returns its rows.
-func sampled(x *trial.Trial, body string, want time.Duration, flags ...string) (rows []*row.Row, used time.Duration, err error) {
+func sampled(x *trial.Trial, body string, want time.Duration, flags ...string) (rows []*row.Row, pid int, err error) {
 	p, err := x.World.Start("", "burner", body, want)
 	if err != nil {
 		return nil, 0, err
 	}
+	var used time.Duration
 	rows, err = x.Rows(func() error { return p.Call("go", &used) }, append(flags, fmt.Sprint("--pid=", p.PID))...)
 	if err != nil {
 		return nil, 0, err
@@ -97,24 +93,25 @@ func sampled(x *trial.Trial, body string, want time.Duration, flags ...string) (
 	for _, r := range rows {
 		x.Want(r, "pid", p.PID)
 	}
-	return rows, used, p.Wait()
+	return rows, p.PID, p.Wait()
 }
 
 const second = time.Second
 
 // hot: the function that the time goes to is in more than 90 per cent of the
-// samples, and there are as many as the time makes.
+// samples, and there are as many as perf takes of the process.
 func hot(x *trial.Trial) error {
 	const hz = 499
-	before, err := stolenTime()
+	perf, err := lab.StartSamples(hz)
 	if err != nil {
 		return err
 	}
-	rows, used, err := sampled(x, bodyBurn, second, fmt.Sprint("-F", hz))
+	defer perf.Close()
+	rows, pid, err := sampled(x, bodyBurn, second, fmt.Sprint("-F", hz))
 	if err != nil {
 		return err
 	}
-	after, err := stolenTime()
+	want, err := perf.Count(pid, -1)
 	if err != nil {
 		return err
 	}
@@ -122,8 +119,8 @@ func hot(x *trial.Trial) error {
 	if !most(n, all) {
 		x.Errorf("%d of %d samples are in the function that all the time is spent in", n, all)
 	}
-	if err := near(all, hz, used, after-before); err != nil {
-		x.Errorf("%v", err)
+	if x.Fail(near(all, want, want)); want == 0 {
+		x.Errorf("perf took no sample of a second")
 	}
 	var ns uint64
 	for _, r := range rows {
@@ -185,7 +182,7 @@ func kernel(x *trial.Trial) error {
 	return nil
 }
 
-// fair: of two processes each gets the samples of its time, on the processor that
+// fair: of two processes each gets as many samples as by perf, on the processor that
 // it runs on.
 func fair(x *trial.Trial) error {
 	hz := rate(997)
@@ -205,10 +202,11 @@ func fair(x *trial.Trial) error {
 		procs = append(procs, p)
 		pids = append(pids, fmt.Sprint(p.PID))
 	}
-	before, err := stolenTime()
+	perf, err := lab.StartSamples(hz)
 	if err != nil {
 		return err
 	}
+	defer perf.Close()
 	rows, err := x.Rows(func() error {
 		for _, p := range procs {
 			if err := p.Tell("go"); err != nil {
@@ -225,10 +223,6 @@ func fair(x *trial.Trial) error {
 	if err != nil {
 		return err
 	}
-	after, err := stolenTime()
-	if err != nil {
-		return err
-	}
 	for i, p := range procs {
 		var got uint64
 		for _, r := range rows {
@@ -236,7 +230,11 @@ func fair(x *trial.Trial) error {
 				got += r.Get("count").N
 			}
 		}
-		if err := near(got, hz, used[i], after-before); err != nil {
+		want, err := perf.Count(p.PID, cpus[i])
+		if err != nil {
+			return err
+		}
+		if err := near(got, want, want); err != nil {
 			x.Errorf("processor %d: %v", cpus[i], err)
 		}
 		if err := p.Wait(); err != nil {
@@ -247,7 +245,7 @@ func fair(x *trial.Trial) error {
 }
 
 // idle: processors that do nothing are left out, and shown when they are asked
-// for, as often as the kernel itself says that they were idle.
+// for, as often as by perf.
 func idle(x *trial.Trial) error {
 	const hz = 199
 	work := func() error {
@@ -266,40 +264,32 @@ func idle(x *trial.Trial) error {
 			x.Errorf("%d samples of a processor that does nothing: %v", r.Get("count").N, st)
 		}
 	}
-	// The kernel adds idle time up when a processor wakes, so what it says of so
-	// short a time may be another's: once in three is enough.
-	for range 3 {
-		if err = idleAsOften(x, work, hz); err == nil {
-			return nil
+	perf, err := lab.StartSamples(hz)
+	if err != nil {
+		return err
+	}
+	defer perf.Close()
+	var n uint64
+	var idle [4]uint64 // before and after each
+	for i, step := range []func() error{
+		func() error { return nil },
+		func() error { return x.Attach("-K", fmt.Sprint("-F", hz), "--include-idle") },
+		work,
+		func() error { rows, err = x.Detach(); return err },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+		if idle[i], err = perf.Count(0, -1); err != nil {
+			return err
 		}
 	}
-	return fmt.Errorf("idle: %w", err)
-}
-
-// idleAsOften compares the samples of idle processors with their idle time.
-func idleAsOften(x *trial.Trial, work func() error, hz int) error {
-	before, err := idleTime()
-	if err != nil {
-		return err
-	}
-	rows, err := x.Rows(work, "-K", fmt.Sprint("-F", hz), "--include-idle")
-	if err != nil {
-		return err
-	}
-	after, err := idleTime()
-	if err != nil {
-		return err
-	}
-	var n uint64
 	for _, r := range rows {
 		if strings.HasPrefix(r.Get("comm").S, "swapper/") {
 			n += r.Get("count").N
 		}
 	}
-	if used := after - before; used > second/4 {
-		return near(n, hz, used, 0)
-	}
-	return nil
+	return near(n, idle[2]-idle[1], idle[3]-idle[0])
 }
 
 // interrupted says whether a stack is that of an interrupt.
@@ -309,6 +299,9 @@ func interrupted(st *kern.Stack) bool {
 	})
 }
 
+// below is the layers that a transfer goes through.
+var below = []string{"socket", "tcp", "ip", "queue", "napi", "driver"}
+
 // net: a bulk transfer is in the network code, most of it in TCP, which copies,
 // and some in each layer below. Functions of modules have their names. What is
 // rare may need more than one transfer to be met by a sample.
@@ -317,7 +310,7 @@ func net(x *trial.Trial) error {
 	module := err == nil // veth, and the kernel has names for its functions
 	layers := map[string]uint64{}
 	var all, inModule uint64
-	for range 5 {
+	for range 10 {
 		rows, err := x.Rows(func() error { return transfer(x.World, bulk(3<<30)) }, "--net", "-F997", "--by=comm,layer,kstack")
 		if err != nil {
 			return err
@@ -331,7 +324,8 @@ func net(x *trial.Trial) error {
 		n, _ := with(rows, "kstack", func(st *kern.Stack) bool {
 			return slices.ContainsFunc(st.Frames, func(f kern.Frame) bool { return f.Module == "veth" && strings.HasPrefix(f.Sym, "veth_") })
 		})
-		if inModule += n; layers["driver"] > 0 && layers["queue"] > 0 && (inModule > 0 || !module) {
+		missed := func(l string) bool { return layers[l] == 0 }
+		if inModule += n; !slices.ContainsFunc(below, missed) && (inModule > 0 || !module) {
 			break
 		}
 	}
@@ -345,7 +339,7 @@ func net(x *trial.Trial) error {
 	if layers["tcp"]*10 < in*3 {
 		x.Errorf("%d of %d samples are in tcp, where the copying is done: %v", layers["tcp"], in, layers)
 	}
-	for _, l := range []string{"socket", "tcp", "ip", "queue", "napi", "driver"} {
+	for _, l := range below {
 		if layers[l] == 0 {
 			x.Errorf("no sample in %s: %v", l, layers)
 		}

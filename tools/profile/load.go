@@ -3,8 +3,6 @@
 package profile
 
 import (
-	"fmt"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -96,33 +94,4 @@ func cpuTime() time.Duration {
 	var t unix.Timespec
 	unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t)
 	return time.Duration(t.Nano())
-}
-
-// idleTime is how long all processors had nothing to do since they were started.
-func idleTime() (time.Duration, error) {
-	t, err := times()
-	return t[3] + t[4], err
-}
-
-// stolenTime is how long the host had all processors do something else. A process
-// does not use that time, though samples are taken of it.
-func stolenTime() (time.Duration, error) {
-	t, err := times()
-	return t[7], err
-}
-
-// times is the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal.
-func times() (t [8]time.Duration, err error) {
-	b, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return t, err
-	}
-	var ticks [8]int64
-	if _, err := fmt.Sscanf(string(b), "cpu %d %d %d %d %d %d %d %d", &ticks[0], &ticks[1], &ticks[2], &ticks[3], &ticks[4], &ticks[5], &ticks[6], &ticks[7]); err != nil {
-		return t, fmt.Errorf("/proc/stat: %w", err)
-	}
-	for i, n := range ticks {
-		t[i] = time.Duration(n) * 10 * time.Millisecond
-	}
-	return t, nil
 }
