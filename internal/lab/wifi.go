@@ -80,6 +80,9 @@ func (w *World) Down(r *Radio) error {
 // beaconInterval is short, so that one falls into the shortest stay on a channel.
 const beaconInterval = 20 // units of 1.024 ms
 
+// BeaconInterval is how long it is from one beacon to the next.
+const BeaconInterval = beaconInterval * 1024 * time.Microsecond
+
 // Beacon makes an access point of the radio, on a channel of the 2.4 GHz band.
 func (w *World) Beacon(r *Radio, mhz uint32, ssid string) error {
 	err := w.Do(r.Host, func() error {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -277,22 +278,29 @@ func (s *scanRun) check(x *trial.Trial, ap *lab.Radio, by string) {
 		found = 1
 	}
 	x.Want(last, "networks", found)
-	// One that was heard as its channel was left counts for the scan alone.
-	if n := last.Get("beacons").N; by == "software" && (n < beacons || n > beacons+1) || found > 0 && n == 0 {
+	// Those that were heard as their channel was left count for the scan alone.
+	took := last.Get("duration_ms").N
+	left := 1 + (took-min(stay, took))/uint64(lab.BeaconInterval)
+	if n := last.Get("beacons").N; by == "software" && (n < beacons || n > beacons+left) || found > 0 && n == 0 {
 		x.Errorf("%d beacons in all, %d on the channels", n, beacons)
 	}
-	// How far the stopwatch may be behind: an emulated machine stands still at times.
-	near := uint64(8)
-	if lab.Emulated() {
-		near = 4
+	if least := s.least(); took >= uint64(s.NS) || took < least || by == "software" && (stay > took || stay < least) {
+		x.Errorf("the scan took %d ns, of which the radio was on channels for %d; the stopwatch of its process says %d, the kernel's rule %d at least",
+			took, stay, s.NS, least)
 	}
-	took := last.Get("duration_ms").N
-	if took >= uint64(s.NS) || took < uint64(s.NS)*near/10 {
-		x.Errorf("the scan took %d ns, the stopwatch of its process says %d", took, s.NS)
+}
+
+// least is how long the kernel stays on the channels at the least, in nanoseconds: a ninth
+// of a second on each (IEEE80211_PASSIVE_CHANNEL_TIME, and hwsim's firmware longer), or
+// two times a 33rd if it asks (IEEE80211_PROBE_DELAY, IEEE80211_CHANNEL_TIME), rounded
+// down to whole ticks of at most 10 ms, of which the first has begun.
+func (s *scanRun) least() uint64 {
+	const tick = 12 * time.Millisecond // and what is rounded
+	stay := time.Second/9 - tick
+	if s.Scan.SSIDs != nil {
+		stay = 2 * (time.Second/33 - tick)
 	}
-	if by == "software" && (stay > took || stay < took*near/10) {
-		x.Errorf("of %d ns the radio was on channels for %d", took, stay)
-	}
+	return uint64(len(s.Scan.MHz)) * uint64(stay)
 }
 
 // oneScan: a network found by asking for it, with flags.
@@ -350,7 +358,7 @@ func (s *scanRun) ended(x *trial.Trial, result string) {
 	x.Want(first, "pid", s.PID)
 	x.Want(last, "event", "end")
 	x.Want(last, "result", result)
-	if n := len(s.rows) - 2; n > 2 {
+	if n := len(s.rows) - 2; n >= len(s.Scan.MHz) {
 		x.Errorf("%d channels before it ended, of %d", n, len(s.Scan.MHz))
 	}
 }
