@@ -72,6 +72,7 @@ type past struct {
 	interval time.Duration // between outputs, as recorded
 	merge    bool          // outputs become fewer, or have fewer keys
 	blank    map[*row.Schema][]int
+	other    *other // whose rows answer; nil: the tool's own do
 
 	origin int64     // where -d and outputs count from; 0: the range's beginning, or the first row
 	begin  int64     // the same, once it is known
@@ -102,8 +103,8 @@ func (r *run) openPast() (*past, error) {
 	}
 	// What has rows in the range is most often what is asked for, and found without looking
 	// at all the others.
-	if p.stream, err = r.chooseIn(&p.query); err != nil {
-		if p.stream, err = r.chooseIn(&record.Query{}); err != nil {
+	if err = p.chooseIn(&p.query); err != nil {
+		if err = p.chooseIn(&record.Query{}); err != nil {
 			return nil, err
 		}
 	}
@@ -121,17 +122,23 @@ func (r *run) openPast() (*past, error) {
 	return p, nil
 }
 
-// chooseIn is choose among what has rows in the range of q.
-func (r *run) chooseIn(q *record.Query) (*record.Contents, error) {
-	rec, err := record.Read(r.flags.from.path)
+// chooseIn chooses among what has rows in the range of q.
+func (p *past) chooseIn(q *record.Query) error {
+	rec, err := record.Read(p.run.flags.from.path)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	all, err := rec.Contents(q)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return r.choose(all)
+	if !slices.ContainsFunc(all, func(c *record.Contents) bool { return c.Tool == p.run.tool.Name }) {
+		if p.other, p.stream, err = p.run.instead(all); err != nil || p.other != nil {
+			return err
+		}
+	}
+	p.stream, err = p.run.choose(all)
+	return err
 }
 
 // bounds reads --since and --until of a recording that ends at end. A time of day of
@@ -233,6 +240,9 @@ func (r *run) counts() bool { return len(r.prepared.Keys()) > 0 }
 
 // into maps what was recorded to the schemas of the run.
 func (p *past) into(s *record.Schema) *row.Schema {
+	if p.other != nil {
+		return p.other.into(p.run.prepared.Schemas[0], s)
+	}
 	for _, mine := range p.run.prepared.Schemas {
 		if mine.View != s.View {
 			continue
@@ -273,7 +283,7 @@ func (p *past) wire(pipe *row.Pipe) {
 				}
 			}
 		}
-		if p.keep == nil {
+		if p.keep == nil && p.other == nil {
 			p.query.Use = use
 		}
 	}
@@ -322,6 +332,9 @@ func (p *past) notes() (out []string) {
 	if f := p.stream.Filters; len(f) > 0 {
 		out = append(out, fmt.Sprintf("recorded with %s: there is nothing else", strings.Join(f, " ")))
 	}
+	if p.other != nil {
+		out = append(out, p.other.note(p.run.asked()))
+	}
 	return out
 }
 
@@ -342,6 +355,9 @@ func (p *past) finish() error {
 func (p *past) Row(r *row.Row) error {
 	if err := p.goOn(); err != nil {
 		return err
+	}
+	if p.other != nil {
+		r = p.other.row(p.run.prepared.Schemas[0], r)
 	}
 	if c := r.Get("time"); c != nil && c.Kind == row.Time {
 		if err := p.reach(int64(c.N)); err != nil {

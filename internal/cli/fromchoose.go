@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"reflect"
 	"slices"
 	"strings"
@@ -56,9 +57,12 @@ func (r *run) choose(all []*record.Contents) (*record.Contents, error) {
 	return fit[0], nil
 }
 
-// asked is the tool with the flags of its own that were given.
+// asked is the tool with the flags of its own that were given, and --view.
 func (r *run) asked() string {
 	out := r.tool.Name
+	if r.flags.view != "" {
+		out += " --view=" + r.flags.view
+	}
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
 	settings(own, r.tool.NewConfig())
 	r.flags.given.Visit(func(f *pflag.Flag) {
@@ -88,6 +92,9 @@ var onRows = []string{"min", "max"}
 // flag has the same value, or changes nothing but how rows are shown.
 func (r *run) answers(c *record.Contents) error {
 	asked := config(r.cfg)
+	if view := r.lacksView(c); view != "" {
+		return tool.Usagef("--view %s: %s was recorded without: 'seine record %s --dir DIR' would have recorded it", view, r.tool.Name, quoted(r.asked()))
+	}
 	if r.flags.names && !slices.ContainsFunc(c.Schemas, func(s *record.Schema) bool { return s.Has(names.Column) }) {
 		return tool.Usagef("--names: %s was recorded without: 'seine record %s --dir DIR' would have recorded them", r.tool.Name, quoted(r.asked()+" --names"))
 	}
@@ -105,6 +112,24 @@ func (r *run) answers(c *record.Contents) error {
 		return tool.Usagef("--%s: %s was recorded without: 'seine record %s --dir DIR' would have recorded it", name, r.tool.Name, quoted(r.asked()))
 	}
 	return nil
+}
+
+// lacksView is a view that the run shows and the stream does not have; "": it has one. A
+// tool that is not a Viewer records all of its views unless --view says otherwise, those that had no rows
+// included.
+func (r *run) lacksView(c *record.Contents) string {
+	_, one := r.cfg.(tool.Viewer)
+	for _, s := range r.prepared.Schemas {
+		if r.flags.view != "" && s.View != r.flags.view {
+			continue
+		}
+		recorded := !one || slices.ContainsFunc(c.Schemas, func(o *record.Schema) bool { return o.View == s.View })
+		alone := slices.ContainsFunc(c.Filters, func(f string) bool { return strings.HasPrefix(f, "--view=") && f != "--view="+s.View })
+		if recorded && !alone {
+			return ""
+		}
+	}
+	return cmp.Or(r.flags.view, r.prepared.Schemas[0].View)
 }
 
 // onlyShows says whether a flag changes how rows are shown, and not the rows.
