@@ -28,12 +28,17 @@ import (
 	"seine/internal/record"
 	"seine/internal/row"
 	"seine/internal/tool"
+	"seine/internal/watch"
 	"seine/internal/words"
 )
 
 // recorded is what 'seine record' records unless tools are named: what most questions about
-// the past are about, at little cost.
-var recorded = []string{"tcplife", "tcpretrans", "skbdrop", "soconnect --where 'errno != nil'", "gethostlatency", "tcpsynbl", "udplife"}
+// the past are about, at little cost. Connections that stay are in the intervals of flows; tcplife says
+// how a session ended, which flows does not.
+var recorded = []string{
+	"flows --closed", "flows -i 10", "flows --view connections -i 60", "tcplife", "tcpretrans", "skbdrop", "soconnect --where 'errno != nil'", "gethostlatency", "tcpsynbl", "udplife",
+	watch.Counters,
+}
 
 // recordEvery is how often tools that count are asked while they are recorded.
 const recordEvery = 10 * time.Second
@@ -48,6 +53,7 @@ type recordFlags struct {
 	from          fromFlags
 	output        string
 	verbose       int
+	counters      bool // the kernel's own are recorded too
 	stdout, stder io.Writer
 }
 
@@ -57,7 +63,8 @@ func recordCommand(stdout, stderr io.Writer) *cobra.Command {
 		Use:   "record [TOOL…] --dir DIR",
 		Short: "keep the rows of tools, to ask about the past with --from",
 		Long: "Writes every row of the tools into a directory, within a budget: what is oldest goes first. Afterwards every tool takes " +
-			"--from DIR [--since T] [--until T] in place of the kernel. One argument is one tool with its flags, quoted. Without any: " + strings.Join(recorded, ", ") + ".",
+			"--from DIR [--since T] [--until T] in place of the kernel. One argument is one tool with its flags, quoted; the word counters stands for the kernel's own, which " +
+			"why and top read. Without any: " + strings.Join(recorded, ", ") + ".",
 		Example: "  seine record --dir /var/lib/seine\n  seine record tcplife 'tcpretrans --port 443' --dir /tmp/rec --budget 200M\n  seine record --list /tmp/rec\n" +
 			"  seine record --cut ticket.seine --from /tmp/rec --since 14:00 --until 14:10\n  seine tcpretrans --from /tmp/rec --since '10m ago' --by raddr",
 		Args: cobra.ArbitraryArgs,
@@ -100,7 +107,11 @@ func (f *recordFlags) run(ctx context.Context, fs *pflag.FlagSet, args []string)
 		args = recorded
 	}
 	var all []*taped
+	f.counters = slices.Contains(args, watch.Counters)
 	for _, a := range args {
+		if a == watch.Counters {
+			continue
+		}
 		t, err := parseTaped(a)
 		if err != nil {
 			return err
@@ -241,6 +252,9 @@ func (f *recordFlags) record(ctx context.Context, all []*taped, optional bool) e
 		f.say("warning: %v", err)
 	}
 	o := journal.Options{Budget: int64(f.budget), Keep: f.keep, Streams: len(all)}
+	if f.counters {
+		o.Streams++
+	}
 	var data *dataset
 	if f.parquet != "" {
 		var err error
@@ -299,13 +313,20 @@ func (f *recordFlags) record(ctx context.Context, all []*taped, optional bool) e
 			explain(f.stder, t.session.Choices, 0, false)
 		}
 	}
-	if len(running) == 0 {
+	if len(running) == 0 && !f.counters {
 		return tool.Usagef("there is no tool to record")
+	}
+	names := streamNames(running)
+	var counters *counting
+	if f.counters {
+		counters = newCounting(rec)
+		defer counters.close()
+		names = append(names, watch.Counters)
 	}
 	if err := f.giveUp(running); err != nil {
 		f.say("warning: %v", err)
 	}
-	f.say("recording %s into %s, %s at most. Ctrl-C ends.", list(streamNames(running)), f.dir, size(f.budget))
+	f.say("recording %s into %s, %s at most. Ctrl-C ends.", strings.Join(names, ", "), f.dir, size(f.budget))
 	f.say("ready")
 	if f.duration > 0 {
 		var cancel context.CancelFunc
@@ -326,14 +347,25 @@ func (f *recordFlags) record(ctx context.Context, all []*taped, optional bool) e
 			}
 		})
 	}
+	var counted error
+	if counters != nil {
+		wait.Go(func() {
+			if counted = counters.run(ctx, began); counted != nil {
+				stop()
+			}
+		})
+	}
 	wait.Wait()
+	if counters != nil {
+		f.countingSummary(counters)
+	}
 	for i, t := range running {
 		f.summary(t, reports[i], rec)
 	}
 	if n := rec.Lost(); n > 0 {
 		f.say("%s not be written: the disk is full, or the budget too small", words.Count(n, "row could", "rows could"))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, counted)...)
 }
 
 func streamNames(all []*taped) (out []string) {

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"time"
@@ -56,18 +57,10 @@ func (f *topFlags) openPast() (*pastSource, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &pastSource{path: f.from.path, streams: map[uint64]bool{}, missing: map[string]string{watch.Counters: "they are not recorded"}}
+	s := &pastSource{path: f.from.path, streams: map[uint64]bool{}}
 	taken := leastFiltered(all)
-	for _, line := range whyTools {
-		t, err := parseTaped(line)
-		if err != nil {
-			return nil, err
-		}
-		if name := t.run.tool.Name; taken[name] == nil {
-			s.missing[name] = "it was not recorded"
-		} else {
-			s.missing[name] = ""
-		}
+	if s.missing, err = notRecordedWhy(taken); err != nil {
+		return nil, err
 	}
 	var first, last int64
 	for _, c := range taken {
@@ -99,17 +92,58 @@ func (f *topFlags) openPast() (*pastSource, error) {
 	return s, nil
 }
 
-// leastFiltered is one stream for each tool, since one is enough: the one that was filtered
-// least, then the larger one.
+// leastFiltered is one stream for each view of a tool, since one is enough: the one that was
+// filtered least, then the larger one. Of flows the intervals are taken: rows of whole connections would tell the same time
+// twice.
 func leastFiltered(all []*record.Contents) map[string]*record.Contents {
 	taken := map[string]*record.Contents{}
 	for _, c := range all {
-		if was := taken[c.Tool]; was != nil && (len(was.Filters) < len(c.Filters) || len(was.Filters) == len(c.Filters) && was.Rows >= c.Rows) {
-			continue
+		for _, s := range c.Schemas {
+			name := c.Tool + "/" + s.View
+			if was := taken[name]; was != nil && !better(c, was) {
+				continue
+			}
+			taken[name] = c
 		}
-		taken[c.Tool] = c
 	}
 	return taken
+}
+
+// better says whether a tells more than b.
+func better(a, b *record.Contents) bool {
+	if whole := a.Config["closed"] == "true"; whole != (b.Config["closed"] == "true") {
+		return !whole
+	}
+	return cmp.Or(len(b.Filters)-len(a.Filters), cmp.Compare(a.Rows, b.Rows)) > 0
+}
+
+// has says whether a tool is among the streams.
+func has(taken map[string]*record.Contents, tool string) bool {
+	for _, c := range taken {
+		if c.Tool == tool {
+			return true
+		}
+	}
+	return false
+}
+
+// notRecordedWhy says for each source of a model why it was not asked; "": it was recorded.
+func notRecordedWhy(taken map[string]*record.Contents) (map[string]string, error) {
+	out := map[string]string{}
+	names := []string{watch.Counters}
+	for _, line := range whyTools {
+		t, err := parseTaped(line)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, t.run.tool.Name)
+	}
+	for _, name := range names {
+		if out[name] = ""; !has(taken, name) {
+			out[name] = "it was not recorded: 'seine record " + name + "' would have recorded it"
+		}
+	}
+	return out, nil
 }
 
 // Look plays the minutes before a moment.

@@ -31,18 +31,13 @@ func (f *whyFlags) past(ctx context.Context) (*watch.View, error) {
 		streams[c.Stream] = true
 		last = max(last, c.Max)
 	}
-	for _, line := range whyTools {
-		t, err := parseTaped(line)
-		if err != nil {
-			return nil, err
-		}
-		reason := ""
-		if taken[t.run.tool.Name] == nil {
-			reason = "it was not recorded"
-		}
-		model.Asked(t.run.tool.Name, reason)
+	missing, err := notRecordedWhy(taken)
+	if err != nil {
+		return nil, err
 	}
-	model.Asked(watch.Counters, "they are not recorded")
+	for name, why := range missing {
+		model.Asked(name, why)
+	}
 	q := &record.Query{Streams: streams, Into: schemasOf()}
 	if q.Since, q.Until, err = f.from.bounds(time.Unix(0, last)); err != nil {
 		return nil, err
@@ -57,6 +52,9 @@ func (f *whyFlags) past(ctx context.Context) (*watch.View, error) {
 func schemasOf() func(*record.Schema) *row.Schema {
 	known := map[string][]*row.Schema{}
 	return func(s *record.Schema) *row.Schema {
+		if known[s.Tool] == nil && s.Tool == watch.Counters {
+			known[s.Tool] = []*row.Schema{watch.CounterSchema()}
+		}
 		if known[s.Tool] == nil {
 			t, _ := find(s.Tool)
 			if t == nil {

@@ -127,6 +127,10 @@ func (a Addrs) In(from uint32, addr netip.Addr, to uint32) bool {
 func (m *Model) Local(netns uint32, addrs ...netip.Addr) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.local(netns, addrs...)
+}
+
+func (m *Model) local(netns uint32, addrs ...netip.Addr) {
 	for _, a := range addrs {
 		if m.addrs[a] == nil {
 			m.addrs[a] = map[uint32]bool{}

@@ -35,7 +35,17 @@ const (
 	ConntrackMost  = "ConntrackMost"  // gauge
 )
 
-// A Sampler reads the kernel's own counters into a model. All files are opened when it
+// Counts takes what a Sampler reads: a Model does, and so does CounterRows.
+type Counts interface {
+	// Count says by how much a counter grew.
+	Count(at time.Time, k CounterKey, by int64)
+	// Gauge says what something is now.
+	Gauge(at time.Time, k CounterKey, value float64)
+	// Local says which addresses a network namespace of this machine has.
+	Local(netns uint32, addrs ...netip.Addr)
+}
+
+// A Sampler reads the kernel's own counters. All files are opened when it
 // is made: it needs no privilege afterwards. Network namespaces that come later are
 // not seen.
 type Sampler struct {
@@ -111,8 +121,7 @@ func (s *Sampler) Close() {
 }
 
 // Sample reads all counters. The first time it only notes where they stand.
-func (s *Sampler) Sample(m *Model, now time.Time) {
-	first := len(s.before) == 0
+func (s *Sampler) Sample(m Counts, now time.Time) {
 	grow := func(k CounterKey, value int64) {
 		was, known := s.before[k]
 		if s.before[k] = value; known && value > was {
@@ -120,9 +129,7 @@ func (s *Sampler) Sample(m *Model, now time.Time) {
 		}
 	}
 	for _, n := range s.spaces {
-		if first {
-			m.Local(n.inode, n.addrs...)
-		}
+		m.Local(n.inode, n.addrs...) // each time: who reads a part of a recording wants them too
 		n.sample(m, now, grow)
 	}
 	s.softnet(grow)
@@ -137,7 +144,7 @@ func (s *Sampler) Sample(m *Model, now time.Time) {
 	}
 }
 
-func (n *namespace) sample(m *Model, now time.Time, grow func(CounterKey, int64)) {
+func (n *namespace) sample(m Counts, now time.Time, grow func(CounterKey, int64)) {
 	if all, err := n.counters.Read(); err == nil {
 		for name, value := range all {
 			if name != "TcpCurrEstab" && name != "TcpRtoMin" && name != "TcpRtoMax" { // gauges

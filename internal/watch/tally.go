@@ -105,6 +105,7 @@ var takers = map[string]func(m *Model, at int64, r reader){
 	"sni/":              takeHello,
 	"gethostlatency/":   takeLookup,
 	"tcpnagle/held":     takeHeld,
+	Counters + "/":      takeRecorded,
 }
 
 // tally is the cell of a row; key has what is particular.

@@ -5,6 +5,7 @@ package watch
 import (
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"reflect"
 	"runtime"
@@ -309,5 +310,45 @@ func TestManyNames(t *testing.T) {
 	}
 	if got := m.Name(Who{Comm: "curl", Netns: 1}, netip.AddrFrom4([4]byte{10, 0, 9999 >> 8, 9999 & 255})); got != "host9999" {
 		t.Errorf("the last one is %q", got)
+	}
+}
+
+// both hands counters to two.
+type both struct{ a, b Counts }
+
+func (t both) Count(at time.Time, k CounterKey, by int64)  { t.a.Count(at, k, by); t.b.Count(at, k, by) }
+func (t both) Gauge(at time.Time, k CounterKey, v float64) { t.a.Gauge(at, k, v); t.b.Gauge(at, k, v) }
+func (t both) Local(netns uint32, addrs ...netip.Addr) {
+	t.a.Local(netns, addrs...)
+	t.b.Local(netns, addrs...)
+}
+
+// TestCounterRows: counters that have been rows make the same model.
+func TestCounterRows(t *testing.T) {
+	live, again := New(Options{}), New(Options{})
+	s := NewSampler()
+	defer s.Close()
+	rows := NewCounterRows(CounterSchema(), again)
+	c, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for i := range 3 {
+		rows.now = start.Add(time.Duration(i) * time.Second)
+		s.Sample(both{live, rows}, rows.now)
+		if _, err := c.WriteTo([]byte("x"), c.LocalAddr()); err != nil { // counters grow
+			t.Fatal(err)
+		}
+	}
+	v, w := live.Window(time.Minute), again.Window(time.Minute)
+	if v.Grown("UdpOutDatagrams") < 2 {
+		t.Errorf("UdpOutDatagrams grew by %d, and two were sent", v.Grown("UdpOutDatagrams"))
+	}
+	if !reflect.DeepEqual(v.Counters, w.Counters) || !reflect.DeepEqual(v.Gauges, w.Gauges) || !reflect.DeepEqual(v.Local, w.Local) {
+		t.Errorf("by rows: %v %v %v, without: %v %v %v", w.Counters, w.Gauges, w.Local, v.Counters, v.Gauges, v.Local)
+	}
+	if v.Sources[Counters].Rows == 0 || w.Sources[Counters].Rows < v.Sources[Counters].Rows {
+		t.Errorf("the sources are %+v and %+v", v.Sources[Counters], w.Sources[Counters])
 	}
 }
