@@ -81,8 +81,8 @@ soak: ## 100,000 sockets, and sessions without a pause for ten minutes; writes t
 	$(GO) run ./test/proof/write soak $(GO) test -count=1 -v -timeout 30m ./test/soak -sockets 100000 -for 10m
 
 .PHONY: record-proof
-record-proof: build ## how long the first row of the last hour takes in a recording of 1 GB; writes test/proof/record.json
-	$(GO) run ./test/proof/write record $(GO) run ./test/bench -only gigabyte
+record-proof: build ## recorders killed at 100 moments, and how long the first row of the last hour takes in 1 GB (some minutes, 1 GB of disk); writes test/proof/record.json
+	SEINE_KILLS=100 $(GO) run ./test/proof/write record sh -c '$(GO) test -count=1 -v -timeout 10m -run TestKilled ./internal/journal && $(GO) run ./test/bench -only gigabyte'
 
 .PHONY: faults
 faults: ## all faults, pairs and healthy loads that seine why is proved by; writes test/proof/faults.json and docs/WHY.md

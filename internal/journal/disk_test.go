@@ -39,7 +39,7 @@ func smallDisk(t *testing.T, kind string) string {
 			t.Fatal(err)
 		}
 		if out, err := exec.Command("mkfs.ext4", "-q", "-O", "^has_journal", image).CombinedOutput(); err != nil {
-			t.Skipf("no ext4 here: mkfs.ext4: %v: %s", err, out)
+			t.Fatalf("mkfs.ext4, of Debian's e2fsprogs: %v: %s", err, out)
 		}
 		if out, err := exec.Command("mount", "-o", "loop", image, at).CombinedOutput(); err != nil {
 			t.Skipf("no loop device here: mount: %v: %s", err, out)

@@ -110,5 +110,5 @@ func TestKilled(t *testing.T) {
 		}
 		most = max(most, safe)
 	}
-	t.Logf("%d kills, %d frames, %d times half a frame at the end", kills, most, unwhole)
+	t.Attr("journal-killed", fmt.Sprintf("%d times, %d frames, %d times half a frame at the end", kills, most, unwhole))
 }

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -358,6 +359,8 @@ func gigabyte(o *options) ([]figure, error) {
 			return nil, fmt.Errorf("the first row of the last hour is %v old", age)
 		}
 	}
+	fmt.Printf("=== ATTR  gigabyte recording %.0f MB, %d rows\n", size.Own[0], n)
+	fmt.Printf("=== ATTR  gigabyte first-row %.0f ms, the least of %.0f\n", slices.Min(first.Own), first.Own)
 	if _, met := first.goal(); met != "yes" || size.Own[0] < 1000 {
 		return nil, fmt.Errorf("the goal is missed: %v ms in %v MB", first.Own, size.Own)
 	}
