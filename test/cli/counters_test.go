@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -72,7 +73,8 @@ func TestCountersOfAllNamespaces(t *testing.T) {
 	}
 }
 
-// noPorts has datagrams sent to a port of loopback that nobody has.
+// noPorts has datagrams sent to a port of loopback that nobody has, and waits until the
+// kernel has counted them.
 func noPorts(t *testing.T, do func(string, func() error) error, n int) {
 	t.Helper()
 	err := do("", func() error {
@@ -81,12 +83,24 @@ func noPorts(t *testing.T, do func(string, func() error) error, n int) {
 			return err
 		}
 		defer unix.Close(fd)
+		before, err := host.ReadCounters("/proc/thread-self/net")
+		if err != nil {
+			return err
+		}
 		for range n {
 			if err := unix.Sendto(fd, []byte("x"), 0, &unix.SockaddrInet4{Port: 9, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 				return err
 			}
 		}
-		return nil
+		for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+			c, err := host.ReadCounters("/proc/thread-self/net")
+			if err != nil || c["UdpNoPorts"]-before["UdpNoPorts"] >= int64(n) {
+				return err
+			}
+			if time.Now().After(end) {
+				return fmt.Errorf("of %d datagrams %d were counted", n, c["UdpNoPorts"]-before["UdpNoPorts"])
+			}
+		}
 	})
 	if err != nil {
 		t.Fatal(err)
