@@ -16,7 +16,7 @@ type Writes struct {
 	Cork    bool          `json:"cork"`
 	Count   int           `json:"count"`
 	Size    int           `json:"size"`
-	Hold    time.Duration `json:"hold"` // before the cork is taken out, or anything is read
+	Hold    time.Duration `json:"hold"` // before the cork is taken out; without one: before the end that reads writes a byte, which acknowledges
 	Each    bool          `json:"each"` // each is read, and that is acknowledged, before the next is written
 	Fill    bool          `json:"fill"` // write until the kernel takes no more; Count is what was done
 }
@@ -166,7 +166,7 @@ func (s Writes) do(w, r int) (o Written, err error) {
 		err = errors.Join(RecvAll(r, make([]byte, total)), drained(w))
 	default:
 		if !s.Fill {
-			err = o.watch(w, s.Size, last)
+			err = o.watch(w, r, s, last)
 		}
 		err = errors.Join(err, RecvAll(r, make([]byte, total)))
 	}
@@ -174,8 +174,9 @@ func (s Writes) do(w, r int) (o Written, err error) {
 	return o, err
 }
 
-// watch looks on until the kernel has begun to send the last write.
-func (o *Written) watch(w, size int, last time.Time) error {
+// watch looks on until the kernel has begun to send the last write. After the hold the
+// other end writes, if it is to.
+func (o *Written) watch(w, r int, s Writes, last time.Time) error {
 	i, err := unix.GetsockoptTCPInfo(w, unix.SOL_TCP, unix.TCP_INFO)
 	if err != nil {
 		return err
@@ -183,10 +184,16 @@ func (o *Written) watch(w, size int, last time.Time) error {
 	o.RTO = i.Ca_state == CALoss
 	for {
 		now := time.Now()
-		if n, err := unix.IoctlGetInt(w, unix.SIOCOUTQNSD); err != nil || n < size {
+		if n, err := unix.IoctlGetInt(w, unix.SIOCOUTQNSD); err != nil || n < s.Size {
 			return err
 		}
 		o.Held = int64(now.Sub(last))
+		if s.Hold > 0 && now.Sub(last) >= s.Hold {
+			if _, err := unix.Write(r, []byte{1}); err != nil {
+				return err
+			}
+			s.Hold = 0
+		}
 		time.Sleep(time.Millisecond)
 	}
 }

@@ -98,6 +98,26 @@ func (x *Trial) Undisturbed(run func(*Trial) error) error {
 	})
 }
 
+// Timed is Undisturbed for a round of a case whose events come from timers: on top of
+// process 1 some may be missing. A round in which nothing is missing, but something else
+// is wrong, is never made again.
+func (x *Trial) Timed(fn func() error) error {
+	return lab.Undisturbed(func() ([]error, error) {
+		n := len(x.failed)
+		err := fn()
+		if x.running != nil {
+			_, e := x.Detach()
+			err = errors.Join(err, e)
+		}
+		err = verdict(slices.Clone(x.failed[n:]), err)
+		x.failed = x.failed[:n]
+		if missing, _, _ := Lacks(err); missing > 0 {
+			return []error{err}, nil
+		}
+		return nil, err
+	})
+}
+
 // Lacks takes apart the error of a case. It returns how many are missing, whether
 // some part of it is a time that ran out, and whether err says nothing else.
 func Lacks(err error) (n int, late, only bool) {

@@ -71,3 +71,21 @@ func TestLacks(t *testing.T) {
 		}
 	}
 }
+
+// A round in which something is wrong and nothing is missing is not made again.
+func TestTimed(t *testing.T) {
+	x := &Trial{}
+	x.Errorf("before")
+	rounds := 0
+	err := x.Timed(func() error {
+		rounds++
+		x.Errorf("pid is 7, want 8")
+		return nil
+	})
+	if err == nil || rounds != 1 || len(x.failed) != 1 {
+		t.Errorf("%v after %d rounds, with %v, want an error after one, and what was there before", err, rounds, x.failed)
+	}
+	if err := x.Timed(func() error { return Skip("no such qdisc") }); !errors.Is(err, ErrSkip) {
+		t.Errorf("%v, want it skipped", err)
+	}
+}

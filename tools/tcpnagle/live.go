@@ -155,13 +155,13 @@ func ofOne(x *trial.Trial) error {
 // one, has to wait. With TCP_NODELAY it does not.
 func nagle(x *trial.Trial) error {
 	for _, off := range []bool{false, true} {
-		p, err := lab.StartWriter(x.World, "writer", lab.TCP4, lab.Writes{Count: 2, Size: 100, NoDelay: off})
+		p, err := lab.StartWriter(x.World, "writer", lab.TCP4, lab.Writes{Count: 2, Size: 100, NoDelay: off, Hold: hold})
 		if err != nil {
 			return err
 		}
 		// So many that those of what a timer sends again are among them: the machine may
-		// stand still for three seconds between the writes.
-		loss, err := lab.StartLoss(lab.Loss{From: p.Port, Flags: lab.ACK, Count: 5})
+		// stand still for three seconds between the writes. One that comes with data is not.
+		loss, err := lab.StartLoss(lab.Loss{From: p.Port, Flags: lab.ACK, Empty: true, Count: 5})
 		if err != nil {
 			return err
 		}
@@ -284,8 +284,13 @@ func recovering(c *lab.Child) error {
 	return c.Report(true)
 }
 
-// recovery: what the peer has, or what is lost, does not fill the congestion window.
+// recovery: what the peer has, or what is lost, does not fill the congestion window. A
+// timer sends what was lost, and with it what was held.
 func recovery(x *trial.Trial) error {
+	return x.Timed(func() error { return recoveryOnce(x) })
+}
+
+func recoveryOnce(x *trial.Trial) error {
 	s, err := lab.StartLate(x.World, lab.Late{})
 	if err != nil {
 		return err
@@ -314,7 +319,9 @@ func recovery(x *trial.Trial) error {
 	if !rooms[0] && !rooms[1] || rooms[0] != rooms[1] && held["ON cwnd"] != nil {
 		by = "ON cwnd" // the machine stood still until there was a timeout
 	}
-	if h := held[by]; h == nil || h.Count != 1 || len(held) != 1 {
+	if len(held) == 0 {
+		x.Fail(&trial.Missing{N: 1, Text: "nothing was held, want one by " + by})
+	} else if h := held[by]; h == nil || h.Count != 1 || len(held) != 1 {
 		x.Errorf("held %v, want one by %s; there was room in the window before and after: %v", held, by, rooms)
 	}
 	return errors.Join(p.Wait(), s.End())
