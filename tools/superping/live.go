@@ -6,10 +6,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"os/exec"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"seine/internal/kern"
@@ -257,7 +259,17 @@ func pending(x *trial.Trial) error {
 
 var pingTime = regexp.MustCompile(`icmp_seq=(\d+) .*time=([\d.]+) ms`)
 
-// besidePing: ping and ping -U, which measure from further out.
+// atMost is the longest time, in microseconds, that ping prints as text, which is in
+// milliseconds: it rounds to the last digit that it prints, fewer of them the longer it took.
+func atMost(text string) (float64, error) {
+	ms, err := strconv.ParseFloat(text, 64)
+	_, decimals, _ := strings.Cut(text, ".")
+	return (ms + 0.5*math.Pow10(-len(decimals))) * 1000, err
+}
+
+// besidePing: ping -U, which measures from further out, and ping, which takes the time of
+// the reply from the kernel. That is taken just before ours, so where the machine stands
+// still in between, ours is longer.
 func besidePing(x *trial.Trial) error {
 	path, err := exec.LookPath("ping")
 	if err != nil {
@@ -266,23 +278,30 @@ func besidePing(x *trial.Trial) error {
 	if err := x.Attach(); err != nil {
 		return err
 	}
-	theirs := map[netip.Addr][]float64{}
+	const each = 11
+	theirs := map[netip.Addr][]map[uint64]float64{} // by the number, of ping -U and of ping
 	for _, addr := range []netip.Addr{x.World.Addr4("server"), x.World.Addr6("server")} {
 		for _, args := range [][]string{{"-U"}, nil} {
-			args = append(args, "-n", "-c", "11", "-i", "0.005", addr.String())
+			args = append(args, "-n", "-c", fmt.Sprint(each), "-i", "0.005", addr.String())
 			var out []byte
 			if err := x.World.Do("client", func() (err error) { out, err = exec.Command(path, args...).CombinedOutput(); return }); err != nil {
 				return fmt.Errorf("ping: %w: %s", err, out)
 			}
+			printed := map[uint64]float64{}
 			for line := range bytes.Lines(out) {
 				if m := pingTime.FindSubmatch(line); m != nil {
-					ms, _ := strconv.ParseFloat(string(m[2]), 64)
-					theirs[addr] = append(theirs[addr], ms*1000)
+					seq, err := strconv.ParseUint(string(m[1]), 10, 16)
+					most, e := atMost(string(m[2]))
+					if err := errors.Join(err, e); err != nil {
+						return err
+					}
+					printed[seq] = most
 				}
 			}
+			theirs[addr] = append(theirs[addr], printed)
 		}
 	}
-	x.Await(44)
+	x.Await(4 * each)
 	rows, err := x.Detach()
 	if err != nil {
 		return err
@@ -292,16 +311,28 @@ func besidePing(x *trial.Trial) error {
 		a := r.Get("raddr").IP()
 		ours[a] = append(ours[a], r)
 	}
-	for addr, us := range theirs {
-		if len(us) != 22 || len(ours[addr]) != 22 {
-			x.Errorf("%s: ping printed %d times, we %d, want 22", addr, len(us), len(ours[addr]))
+	for addr, printed := range theirs {
+		if n := len(printed[0]) + len(printed[1]); n != 2*each || len(ours[addr]) != 2*each {
+			x.Errorf("%s: ping printed %d times, we %d, want %d", addr, n, len(ours[addr]), 2*each)
 			continue
 		}
+		quicker := 0
 		for i, r := range ours[addr] {
 			x.Want(r, "comm", "ping")
-			if rtt := float64(r.Get("rtt_us").N) / 1000; rtt > us[i]+0.5 { // ping rounds to a microsecond
-				x.Errorf("%s: echo %d: ours is %.1f us, ping's %.0f", addr, i, rtt, us[i])
+			seq := r.Get("seq").N
+			most, ok := printed[i/each][seq]
+			if !ok {
+				x.Errorf("%s: ping has not printed echo %d", addr, seq)
 			}
+			switch rtt := float64(r.Get("rtt_us").N) / 1000; {
+			case i >= each && rtt <= most:
+				quicker++
+			case i < each && rtt > most:
+				x.Errorf("%s: echo %d: ours is %.1f us, that of ping -U %.1f at most", addr, seq, rtt, most)
+			}
+		}
+		if quicker == 0 {
+			x.Errorf("%s: all of our times are longer than ping's", addr)
 		}
 	}
 	return nil
