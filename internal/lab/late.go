@@ -20,6 +20,9 @@ type Waiting struct {
 	*Proc
 	Addr string
 	Port int
+
+	world *World
+	host  string
 }
 
 const bodyLate = "late"
@@ -41,7 +44,7 @@ func StartLate(w *World, l Late) (*Waiting, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &Waiting{Proc: p}
+	x := &Waiting{Proc: p, world: w, host: l.Host}
 	if err := p.Expect(&x.Port); err != nil {
 		return nil, err
 	}
@@ -58,6 +61,19 @@ func (x *Waiting) Accept(n int) error {
 		}
 	}
 	return nil
+}
+
+// Queued returns when n TCP connections wait to be accepted. Who connects is told so
+// before the server has its last acknowledgement.
+func (x *Waiting) Queued(n int) error {
+	return x.world.awaitTCP(x.host, fmt.Sprintf("%d connections in the queue of port %d", n, x.Port), func(all []tcpSocket) bool {
+		for _, s := range all {
+			if s.state == tcpListen && s.local == x.Port {
+				return s.queued == n
+			}
+		}
+		return false
+	})
 }
 
 // End lets the server close everything, and waits for it.

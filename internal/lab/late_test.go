@@ -21,10 +21,9 @@ func TestLate(t *testing.T) {
 	if _, err := c.Run(); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Accept(5); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.End(); err != nil {
-		t.Fatal(err)
+	for _, err := range []error{l.Queued(5), l.Accept(3), l.Queued(2), l.Accept(2), l.Queued(0), l.End(), w.AwaitClosed("", l.Port)} {
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }

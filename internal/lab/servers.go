@@ -154,29 +154,6 @@ func (s *Server) AwaitClosed(w *World, host string) error {
 	return w.AwaitClosed(host, int(s.Addr.Port()))
 }
 
-// AwaitClosed returns when a host has no open connection over IPv4 from or to a port. If
-// that is so at both ends, every segment has come to its end.
-func (w *World) AwaitClosed(host string, tcp int) error {
-	port := fmt.Sprintf(":%04X", tcp)
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
-		var open bool
-		err := w.Do(host, func() error {
-			b, err := os.ReadFile("/proc/thread-self/net/tcp")
-			for line := range strings.Lines(string(b)) {
-				f := strings.Fields(line) // number, local and remote address, state
-				const timeWait, listen = "06", "0A"
-				open = open || (strings.HasSuffix(f[1], port) || strings.HasSuffix(f[2], port)) && f[3] != timeWait && f[3] != listen
-			}
-			return err
-		})
-		if err != nil || !open {
-			return err
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	return fmt.Errorf("connections of port %d have not been closed: %w", tcp, ErrLate)
-}
-
 // Lines are what it has logged.
 func (s *Server) Lines() ([]string, error) {
 	b, err := os.ReadFile(s.log)

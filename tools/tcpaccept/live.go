@@ -126,6 +126,9 @@ func keepIn(w *lab.World, s *lab.Waiting, network lab.Network, n int) (time.Dura
 	if _, err := c.Run(); err != nil {
 		return 0, err
 	}
+	if err := s.Queued(n); err != nil {
+		return 0, err
+	}
 	time.Sleep(wait)
 	if err := s.Accept(n); err != nil {
 		return 0, err
@@ -187,6 +190,9 @@ func older(x *trial.Trial) error {
 		return err
 	}
 	if _, err := c.Run(); err != nil {
+		return err
+	}
+	if err := s.Queued(1); err != nil {
 		return err
 	}
 	rows, err := x.Rows(func() error { return s.Accept(1) })
