@@ -226,7 +226,8 @@ func socketTold() bool {
 	return offers["fentry"] == nil || offers["kprobe"] == nil
 }
 
-// none: sessions that lose nothing, and --no-stack.
+// none: sessions that lose nothing, and --no-stack. A timer may send a segment again where
+// the machine stands still. The peer has it and drops it, and the kernel counts it.
 func none(x *trial.Trial) error {
 	s, err := lab.StartTCP(x.World, lab.Sessions{Count: 23, Send: 1000, Recv: 1000})
 	if err != nil {
@@ -237,12 +238,29 @@ func none(x *trial.Trial) error {
 		return err
 	}
 	defer c.Close()
+	again := func() (n int64, err error) {
+		for _, h := range x.World.Hosts() {
+			c, e := x.World.Counters(h)
+			n, err = n+c["TcpRetransSegs"], errors.Join(err, e)
+		}
+		return n, err
+	}
+	before, err := again()
+	if err != nil {
+		return err
+	}
 	rows, err := x.Rows(func() error {
 		_, err := s.Run()
 		return errors.Join(err, c.CloseApart())
 	}, "--no-stack")
-	for _, r := range rows {
-		x.Errorf("a row without a drop: %s", trial.Dump(r))
+	if err != nil {
+		return err
+	}
+	after, err := again()
+	for i, r := range rows {
+		if int64(i) >= after-before {
+			x.Errorf("a row without a drop: %s", trial.Dump(r))
+		}
 	}
 	return err
 }
