@@ -123,19 +123,18 @@ func leave(c *lab.Child) error {
 func unacknowledged(x *trial.Trial) error {
 	w := x.World
 	for _, l := range []leaving{{Size: 200_000, Reset: true}, {Size: 200_000}, {Size: 1000, Reset: true}, {Size: 1000}} {
-		to, err := lab.StartTargets(w, "server", "sink", lab.Target{Network: lab.TCP4})
-		if err != nil {
-			return err
-		}
-		l.Addr = to.Addrs[0]
-		p, err := w.Start("client", "leaver", bodyLeave, l)
-		if err != nil {
-			return err
-		}
-		if err := leaveOne(x, p, to.Port(0), l); err != nil {
-			return err
-		}
-		if err := to.End(); err != nil {
+		if err := x.Timed(func() error { // a timer ends those that do not reset
+			to, err := lab.StartTargets(w, "server", "sink", lab.Target{Network: lab.TCP4})
+			if err != nil {
+				return err
+			}
+			l.Addr = to.Addrs[0]
+			p, err := w.Start("client", "leaver", bodyLeave, l)
+			if err != nil {
+				return err
+			}
+			return errors.Join(leaveOne(x, p, to.Port(0), l), to.End())
+		}); err != nil {
 			return err
 		}
 	}
