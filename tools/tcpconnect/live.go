@@ -113,7 +113,10 @@ func outcomes(quick bool) func(*trial.Trial) error {
 			return err
 		}
 		list = tcpOnly(list, quick)
-		return attempts(x, list, true)
+		if quick {
+			return attempts(x, list, true)
+		}
+		return x.Timed(func() error { return attempts(x, list, true) }) // a timer ends some
 	}
 }
 
@@ -152,12 +155,13 @@ func asked(x *trial.Trial) error {
 	if err != nil {
 		return err
 	}
-	return attempts(x, []lab.Attempt{
+	list := []lab.Attempt{
 		{Name: "success", Network: lab.TCP4, Addr: to.Addrs[0], Mode: lab.Asked},
 		{Name: "timed out", Network: lab.TCP4, Addr: to.Addrs[1], Mode: lab.Asked, Want: unix.ETIMEDOUT, Hasty: true},
 		{Name: "no route", Network: lab.TCP4, Addr: lab.TCP4.At(lab.NoRoute4, 9), Mode: lab.Asked, Want: unix.ENETUNREACH},
 		{Name: "success", Network: lab.TCP4, Addr: to.Addrs[0]},
-	}, true)
+	}
+	return x.Timed(func() error { return attempts(x, list, true) }) // a timer ends one
 }
 
 // slow: --min leaves out connects that were quick, --max those that were not.
@@ -175,19 +179,24 @@ func slow(x *trial.Trial) error {
 		flag string
 		want []string
 	}{{"--min=900ms", []string{"ETIMEDOUT"}}, {"--max=900ms", []string{"-", "-"}}} {
-		p, err := lab.StartConnects(x.World, "", "prober", list...)
-		if err != nil {
+		if err := x.Timed(func() error { // a timer ends one
+			p, err := lab.StartConnects(x.World, "", "prober", list...)
+			if err != nil {
+				return err
+			}
+			rows, _, err := trial.RowsOf(x, len(c.want), p.Run, c.flag)
+			if err != nil {
+				return err
+			}
+			if err := trial.RowCount(len(rows), len(c.want)); err != nil {
+				return fmt.Errorf("%s: %w", c.flag, err)
+			}
+			for i, r := range rows {
+				x.Want(r, "errno", c.want[i])
+			}
+			return nil
+		}); err != nil {
 			return err
-		}
-		rows, _, err := trial.RowsOf(x, len(c.want), p.Run, c.flag)
-		if err != nil {
-			return err
-		}
-		if err := trial.RowCount(len(rows), len(c.want)); err != nil {
-			return fmt.Errorf("%s: %w", c.flag, err)
-		}
-		for i, r := range rows {
-			x.Want(r, "errno", c.want[i])
 		}
 	}
 	return nil
