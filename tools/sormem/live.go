@@ -5,11 +5,14 @@ package sormem
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"seine/internal/host"
 	"seine/internal/kern"
 	"seine/internal/lab"
 	"seine/internal/probe"
@@ -31,6 +34,8 @@ var Demo = trial.Workload{
 		return lab.RunTCP(w, lab.Sessions{Count: 3, Send: 100, Recv: 1 << 20})
 	},
 }
+
+var addr4 = netip.MustParseAddr("127.0.0.1")
 
 // Live is the live cases.
 var Live = []trial.Case{
@@ -203,6 +208,11 @@ func stalled(c *lab.Child) error {
 	return c.Await("end")
 }
 
+// shut says that r is of a receiver that has shut its window.
+func shut(r *row.Row) bool {
+	return r.Schema.View == "overflow" && trial.Value(r.Get("reason")) == "zero window"
+}
+
 // zeroWindow: a TCP receiver that does not read overflows nothing, and is told once.
 func zeroWindow(x *trial.Trial) error {
 	p, err := x.World.Start("", "stalled", bodyStalled, nil)
@@ -219,7 +229,7 @@ func zeroWindow(x *trial.Trial) error {
 	if err := p.Tell("go"); err != nil {
 		return err
 	}
-	x.Await(1)
+	x.Until(func(rows []*row.Row) bool { return slices.ContainsFunc(rows, shut) })
 	if err := p.Tell("end"); err != nil {
 		return err
 	}
@@ -230,10 +240,9 @@ func zeroWindow(x *trial.Trial) error {
 	if err != nil {
 		return err
 	}
-	_, overflows := split(rows)
 	n := 0
-	for _, r := range overflows {
-		if trial.Value(r.Get("reason")) == "zero window" {
+	for _, r := range rows {
+		if shut(r) {
 			n++
 			x.Want(r, "pid", p.PID)
 			x.Want(r, "proto", "tcp")
@@ -271,11 +280,31 @@ func deafPing(c *lab.Child) error {
 			return err
 		}
 	}
-	drops, err := socketDrops(fd)
+	drops, err := settled(fd, 101)
 	if err != nil {
 		return err
 	}
 	return c.Report(drops)
+}
+
+// settled reads what a socket has until n packets were read or dropped, and says how
+// many were dropped: a busy processor may still have some in its queue.
+func settled(fd, n int) (drops int, err error) {
+	for range 20000 {
+		_, _, err = unix.Recvfrom(fd, make([]byte, 200), unix.MSG_DONTWAIT)
+		switch {
+		case err == nil:
+			n--
+			continue
+		case !errors.Is(err, unix.EAGAIN):
+			return 0, err
+		}
+		if drops, err = lab.Drops(fd); err != nil || drops >= n {
+			return drops, err
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return 0, fmt.Errorf("%d packets came neither in nor were dropped", n-drops)
 }
 
 // ping: one row for each packet that the socket counts as dropped.
@@ -326,6 +355,9 @@ func deafRaw(c *lab.Child) error {
 	echo := append([]byte{8, 0, 0xf7, 0xfe, 0, 0, 0, 1}, make([]byte, 56)...)
 	for i := range 101 {
 		if i == 53 {
+			if err := dropping(fds); err != nil {
+				return err
+			}
 			for range 3 * len(fds) {
 				if _, err := unix.Read(fds[i%len(fds)], make([]byte, 200)); err != nil {
 					return err
@@ -339,7 +371,7 @@ func deafRaw(c *lab.Child) error {
 	}
 	sum := 0
 	for _, fd := range fds {
-		drops, err := socketDrops(fd)
+		drops, err := settled(fd, 2*101-3)
 		if err != nil {
 			return err
 		}
@@ -347,6 +379,21 @@ func deafRaw(c *lab.Child) error {
 		lab.Close(fd)
 	}
 	return c.Report(sum)
+}
+
+// dropping waits until each socket has dropped something.
+func dropping(fds []int) error {
+	for _, fd := range fds {
+		for {
+			if n, err := lab.Drops(fd); err != nil {
+				return err
+			} else if n > 0 {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	return nil
 }
 
 // raw: the rows add up to what the socket counts as dropped.
@@ -412,6 +459,16 @@ func pruned(c *lab.Child) error {
 		if _, err := unix.Write(w, make([]byte, 3000)); err != nil {
 			return err
 		}
+	}
+	for {
+		n, err := host.ReadCounters("/proc/thread-self/net")
+		if err != nil {
+			return err
+		}
+		if n["TcpExtTCPRcvQDrop"] > 0 {
+			break
+		}
+		time.Sleep(time.Millisecond)
 	}
 	lab.Reset(w) // nothing is sent again after this
 	return c.Report(port)
@@ -530,7 +587,7 @@ func sends(x *trial.Trial) error {
 
 // grower connects to itself, fills the receiver's buffer and empties it, again
 // and again, and reports the size that the kernel has made of that buffer when a
-// last byte arrives.
+// last byte arrives and is read.
 func grower(c *lab.Child) error {
 	w, r, _, err := bothEnds()
 	if err != nil {
@@ -555,7 +612,15 @@ func grower(c *lab.Child) error {
 	if err == nil {
 		_, err = unix.Write(w, chunk[:1])
 	}
-	return errors.Join(err, c.Report(size))
+	// The tool looks when it arrives, or when it is about to be read. After that the buffer
+	// may grow once more, so nothing else is to arrive.
+	if err == nil {
+		_, err = unix.Poll([]unix.PollFd{{Fd: int32(r), Events: unix.POLLIN}}, -1)
+	}
+	if err == nil {
+		_, err = unix.Read(r, chunk[:1])
+	}
+	return errors.Join(err, unix.Close(r), c.Report(size))
 }
 
 // bothEnds is a TCP connection within the process, and the port of the end that
@@ -731,6 +796,19 @@ func fewRaw(x *trial.Trial) error {
 	return nil
 }
 
+// probed waits until all receivers have shut their windows, and senders have asked n times
+// whether there is room. Each waits twice as long as before that.
+func probed(w *lab.World, n int) error {
+	for range 3000 {
+		c, err := w.Counters("")
+		if err != nil || c["TcpExtTCPToZeroWindowAdv"] >= 3 && c["TcpExtTCPWinProbe"] >= int64(n) {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return fmt.Errorf("senders have not asked %d times: %w", n, lab.ErrLate)
+}
+
 // fewShut: more receivers with a window of zero than there is room for. Each is told
 // once or counted.
 func fewShut(x *trial.Trial) error {
@@ -759,15 +837,16 @@ func fewShut(x *trial.Trial) error {
 			return err
 		}
 	}
-	time.Sleep(2 * time.Second) // senders ask three times or more whether there is room
-	all, err := x.Detach()
+	if err := probed(x.World, 3*len(procs)); err != nil {
+		return err
+	}
+	rows, err := x.Detach()
 	if err != nil {
 		return err
 	}
-	_, rows := split(all)
 	told := 0
 	for _, r := range rows {
-		if trial.Value(r.Get("reason")) == "zero window" {
+		if shut(r) {
 			told++
 			ports[int(r.Get("lport").N)]++
 		}
