@@ -124,7 +124,7 @@ func sessions(s lab.Sessions) func(*trial.Trial) error {
 		if err != nil {
 			return err
 		}
-		if err := x.Attach(); err != nil {
+		if err := x.Attach("--buffer=16M"); err != nil { // they come faster than a busy machine reads
 			return err
 		}
 		res, err := t.Run()
