@@ -181,7 +181,7 @@ func (o *Written) watch(w, r int, s Writes, last time.Time) error {
 	if err != nil {
 		return err
 	}
-	o.RTO = i.Ca_state == CALoss
+	o.RTO = i.Ca_state == caLoss
 	for {
 		now := time.Now()
 		if n, err := unix.IoctlGetInt(w, unix.SIOCOUTQNSD); err != nil || n < s.Size {
@@ -198,8 +198,8 @@ func (o *Written) watch(w, r int, s Writes, last time.Time) error {
 	}
 }
 
-// CALoss is the state of the congestion control after a timeout: TCP_CA_Loss.
-const CALoss = 4
+// caLoss is the state of the congestion control after a timeout: TCP_CA_Loss.
+const caLoss = 4
 
 // drained waits until the peer has acknowledged all that was written.
 func drained(fd int) error {
