@@ -160,60 +160,64 @@ func reached(x *trial.Trial, r *row.Row, function string) {
 // machine the answer may overtake the loss; the server's count says whether the
 // client sent again.
 func oldData(network lab.Network) func(*trial.Trial) error {
-	const again = "TcpExtTCPDSACKOldSent"
-	return func(x *trial.Trial) error {
-		var s *lab.TCP
-		var rows []*row.Row
-		for tries, happened := 0, false; !happened; tries++ {
-			if tries == 3 {
-				return fmt.Errorf("no client sent again")
-			}
-			before, err := x.World.Counters("server")
-			if err != nil {
-				return err
-			}
-			if s, err = lab.StartTCP(x.World, lab.Sessions{Send: 333, Recv: 1, Network: network}); err != nil {
-				return err
-			}
-			if err := x.Attach("--lport", fmt.Sprint(s.Port)); err != nil {
-				return err
-			}
-			if err := deaf(s); err != nil {
-				return err
-			}
-			after, err := x.World.Counters("server")
-			if err != nil {
-				return err
-			}
-			if happened = after.Since(before)[again] > 0; happened {
-				x.Await(1)
-			}
-			if rows, err = x.Detach(); err != nil {
-				return err
-			}
-		}
-		if len(rows) == 0 {
-			return fmt.Errorf("no row")
-		}
-		for _, r := range rows {
-			if !socketTold() {
-				continue
-			}
-			x.Want(r, "pid", s.Server.PID)
-			x.Want(r, "comm", s.Server.Comm)
-			x.Want(r, "lport", s.Port)
-			x.Want(r, "state", "ESTABLISHED")
-			x.Want(r, "reason", named("TCP_OLD_DATA"))
-			x.Want(r, "flags", "P.")
-			x.Want(r, "bytes", 333)
-			x.Want(r, "sport", r.Get("rport").N)
-			x.Want(r, "seq", rows[0].Get("seq").N)
-			if r.Get("seq").N == 0 {
-				x.Errorf("no seq")
-			}
-		}
-		return nil
+	return func(x *trial.Trial) error { // a timer sends again
+		return x.Timed(func() error { return oldDataOnce(x, network) })
 	}
+}
+
+func oldDataOnce(x *trial.Trial, network lab.Network) error {
+	const again = "TcpExtTCPDSACKOldSent"
+	var s *lab.TCP
+	var rows []*row.Row
+	for tries, happened := 0, false; !happened; tries++ {
+		if tries == 3 {
+			return fmt.Errorf("no client sent again")
+		}
+		before, err := x.World.Counters("server")
+		if err != nil {
+			return err
+		}
+		if s, err = lab.StartTCP(x.World, lab.Sessions{Send: 333, Recv: 1, Network: network}); err != nil {
+			return err
+		}
+		if err := x.Attach("--lport", fmt.Sprint(s.Port)); err != nil {
+			return err
+		}
+		if err := deaf(s); err != nil {
+			return err
+		}
+		after, err := x.World.Counters("server")
+		if err != nil {
+			return err
+		}
+		if happened = after.Since(before)[again] > 0; happened {
+			x.Await(1)
+		}
+		if rows, err = x.Detach(); err != nil {
+			return err
+		}
+	}
+	if len(rows) == 0 {
+		return trial.RowCount(0, 1)
+	}
+	for _, r := range rows {
+		if !socketTold() {
+			continue
+		}
+		x.Want(r, "pid", s.Server.PID)
+		x.Want(r, "comm", s.Server.Comm)
+		x.Want(r, "lport", s.Port)
+		x.Want(r, "state", "ESTABLISHED")
+		x.Want(r, "reason", named("TCP_OLD_DATA"))
+		x.Want(r, "flags", "P.")
+		x.Want(r, "bytes", 333)
+		x.Want(r, "sport", r.Get("rport").N)
+		x.Want(r, "seq", rows[0].Get("seq").N)
+		if r.Get("seq").N == 0 {
+			x.Errorf("no seq")
+		}
+	}
+	return nil
 }
 
 // socketTold says whether the socket of a drop is known here.
