@@ -28,6 +28,9 @@ import (
 var seine string
 
 func TestMain(m *testing.M) {
+	if addr := os.Getenv(served); addr != "" {
+		serveAt(addr)
+	}
 	lab.Main()
 	testscript.Main(builder{m}, map[string]func(){
 		"nobody":   nobody,
