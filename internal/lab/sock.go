@@ -189,15 +189,18 @@ func SendAll(fd int, b []byte) error {
 	return nil
 }
 
-// RecvAll fills b: one recvfrom(2) with MSG_WAITALL. Fewer bytes before the
-// peer's end are an error.
+// RecvAll fills b: one recvfrom(2) with MSG_WAITALL, unless a signal of the runtime
+// makes one end early. Fewer bytes before the peer's end are an error.
 func RecvAll(fd int, b []byte) error {
-	n, err := recv(fd, b, unix.MSG_WAITALL)
-	switch {
-	case err != nil:
-		return fmt.Errorf("recv: %w", err)
-	case n < len(b):
-		return fmt.Errorf("recv: the peer ended after %d of %d bytes", n, len(b))
+	for done := 0; done < len(b); {
+		n, err := recv(fd, b[done:], unix.MSG_WAITALL)
+		switch {
+		case err != nil:
+			return fmt.Errorf("recv: %w", err)
+		case n == 0:
+			return fmt.Errorf("recv: the peer ended after %d of %d bytes", done, len(b))
+		}
+		done += n
 	}
 	return nil
 }

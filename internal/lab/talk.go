@@ -480,7 +480,7 @@ type talkWay struct {
 	plain bool // it is read
 }
 
-// recvFull fills b. A signal of the runtime makes one call of RecvAll end early.
+// recvFull fills b with what there is, as it comes.
 func recvFull(fd int, b []byte) error {
 	for len(b) > 0 {
 		n, err := recv(fd, b, 0)

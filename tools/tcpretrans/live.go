@@ -5,7 +5,6 @@ package tcpretrans
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"seine/internal/lab"
 	"seine/internal/probe"
@@ -71,7 +70,7 @@ func lost(x *trial.Trial, s lab.Sessions, loss func(port int) lab.Loss, n int, f
 			return
 		}
 	}
-	if err = t.RunLossy(loss(t.Port)); err != nil {
+	if err = errors.Join(t.RunLossy(loss(t.Port)), x.World.Closed()); err != nil {
 		return
 	}
 	if n > 0 {
@@ -91,12 +90,53 @@ func lost(x *trial.Trial, s lab.Sessions, loss func(port int) lab.Loss, n int, f
 	return
 }
 
-func none(x *trial.Trial) error {
-	_, rows, _, err := lost(x, lab.Sessions{Count: 7, Send: 100000, Recv: 100000}, func(port int) lab.Loss { return lab.Loss{To: port} }, 0)
-	if len(rows) != 0 {
-		x.Errorf("%d rows without loss", len(rows))
+// sent is how many segments a host sent again, by what it counted.
+func sent(c lab.Counters) int64 { return c["TcpRetransSegs"] - c["TcpExtTCPRetransFail"] }
+
+// sides tells the rows of the client, which are the first, from those of the server.
+func sides(rows []*row.Row, port int) (out [2][]*row.Row) {
+	for _, r := range rows {
+		i := 0
+		if r.Get("lport").N == uint64(port) {
+			i = 1
+		}
+		out[i] = append(out[i], r)
 	}
-	return err
+	return out
+}
+
+// segments is how many segments rows are of.
+func segments(rows []*row.Row) (n int64) {
+	for _, r := range rows {
+		n += int64(r.Get("segments").N)
+	}
+	return n
+}
+
+// needless: the server loses nothing. It sends something again only if the machine stands
+// still, and the kernel counts that.
+func needless(x *trial.Trial, t *lab.TCP, rows []*row.Row, counted lab.Counters) {
+	for _, r := range rows {
+		x.Want(r, "pid", t.Server.PID)
+	}
+	if got, n := segments(rows), sent(counted); got != n {
+		x.Errorf("%d rows of %d segments of the server, and the kernel counts %d", len(rows), got, n)
+	}
+}
+
+// none: nothing is lost, so there is no row, unless the machine stands still for so long
+// that TCP takes it for a loss. The kernel counts that.
+func none(x *trial.Trial) error {
+	t, rows, counted, err := lost(x, lab.Sessions{Count: 7, Send: 100000, Recv: 100000}, func(port int) lab.Loss { return lab.Loss{To: port} }, 0, "-l")
+	if err != nil {
+		return err
+	}
+	for i, of := range sides(rows, t.Port) {
+		if got, n := segments(of), sent(counted[i]); got != n {
+			x.Errorf("%d segments of the %s without loss, and the kernel counts %d", got, lab.TwoHosts[i], n)
+		}
+	}
+	return nil
 }
 
 // tail is the loss of the only segment of a session, n times.
@@ -105,24 +145,27 @@ func tail(n int) func(int) lab.Loss {
 }
 
 // timeouts: a tail that is lost three times is sent again by a probe and two
-// timeouts.
+// timeouts. If the answer to the last of them is late, there are more.
 func timeouts(network lab.Network) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
-		t, rows, counted, err := lost(x, lab.Sessions{Send: 333, Recv: 1, Network: network}, tail(3), 3, "-l", "-s")
+		t, all, counted, err := lost(x, lab.Sessions{Send: 333, Recv: 1, Network: network}, tail(3), 3, "-l", "-s")
 		if err != nil {
 			return err
 		}
-		if err := trial.RowCount(len(rows), 3); err != nil {
+		rows := sides(all, t.Port)
+		needless(x, t, rows[1], counted[1])
+		n := sent(counted[0])
+		if err := trial.RowCount(len(rows[0]), int(max(n, 3))); err != nil {
 			return err
 		}
-		for i, r := range rows {
+		for i, r := range rows[0][:3] {
 			x.Want(r, "cause", [...]string{"tlp", "rto", "rto"}[i])
 			x.Want(r, "type", [...]string{"L", "R", "R"}[i])
 			x.Want(r, "attempts", i)
 			x.Want(r, "segments", 1)
 			x.Want(r, "total_retrans", i+1)
 			x.Want(r, "bytes", 333)
-			x.Want(r, "seq", rows[0].Get("seq").N)
+			x.Want(r, "seq", rows[0][0].Get("seq").N)
 			x.Want(r, "errno", "-")
 			if r.Get("seq").N == 0 {
 				x.Errorf("no seq")
@@ -133,21 +176,25 @@ func timeouts(network lab.Network) func(*trial.Trial) error {
 			x.Want(r, "rport", t.Port)
 			x.Want(r, "raddr", t.Sessions.Addrs[0])
 		}
-		if n := counted[0]["TcpRetransSegs"]; n != 3 {
-			x.Errorf("the kernel counts %d segments, want 3", n)
+		if got := segments(rows[0]); got != n {
+			x.Errorf("%d segments, and the kernel counts %d", got, n)
 		}
 		return nil
 	}
 }
 
-// tailProbe: without -l a tail loss probe is not shown.
+// tailProbe: without -l a tail loss probe is not shown. Other segments are, which there
+// are only if the machine stands still.
 func tailProbe(x *trial.Trial) error {
-	_, rows, counted, err := lost(x, lab.Sessions{Send: 333, Recv: 1}, tail(1), 0)
+	t, rows, counted, err := lost(x, lab.Sessions{Send: 333, Recv: 1}, tail(1), 0)
 	if err != nil {
 		return err
 	}
-	if n := counted[0]["TcpExtTCPLossProbes"]; len(rows) != 0 || n != 1 {
-		x.Errorf("%d rows and %d probes, want 0 and 1", len(rows), n)
+	for i, of := range sides(rows, t.Port) {
+		probes := counted[i]["TcpExtTCPLossProbes"]
+		if got, want := segments(of), sent(counted[i])-probes; got != want || i == 0 && probes == 0 {
+			x.Errorf("%d segments of the %s and %d probes, want %d without them", got, lab.TwoHosts[i], probes, want)
+		}
 	}
 	return nil
 }
@@ -159,32 +206,46 @@ func middle(port int) lab.Loss { return lab.Loss{To: port, Data: 1, Skip: 4, Cou
 // packet may be of several segments: their sum is the socket's own.
 func fast(network lab.Network) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
-		t, rows, counted, err := lost(x, lab.Sessions{Send: 1 << 20, Recv: 1, Network: network}, middle, 1, "-l")
+		return untilFast(x, lab.Sessions{Send: 1 << 20, Recv: 1, Network: network}, middle)
+	}
+}
+
+// untilFast makes sessions until one has sent something again before a timer did: where
+// the machine stands still, or the client while nothing else is under way, a timer is
+// faster. The rows of each are what the kernel counts.
+func untilFast(x *trial.Trial, s lab.Sessions, loss func(int) lab.Loss) error {
+	for range 20 {
+		t, all, counted, err := lost(x, s, loss, 0, "-l")
 		if err != nil {
 			return err
 		}
-		var segs uint64
+		rows := sides(all, t.Port)
+		needless(x, t, rows[1], counted[1])
 		causes := map[string]int64{}
-		for _, r := range rows {
-			segs += r.Get("segments").N
-			causes[r.Get("cause").S]++
-			if c := r.Get("errno"); c.Kind == row.Null { // else see unsent
+		var segs, failed int64
+		for _, r := range rows[0] {
+			n := int64(r.Get("segments").N)
+			segs += n
+			causes[r.Get("cause").S] += n
+			if r.Get("errno").Kind != row.Null { // see unsent
+				failed++
+			} else if failed == 0 {
 				x.Want(r, "total_retrans", segs)
 			}
 			x.Want(r, "pid", t.Client.PID)
 			x.Want(r, "rport", t.Port)
 		}
-		// A timer may be faster where the machine stands still. The kernel counts that too.
-		probes := counted[0]["TcpExtTCPLossProbes"]
-		if other := int64(len(rows)) - causes["fast"] - causes["tlp"]; other != 0 || causes["tlp"] > probes {
-			x.Errorf("%v, want all of them fast; the kernel counts %d loss probes", causes, probes)
-		} else if causes["fast"] == 0 {
-			x.Fail(trial.Fewer(0, 1, "%v, want a fast one; the kernel counts %d loss probes", causes, probes))
+		n, early, probes := sent(counted[0]), counted[0]["TcpExtTCPFastRetrans"], counted[0]["TcpExtTCPLossProbes"]
+		x.Fail(trial.Fewer(int(segs), int(n), "%d rows of %d segments, and the kernel counts %d", len(rows[0]), segs, n))
+		x.Fail(trial.Fewer(int(causes["fast"]), int(early), "%v, and the kernel counts %d segments that were fast", causes, early))
+		if causes["tlp"] > probes {
+			x.Errorf("%v, and the kernel counts %d loss probes", causes, probes)
 		}
-		n := counted[0]["TcpRetransSegs"] - counted[0]["TcpExtTCPRetransFail"]
-		x.Fail(trial.Fewer(int(segs), int(n), "%d rows of %d segments, and the kernel counts %d", len(rows), segs, n))
-		return nil
+		if early > 0 {
+			return nil
+		}
 	}
+	return errors.New("nothing was sent again before a timer did")
 }
 
 // unsent: once a segment has been sent again, the client's queue drops what is larger than
@@ -203,30 +264,39 @@ func unsent(x *trial.Trial) error {
 		if err := x.Attach(flags...); err != nil {
 			return err
 		}
+		losing, err := lab.StartLoss(lab.Loss{To: t.Port, Data: 1, Count: 1 << 20})
+		if err != nil {
+			return err
+		}
 		ended := make(chan error, 1)
-		go func() { ended <- t.RunLossy(lab.Loss{To: t.Port, Data: 1, Count: 2}) }()
-		_, err = grown(x.World, before, "TcpRetransSegs")
+		go func() { _, err := t.Run(); ended <- err }()
+		err = grown(x.World, before, "TcpRetransSegs")
 		if err == nil {
 			err = x.World.SetQdisc("client", "eth0", lab.Qdisc{Kind: "tbf", Rate: 1 << 20, Burst: 500, Limit: 1 << 20})
 		}
 		if err == nil {
-			_, err = grown(x.World, before, "TcpExtTCPRetransFail")
+			err = grown(x.World, before, "TcpExtTCPRetransFail")
 			err = errors.Join(err, x.World.SetQdisc("client", "eth0", lab.Qdisc{Kind: "pfifo", Limit: 1000}))
 		}
-		err = errors.Join(err, <-ended)
+		err = errors.Join(err, losing.Close(), <-ended)
 		if errors.Is(err, lab.ErrNotSupported) {
 			return trial.Skip("%v", err)
 		} else if err != nil {
+			return err
+		}
+		if err := x.World.Closed(); err != nil {
 			return err
 		}
 		rows, err := x.Detach()
 		if err != nil {
 			return err
 		}
-		counted, err := grown(x.World, before, "TcpRetransSegs")
+		rows = sides(rows, t.Port)[0]
+		after, err := x.World.Counters("client")
 		if err != nil {
 			return err
 		}
+		counted := after.Since(before)
 		all, failed := counted["TcpRetransSegs"], counted["TcpExtTCPRetransFail"]
 		var segs, told int64
 		for _, r := range rows {
@@ -253,19 +323,12 @@ func unsent(x *trial.Trial) error {
 	return nil
 }
 
-// grown waits until a counter of the client has grown, and says how all have.
-func grown(w *lab.World, before lab.Counters, name string) (lab.Counters, error) {
-	for range 2000 {
+// grown waits until a counter of the client has grown.
+func grown(w *lab.World, before lab.Counters, name string) error {
+	return lab.Until(name+" grows", func() (bool, error) {
 		now, err := w.Counters("client")
-		if err != nil {
-			return nil, err
-		}
-		if since := now.Since(before); since[name] > 0 {
-			return since, nil
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	return nil, fmt.Errorf("%s does not grow", name)
+		return now.Since(before)[name] > 0, err
+	})
 }
 
 func fastMPTCP(x *trial.Trial) error {
@@ -284,37 +347,22 @@ func fastNetem(x *trial.Trial) error {
 	} else if err != nil {
 		return err
 	}
-	t, rows, counted, err := lost(x, lab.Sessions{Send: 16 << 20, Recv: 1}, func(port int) lab.Loss { return lab.Loss{To: port} }, 0, "-l")
-	if err != nil {
-		return err
-	}
-	var segs, fast uint64
-	for _, r := range rows {
-		segs += r.Get("segments").N
-		if r.Get("cause").S == "fast" {
-			fast++
-		}
-		x.Want(r, "pid", t.Client.PID)
-	}
-	n := counted[0]["TcpRetransSegs"]
-	x.Fail(trial.Fewer(int(segs), int(n), "%d rows of %d segments, and the kernel counts %d segments", len(rows), segs, n))
-	if fast == 0 {
-		x.Errorf("none of %d rows is fast", len(rows))
-	}
-	return nil
+	return untilFast(x, lab.Sessions{Send: 16 << 20, Recv: 1}, func(port int) lab.Loss { return lab.Loss{To: port} })
 }
 
 // counts: packets and segments by flow.
 func counts(x *trial.Trial) error {
-	t, rows, counted, err := lost(x, lab.Sessions{Send: 1 << 20, Recv: 1}, middle, 0, "-c", "-l")
+	t, all, counted, err := lost(x, lab.Sessions{Send: 1 << 20, Recv: 1}, middle, 0, "-c", "-l")
 	if err != nil {
 		return err
 	}
-	if len(rows) != 1 {
-		return fmt.Errorf("%d rows, want 1: one flow", len(rows))
+	rows := sides(all, t.Port)
+	needless(x, t, rows[1], counted[1])
+	if len(rows[0]) != 1 {
+		return fmt.Errorf("%d rows, want 1: one flow", len(rows[0]))
 	}
-	x.Want(rows[0], "rport", t.Port)
-	x.Want(rows[0], "segments", counted[0]["TcpRetransSegs"])
+	x.Want(rows[0][0], "rport", t.Port)
+	x.Want(rows[0][0], "segments", sent(counted[0]))
 	return nil
 }
 
@@ -323,32 +371,37 @@ func counts(x *trial.Trial) error {
 func synack(network lab.Network) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		loss := func(port int) lab.Loss { return lab.Loss{From: port, Flags: lab.SYN | lab.ACK, Count: 1} }
-		t, rows, counted, err := lost(x, lab.Sessions{Send: 10, Recv: 1, Network: network}, loss, 1)
+		t, all, counted, err := lost(x, lab.Sessions{Send: 10, Recv: 1, Network: network}, loss, 1, "-l")
 		if err != nil {
 			return err
 		}
-		var sent [2]int64
-		for _, r := range rows {
-			if r.Get("cause").S == "synack" {
-				sent[1]++
-				x.Want(r, "type", "S")
-				x.Want(r, "pid", t.Server.PID)
-				x.Want(r, "lport", t.Port)
-				x.Want(r, "laddr", t.Sessions.Addrs[0])
-				x.Want(r, "attempts", sent[1])
-				continue
-			}
-			sent[0]++
-			x.Want(r, "cause", "rto")
-			x.Want(r, "state", "SYN_SENT")
+		rows := sides(all, t.Port)
+		var syns [2]int64 // what is sent again later, a machine has that stands still
+		for _, r := range rows[0] {
 			x.Want(r, "pid", t.Client.PID)
-		}
-		for i := range sent {
-			if n := counted[i]["TcpRetransSegs"]; sent[i] != n {
-				x.Errorf("%d rows of the %s, and the kernel counts %d", sent[i], lab.TwoHosts[i], n)
+			if trial.Value(r.Get("state")) == "SYN_SENT" {
+				syns[0]++
+				x.Want(r, "cause", "rto")
 			}
 		}
-		if sent[1] == 0 {
+		for _, r := range rows[1] {
+			x.Want(r, "pid", t.Server.PID)
+			if r.Get("cause").S == "synack" {
+				syns[1]++
+				x.Want(r, "type", "S")
+				x.Want(r, "laddr", t.Sessions.Addrs[0])
+				x.Want(r, "attempts", syns[1])
+			}
+		}
+		for i, host := range lab.TwoHosts {
+			if got, n := segments(rows[i]), sent(counted[i]); got != n {
+				x.Errorf("%d rows of %d segments of the %s, and the kernel counts %d", len(rows[i]), got, host, n)
+			}
+			if n := counted[i]["TcpExtTCPSynRetrans"]; syns[i] != n {
+				x.Errorf("%d SYNs of the %s, and the kernel counts %d", syns[i], host, n)
+			}
+		}
+		if syns[1] == 0 {
 			x.Errorf("no SYN-ACK was sent again")
 		}
 		return nil

@@ -3,11 +3,10 @@
 package tcpsynbl
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
-
-	"golang.org/x/sys/unix"
 
 	"seine/internal/kern"
 	"seine/internal/lab"
@@ -15,26 +14,52 @@ import (
 	"seine/internal/trial"
 )
 
-// inProgress is how an attempt ends that nobody waits for.
-const inProgress = unix.EINPROGRESS
+// lazy listens with a backlog, and nobody accepts from it.
+func lazy(w *lab.World, network lab.Network, backlog int) (*lab.Targets, error) {
+	return lab.StartTargets(w, "server", "lazy", lab.Target{Network: network, Backlog: backlog})
+}
 
-// full makes n connections, one after the other, to a listener that nobody
-// accepts from. The first three fill a backlog of two; nobody waits for the rest.
-func full(w *lab.World, network lab.Network, n int) (*lab.Targets, *lab.Connects, error) {
-	t, err := lab.StartTargets(w, "server", "lazy", lab.Target{Network: network, Backlog: 2})
+// full sends n SYNs, one after the other, to a listener with a backlog of two. The first
+// three fill its accept queue. Each has been dealt with when the next one is sent.
+func full(w *lab.World, t *lab.Targets, network lab.Network, n int) error {
+	k, err := lab.StartKnocks(w, "client", "eager", network, t.Addrs[0], "")
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	var list []lab.Attempt
+	before, err := w.Counters("server")
+	if err != nil {
+		return err
+	}
 	for i := range n {
-		a := lab.Attempt{Name: "queued", Network: network, Addr: t.Addrs[0]}
-		if i >= 3 {
-			a.Mode, a.Want = lab.Unfollowed, inProgress
+		if err := k.Knock(); err != nil {
+			return err
 		}
-		list = append(list, a)
+		if i < 3 {
+			err = queued(w, t, i+1)
+		} else {
+			err = dropped(w, before, i-2)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	c, err := lab.StartConnects(w, "client", "eager", list...)
-	return t, c, err
+	return k.End()
+}
+
+// queued waits until so many connections are in the accept queue.
+func queued(w *lab.World, t *lab.Targets, n int) error {
+	return lab.Until(fmt.Sprintf("%d connections wait to be accepted", n), func() (bool, error) {
+		got, err := w.Queued("server", t.Port(0))
+		return got >= n, err
+	})
+}
+
+// dropped waits until the server has dropped so many SYNs.
+func dropped(w *lab.World, before lab.Counters, n int) error {
+	return lab.Until(fmt.Sprintf("%d SYNs are dropped", n), func() (bool, error) {
+		now, err := w.Counters("server")
+		return now.Since(before)["TcpExtListenDrops"] >= int64(n), err
+	})
 }
 
 // Demo is the traffic of seine demo.
@@ -44,12 +69,11 @@ var Demo = trial.Workload{
 		if err := lab.RunTCP(w, lab.Sessions{Count: 23, Send: 1, Recv: 1, ServerComm: "web", Backlog: 500}); err != nil {
 			return err
 		}
-		_, c, err := full(w, lab.TCP4, 5)
+		t, err := lazy(w, lab.TCP4, 2)
 		if err != nil {
 			return err
 		}
-		_, err = c.Run()
-		return err
+		return full(w, t, lab.TCP4, 5)
 	},
 }
 
@@ -91,46 +115,49 @@ func overflow(network lab.Network) func(*trial.Trial) error {
 		if err := x.Attach(); err != nil {
 			return err
 		}
-		t, c, err := full(x.World, network, 10)
+		t, err := lazy(x.World, network, 2)
 		if err != nil {
 			return err
 		}
-		return overflows(x, t, c, network)
+		return overflows(x, t, network)
 	}
 }
 
 // overflowOlder: the listener was there before the tool.
 func overflowOlder(x *trial.Trial) error {
-	t, c, err := full(x.World, lab.TCP4, 10)
+	t, err := lazy(x.World, lab.TCP4, 2)
 	if err != nil {
 		return err
 	}
 	if err := x.Attach(); err != nil {
 		return err
 	}
-	return overflows(x, t, c, lab.TCP4)
+	return overflows(x, t, lab.TCP4)
 }
 
-func overflows(x *trial.Trial, t *lab.Targets, c *lab.Connects, network lab.Network) error {
-	before, err := x.World.Counters("server")
+func overflows(x *trial.Trial, t *lab.Targets, network lab.Network) error {
+	before, err := counters(x.World)
 	if err != nil {
 		return err
 	}
-	if _, err := c.Run(); err != nil {
+	if err := errors.Join(full(x.World, t, network, 10), x.World.Quiet()); err != nil {
 		return err
 	}
-	after, err := x.World.Counters("server")
+	counted, err := counters(x.World)
 	if err != nil {
 		return err
 	}
+	// SYNs that nobody answers are sent again after a second.
+	again := counted["client"].Since(before["client"])["TcpExtTCPSynRetrans"]
+	server, want := counted["server"].Since(before["server"]), 7+again
+	x.Await(int(want))
 	rows, err := x.Detach()
 	if err != nil {
 		return err
 	}
 	lengths, drops := parts(rows)
-	counted := after.Since(before)
-	if n := int64(len(drops)); n != 7 || n != counted["TcpExtListenOverflows"] || n != counted["TcpExtListenDrops"] {
-		x.Errorf("%d drops; the kernel counts %d overflows and %d drops; want 7 of each", n, counted["TcpExtListenOverflows"], counted["TcpExtListenDrops"])
+	if n := int64(len(drops)); n != want || n != server["TcpExtListenOverflows"] || n != server["TcpExtListenDrops"] {
+		x.Errorf("%d drops; the kernel counts %d overflows and %d drops; want %d of each", n, server["TcpExtListenOverflows"], server["TcpExtListenDrops"], want)
 	}
 	for _, r := range drops {
 		x.Want(r, "at", "SYN")
@@ -150,15 +177,28 @@ func overflows(x *trial.Trial, t *lab.Targets, c *lab.Connects, network lab.Netw
 		x.Want(r, "laddr", x.World.Addr("server", network))
 		x.Want(r, "lport", t.Port(0))
 		x.Want(r, "limit", 2)
-		want := uint64(0) // nobody stays in the SYN queue
+		syns, sum := uint64(3+want), uint64(0) // nobody stays in the SYN queue
 		if r.Get("metric").S == "accept" {
-			want = 0 + 1 + 2 + 7*3
+			sum = uint64(0 + 1 + 2 + 3*want)
 		}
-		if h := r.Get("used").Ref.(*kern.Hist); h.Count != 10 || h.Sum != want {
-			x.Errorf("%s: %d SYNs, sum of lengths %d; want 10 and %d", r.Get("metric").S, h.Count, h.Sum, want)
+		if h := r.Get("used").Ref.(*kern.Hist); h.Count != syns || h.Sum != sum {
+			x.Errorf("%s: %d SYNs, sum of lengths %d; want %d and %d", r.Get("metric").S, h.Count, h.Sum, syns, sum)
 		}
 	}
 	return nil
+}
+
+// counters are those of both hosts.
+func counters(w *lab.World) (map[string]lab.Counters, error) {
+	all := map[string]lab.Counters{}
+	for _, h := range lab.TwoHosts {
+		c, err := w.Counters(h)
+		if err != nil {
+			return nil, err
+		}
+		all[h] = c
+	}
+	return all, nil
 }
 
 // synQueue: without cookies and without answers, requests fill the SYN queue.
@@ -166,35 +206,56 @@ func synQueue(x *trial.Trial) error {
 	if err := x.World.Sysctl("server", "net.ipv4.tcp_syncookies", "0"); err != nil {
 		return err
 	}
-	t, err := lab.StartTargets(x.World, "server", "lazy", lab.Target{Network: lab.TCP4, Backlog: 2})
+	t, err := lazy(x.World, lab.TCP4, 2)
 	if err != nil {
 		return err
 	}
-	a := lab.Attempt{Name: "unanswered", Network: lab.TCP4, Addr: t.Addrs[0], Mode: lab.Unfollowed, Want: inProgress}
-	c, err := lab.StartConnects(x.World, "client", "eager", slices.Repeat([]lab.Attempt{a}, 7)...)
+	k, err := lab.StartKnocks(x.World, "client", "eager", lab.TCP4, t.Addrs[0], "")
 	if err != nil {
 		return err
 	}
-	loss, err := lab.StartLoss(lab.Loss{From: t.Port(0), Flags: lab.SYN | lab.ACK, Count: 1000})
+	loss, err := lab.StartLoss(lab.Loss{From: t.Port(0), Flags: lab.SYN | lab.ACK, Count: 1 << 20})
 	if err != nil {
 		return err
 	}
 	defer loss.Close()
-	before, err := x.World.Counters("server")
+	before, err := counters(x.World)
 	if err != nil {
 		return err
 	}
-	rows, err := x.Rows(func() error { _, err := c.Run(); return err })
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	for i := range 7 {
+		if err := k.Knock(); err != nil {
+			return err
+		}
+		if i < 3 {
+			err = lab.Until("a SYN is answered", func() (bool, error) {
+				n, err := loss.Seen()
+				return n > uint64(i), err
+			})
+		} else {
+			err = dropped(x.World, before["server"], i-2)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	x.Await(4)
+	rows, err := x.Detach()
 	if err != nil {
 		return err
 	}
-	after, err := x.World.Counters("server")
+	counted, err := counters(x.World)
 	if err != nil {
 		return err
 	}
 	_, drops := parts(rows)
-	if n := after.Since(before)["TcpExtListenDrops"]; len(drops) != 4 || n != 4 {
-		x.Errorf("%d drops, and the kernel counts %d; want 4", len(drops), n)
+	n, again := counted["server"].Since(before["server"])["TcpExtListenDrops"], counted["client"].Since(before["client"])["TcpExtTCPSynRetrans"]
+	// SYNs that nobody answers are sent again after a second, also while the tool ends.
+	if got := int64(len(drops)); got < 4 || got > n || again == 0 && (got != 4 || n != 4) {
+		x.Errorf("%d drops, and the kernel counts %d, with %d SYNs that were sent again; want 4 without these", got, n, again)
 	}
 	for _, r := range drops {
 		x.Want(r, "queue", "syn")
@@ -258,13 +319,16 @@ func bothFamilies(x *trial.Trial) error {
 // filled the accept queue. Then its last step, which comes with its FIN, finds
 // no room.
 func lateACK(x *trial.Trial) error {
-	t, err := lab.StartTargets(x.World, "server", "lazy", lab.Target{Network: lab.TCP4, Backlog: 1})
+	const port = 7003 // of the one that is late
+	t, err := lazy(x.World, lab.TCP4, 1)
 	if err != nil {
 		return err
 	}
-	a := lab.Attempt{Name: "late", Network: lab.TCP4, Addr: t.Addrs[0], Mode: lab.Unfollowed, Want: inProgress}
-	b := lab.Attempt{Name: "early", Network: lab.TCP4, Addr: t.Addrs[0]}
-	c, err := lab.StartConnects(x.World, "client", "eager", a, b, b)
+	late, err := lab.StartKnocks(x.World, "client", "late", lab.TCP4, t.Addrs[0], lab.TCP4.At(x.World.Addr4("client"), port))
+	if err != nil {
+		return err
+	}
+	early, err := lab.StartKnocks(x.World, "client", "early", lab.TCP4, t.Addrs[0], "")
 	if err != nil {
 		return err
 	}
@@ -275,12 +339,30 @@ func lateACK(x *trial.Trial) error {
 		x.Detach()
 		return trial.Skip("the last step of a handshake cannot be seen without function tracing")
 	}
-	loss, err := lab.StartLoss(lab.Loss{To: t.Port(0), Flags: lab.ACK, Count: 1})
+	loss, err := lab.StartLoss(lab.Loss{From: port, Flags: lab.ACK, Count: 1 << 20})
 	if err != nil {
 		return err
 	}
 	defer loss.Close()
-	if _, err := c.Run(); err != nil {
+	if err := late.Knock(); err != nil {
+		return err
+	}
+	err = lab.Until("an ACK is lost", func() (bool, error) { n, err := loss.Seen(); return n > 0, err })
+	for i := range 2 {
+		if err == nil {
+			err = early.Knock()
+		}
+		if err == nil {
+			err = queued(x.World, t, i+1)
+		}
+	}
+	if err == nil {
+		err = loss.Close()
+	}
+	if err == nil {
+		err = late.End()
+	}
+	if err != nil {
 		return err
 	}
 	x.Await(1)
