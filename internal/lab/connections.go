@@ -19,10 +19,15 @@ type connection struct {
 	queued        int // for a listener: connections that nobody has accepted yet
 }
 
-const timeWait, listens = "06", "0A"
+const finWait1, timeWait, lastACK, listens, closing = "04", "06", "09", "0A", "0B"
 
 // open tells whether the connection can still send something of its own accord.
-func (c *connection) open() bool { return c.state != timeWait && c.state != listens }
+func (c connection) open() bool { return c.state != timeWait && c.state != listens }
+
+// ending tells whether the connection waits for the ACK of its FIN.
+func (c connection) ending() bool {
+	return c.state == finWait1 || c.state == lastACK || c.state == closing
+}
 
 // connections lists the TCP sockets of a host.
 func (w *World) connections(host string) (all []connection, err error) {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -153,6 +152,9 @@ type Conn struct {
 	Sport, Dport int
 	Seq          uint32 // that the server waits for
 	fds          []int
+
+	world *World
+	to    string // the server's host
 }
 
 // Close ends it.
@@ -167,14 +169,19 @@ func (c *Conn) Close() {
 func (c *Conn) CloseApart() error {
 	listener, client, server := c.fds[0], c.fds[1], c.fds[2]
 	c.fds = nil
-	err := Close(server)
-	time.Sleep(60 * time.Millisecond) // the client's ACK is 40 ms late at most
+	const acked = "05" // FIN_WAIT2, of which no more than TIME_WAIT is kept once nobody has the socket
+	err := errors.Join(Close(server), Until("the client's ACK of the FIN comes", func() (bool, error) {
+		all, err := c.world.connections(c.to)
+		return slices.ContainsFunc(all, func(o connection) bool {
+			return o.state == acked && o.local == c.Dport && o.remote == c.Sport
+		}), err
+	}))
 	return errors.Join(err, Close(client), Close(listener))
 }
 
 // Dial makes a TCP connection over IPv4 between two hosts.
 func (w *World) Dial(from, to string) (*Conn, error) {
-	c := &Conn{Src: w.Addr4(from), Dst: w.Addr4(to)}
+	c := &Conn{Src: w.Addr4(from), Dst: w.Addr4(to), world: w, to: to}
 	err := w.Do(to, func() error {
 		fd, port, err := Listen(TCP4, TCP4.At(c.Dst, 0), 1)
 		c.fds, c.Dport = append(c.fds, fd), port

@@ -208,7 +208,7 @@ func (a floodArg) drain(fd, told int) (r sinkResult, err error) {
 				return r, fmt.Errorf("how many were sent: %w", err)
 			}
 			// A queueing discipline may still have some.
-			p[0].Fd, p[1].Fd, timeout = int32(fd), -1, 200
+			p[0].Fd, p[1].Fd, timeout = int32(fd), -1, 2000
 			continue
 		}
 		if sent < 0 {
@@ -222,13 +222,19 @@ func (a floodArg) drain(fd, told int) (r sinkResult, err error) {
 
 // Drops is how many packets a socket had no room for, as it counts itself.
 func Drops(fd int) (int, error) {
+	_, n, err := Received(fd)
+	return n, err
+}
+
+// Received is what a socket counts: the memory of the packets in its queue, and how many
+// it had no room for.
+func Received(fd int) (queued, dropped int, err error) {
 	var info [16]uint32 // enum SK_MEMINFO_*
-	const dropped = 8
 	size := uint32(unsafe.Sizeof(info))
 	_, _, e := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_MEMINFO,
 		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
 	if e != 0 {
-		return 0, fmt.Errorf("SO_MEMINFO: %w", e)
+		return 0, 0, fmt.Errorf("SO_MEMINFO: %w", e)
 	}
-	return int(info[dropped]), nil
+	return int(info[0]), int(info[8]), nil
 }

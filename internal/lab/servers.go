@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -158,40 +157,6 @@ func (s *Server) AwaitClosed(w *World, host string) error {
 func (s *Server) Lines() ([]string, error) {
 	b, err := os.ReadFile(s.log)
 	return slices.Collect(strings.Lines(string(b))), err
-}
-
-// Waited is how long threads of it and of its children have waited for a processor, and
-// how long the machine for its host: who compares its stopwatch with another one must
-// allow for that.
-func (s *Server) Waited() (time.Duration, error) {
-	pid := fmt.Sprint(s.cmd.Process.Pid)
-	children, err := os.ReadFile("/proc/" + pid + "/task/" + pid + "/children")
-	if err != nil {
-		return 0, err
-	}
-	var sum time.Duration
-	for _, p := range append(strings.Fields(string(children)), pid) {
-		tasks, _ := filepath.Glob("/proc/" + p + "/task/*/schedstat")
-		for _, t := range tasks {
-			b, err := os.ReadFile(t)
-			if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-				continue // it has ended
-			} else if err != nil {
-				return 0, err
-			}
-			n, err := strconv.ParseInt(strings.Fields(string(b))[1], 10, 64)
-			if err != nil {
-				return 0, err
-			}
-			sum += time.Duration(n)
-		}
-	}
-	b, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return 0, err
-	}
-	stolen, err := strconv.ParseInt(strings.Fields(string(b))[8], 10, 64) // in hundredths of a second
-	return sum + time.Duration(stolen)*10*time.Millisecond, err
 }
 
 // Stop ends it, and its children with it.

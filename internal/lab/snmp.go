@@ -4,6 +4,7 @@ package lab
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	seinehost "seine/internal/host"
@@ -26,18 +27,25 @@ func (w *World) Counters(host string) (c Counters, err error) {
 }
 
 // Quiet waits until TCP of no host has anything under way: what a processor that is
-// busy has put off comes after the processes have ended.
+// busy has put off comes after the processes have ended. A connection that is about to
+// end has a FIN under way, unless its peer is silent for good.
 func (w *World) Quiet() error {
+	silent := time.Now().Add(10 * time.Second)
 	for last, same := int64(-1), 0; same < 3; time.Sleep(10 * time.Millisecond) {
-		sum := int64(0)
+		sum, ending := int64(0), false
 		for _, h := range w.Hosts() {
 			c, err := w.Counters(h)
 			if err != nil {
 				return err
 			}
 			sum += c["TcpInSegs"] + c["TcpOutSegs"]
+			all, err := w.connections(h)
+			if err != nil {
+				return err
+			}
+			ending = ending || slices.ContainsFunc(all, connection.ending)
 		}
-		if sum == last {
+		if sum == last && (!ending || time.Now().After(silent)) {
 			same++
 		} else {
 			last, same = sum, 0

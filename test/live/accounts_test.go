@@ -18,6 +18,7 @@ import (
 // varies are tools whose demo does not give the same number of rows each time.
 var varies = map[string]string{
 	"tcpretrans": "how often TCP sends again depends on its timers",
+	"tcpsnoop":   "how many ACKs there are depends on how busy the machine is",
 	"tcpwin":     "how many ACKs there are depends on how busy the machine is",
 }
 
@@ -83,7 +84,7 @@ func demo(t *testing.T, tl *tool.Tool, stalled bool, times int, flags ...string)
 					return err
 				}
 			}
-			return nil
+			return x.World.Quiet()
 		}, flags...)
 		return err
 	}}, "")

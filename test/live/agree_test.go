@@ -152,7 +152,7 @@ func (a *agreement) run(t *testing.T, demo trial.Workload) func(*trial.Trial) er
 				return err
 			}
 			time.Sleep(300 * time.Millisecond) // sessions still close
-			return nil
+			return x.World.Quiet()
 		}, a.flags...)
 		out, skipped, e := stop()
 		if errors.Is(err, probe.ErrNotSupported) {

@@ -178,7 +178,7 @@ func TestTurns(t *testing.T) {
 // and what is told adds up to what the summary says. A batch takes less than an
 // interval, so that its keys do not fit, and the pause takes two.
 func TestLossesTold(t *testing.T) {
-	interval := 100 * time.Millisecond
+	interval := 500 * time.Millisecond
 	if lab.Emulated() {
 		interval = time.Second
 	}

@@ -154,7 +154,7 @@ func TestForgets(t *testing.T) {
 					continue
 				}
 				n := 0
-				for range 50 { // sockets of MPTCP end by and by
+				for range 600 { // sockets of MPTCP end by and by
 					if n = mentions(t, m, uint32(p.PID)); n == 0 {
 						break
 					}

@@ -138,7 +138,7 @@ func demoRows(t *testing.T, tl *tool.Tool, way string, flags []string) demoed {
 				return err
 			}
 			time.Sleep(200 * time.Millisecond) // sessions still close
-			return nil
+			return x.World.Quiet()
 		}, flags...)
 		for _, p := range x.World.Procs() {
 			out.procs[p.PID] = p

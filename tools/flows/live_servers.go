@@ -9,14 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"seine/internal/kern"
@@ -39,25 +37,6 @@ func realServer(start func(*lab.World, string) (*lab.Server, error), run func(*t
 	}
 }
 
-// waiting runs f, and says how long the server waited for a processor meanwhile.
-func waiting(s *lab.Server, f func() error) (time.Duration, error) {
-	before, err := s.Waited()
-	if err != nil {
-		return 0, err
-	}
-	if err := f(); err != nil {
-		return 0, err
-	}
-	after, err := s.Waited()
-	return after - before, err
-}
-
-// near says whether a figure of ours is as good as we say: to 5 % or a jiffy.
-func near(got, want, slack time.Duration) bool {
-	d := got - want
-	return d.Abs() <= max(want/20, jiffy())+slack
-}
-
 // slot is how far a quantile of a histogram may be off: half of a slot.
 const slot = 16
 
@@ -68,30 +47,31 @@ func quantile(d []time.Duration, q float64) time.Duration {
 }
 
 // nginx delays each of many requests for a different time. Each connection's app is
-// what $request_time says.
+// what $request_time says at least, and at most what the client's stopwatch says.
 func nginx(flags ...string) func(*trial.Trial) error {
 	return realServer(lab.StartNginx, func(x *trial.Trial, s *lab.Server) error {
 		const requests = 40
-		var waited time.Duration
-		rows, _, err := trial.RowsOf(x, 2*requests, func() (_ int, err error) {
-			waited, err = waiting(s, func() error {
-				return each(requests, func(int) error {
-					c, err := s.Dial(x.World, "client")
-					if err != nil {
-						return err
-					}
-					defer c.Close()
-					if _, err := io.WriteString(c, "GET /a HTTP/1.0\r\n\r\n"); err != nil {
-						return err
-					}
-					answer, err := io.ReadAll(c)
-					if err == nil && !strings.HasSuffix(string(answer), "hello\n") {
-						err = fmt.Errorf("nginx says %q", answer)
-					}
+		var ports [requests]int
+		var took [requests]time.Duration
+		rows, _, err := trial.RowsOf(x, 2*requests, func() (int, error) {
+			return 0, each(requests, func(i int) error {
+				c, err := s.Dial(x.World, "client")
+				if err != nil {
 					return err
-				})
+				}
+				defer c.Close()
+				ports[i] = c.LocalAddr().(*net.TCPAddr).Port
+				from := time.Now()
+				if _, err := io.WriteString(c, "GET /a HTTP/1.0\r\n\r\n"); err != nil {
+					return err
+				}
+				answer, err := io.ReadAll(c)
+				took[i] = time.Since(from)
+				if err == nil && !strings.HasSuffix(string(answer), "hello\n") {
+					err = fmt.Errorf("nginx says %q", answer)
+				}
+				return err
 			})
-			return 0, err
 		}, append(flags, "--closed")...)
 		if err != nil {
 			return err
@@ -100,34 +80,32 @@ func nginx(flags ...string) func(*trial.Trial) error {
 		if err != nil {
 			return err
 		}
-		var apps, logged []time.Duration
+		n := 0
 		for _, line := range lines {
 			var port int
-			var took float64
-			if _, err := fmt.Sscan(line, &port, &took); err != nil {
+			var seconds float64
+			if _, err := fmt.Sscan(line, &port, &seconds); err != nil {
 				return fmt.Errorf("nginx: %q: %w", line, err)
 			}
-			r := findBoth(rows, int(s.Addr.Port()), port)
-			if r == nil {
+			r, i := findBoth(rows, int(s.Addr.Port()), port), slices.Index(ports[:], port)
+			if r == nil || i < 0 {
 				x.Fail(&trial.Missing{Text: "no row of " + line})
 				continue
 			}
+			n++
 			addsUp(x, r)
-			app, want := time.Duration(r.Get("app_ms").N), time.Duration(took*float64(time.Second))
-			apps, logged = append(apps, app), append(logged, want)
+			app, unread := time.Duration(r.Get("app_ms").N), time.Duration(r.Get("unread_ms").N)
+			// Its clock is the one of the last wake-up, in whole milliseconds. It has waited for
+			// the request since then, and may have been slow to read it.
+			logged := time.Duration(seconds*float64(time.Second)) - 2*ms - jiffy()
 			x.Whole(func() {
 				x.Want(r, "turns", 1)
-				if !near(app, want, ms+waited) { // it logs whole milliseconds
-					x.Errorf("app is %v, and nginx says %v; it waited %v for a processor; in %s", app, want, waited, trial.Dump(r))
+				if app+unread < logged || app > took[i]+2*ms+jiffy() {
+					x.Errorf("app is %v and unread is %v; nginx says %v and the client %v, in %s", app, unread, logged, took[i], trial.Dump(r))
 				}
 			})
 		}
-		x.Fail(trial.RowCount(len(logged), requests))
-		for _, q := range []float64{0.5, 0.99} {
-			if len(apps) > 0 && !near(quantile(apps, q), quantile(logged, q), ms+waited) {
-				x.Errorf("app at %v is %v, and nginx says %v", q, quantile(apps, q), quantile(logged, q))
-			}
-		}
+		x.Fail(trial.RowCount(n, requests))
 		x.NoneLost()
 		return nil
 	})
@@ -169,26 +147,23 @@ func postgres(flags ...string) func(*trial.Trial) error {
 			defer c.Close()
 			all[i] = c
 		}
-		var waited time.Duration
-		var took [conns]time.Duration
-		rows, _, err := trial.RowsOf(x, 0, func() (_ int, err error) {
-			waited, err = waiting(s, func() error {
-				return each(conns, func(i int) error {
-					for n := range queries {
-						sleep := 0.002
-						if n >= 15 {
-							sleep = 0.05
-						} else if n >= 10 {
-							sleep = 0.02
-						}
-						from := time.Now()
-						if err := pgQuery(all[i], fmt.Sprintf("select pg_sleep(%v)", sleep)); err != nil {
-							return err
-						}
-						took[i] += time.Since(from)
+		var took [conns][queries]time.Duration
+		rows, _, err := trial.RowsOf(x, 0, func() (int, error) {
+			err := each(conns, func(i int) error {
+				for n := range queries {
+					sleep := 0.002
+					if n >= 15 {
+						sleep = 0.05
+					} else if n >= 10 {
+						sleep = 0.02
 					}
-					return nil
-				})
+					from := time.Now()
+					if err := pgQuery(all[i], fmt.Sprintf("select pg_sleep(%v)", sleep)); err != nil {
+						return err
+					}
+					took[i][n] = time.Since(from)
+				}
+				return nil
 			})
 			return 0, errors.Join(err, each(conns, func(i int) error { return all[i].Close() }), s.AwaitClosed(x.World, "server"))
 		}, append(flags, "--interval=10m")...)
@@ -221,29 +196,37 @@ func postgres(flags ...string) func(*trial.Trial) error {
 			x.Want(r, "conns", conns)
 			x.Want(r, "turns", conns*queries)
 			x.Want(r, "verdict", "app")
-			// It begins after the statement was read, and ends before the answer is sent.
-			app, most := time.Duration(r.Get("app_ms").N), sum+sum/20+jiffy()+waited
-			if app < sum-sum/1000 || app > most || app > took[0]+took[1]+took[2]+took[3] {
-				x.Errorf("app is %v, want %v to %v; it waited %v for a processor; in %s", app, sum, most, waited, trial.Dump(r))
+			// It begins after the statement was read, and ends before the answer is sent. The
+			// client's stopwatch runs from before the statement is sent until the answer was read.
+			var outer []time.Duration
+			var most time.Duration
+			for i := range took {
+				outer = append(outer, took[i][:]...)
 			}
-			quantiles(x, r, logged, waited)
+			for _, t := range outer {
+				most += t
+			}
+			if app := time.Duration(r.Get("app_ms").N); app < sum-sum/1000 || app > most {
+				x.Errorf("app is %v, want %v to %v, in %s", app, sum, most, trial.Dump(r))
+			}
+			quantiles(x, r, logged, outer)
 		})
 		x.NoneLost()
 		return nil
 	})
 }
 
-// quantiles compares those of turns with what somebody else says.
-func quantiles(x *trial.Trial, r *row.Row, said []time.Duration, slack time.Duration) {
+// quantiles compares those of turns with two stopwatches, one inside and one outside.
+func quantiles(x *trial.Trial, r *row.Row, inner, outer []time.Duration) {
 	h, ok := r.Get("turn_us").Ref.(*kern.Hist)
 	if !ok {
 		x.Errorf("no turns in %s", trial.Dump(r))
 		return
 	}
 	for _, q := range []float64{0.5, 0.99} {
-		got, want := time.Duration(h.Quantile(q)*float64(time.Microsecond)), quantile(said, q)
-		if !near(got, want, want/slot+slack) {
-			x.Errorf("turn at %v is %v, and the server says %v; it waited %v for a processor; in %s", q, got, want, slack, trial.Dump(r))
+		got, least, most := time.Duration(h.Quantile(q)*float64(time.Microsecond)), quantile(inner, q), quantile(outer, q)
+		if got < least-least/slot-jiffy() || got > most+most/slot+jiffy() {
+			x.Errorf("turn at %v is %v; the server says %v and the client %v, in %s", q, got, least, most, trial.Dump(r))
 		}
 	}
 }
@@ -352,10 +335,8 @@ func redis(x *trial.Trial, s *lab.Server) error {
 					x.Errorf("app is %v, and redis slept for %v, in %s", time.Duration(app), time.Duration(took), trial.Dump(r))
 				}
 				if h, ok := r.Get("turn_us").Ref.(*kern.Hist); ok && id == "rport" && c.sleep > 0 {
-					// A client that is preempted between its stopwatch and its call measures more.
-					preempted := int(cmd.ProcessState.SysUsage().(*syscall.Rusage).Nivcsw)
-					agree(x, r, "p50", h.Quantile(0.5), p50, preempted < turns/4)
-					agree(x, r, "p99", h.Quantile(0.99), p99, preempted == 0)
+					within(x, r, "p50", h.Quantile(0.5), float64(c.sleep*1000), p50)
+					within(x, r, "p99", h.Quantile(0.99), float64(c.sleep*1000), p99)
 				}
 			})
 		}
@@ -365,10 +346,12 @@ func redis(x *trial.Trial, s *lab.Server) error {
 	return nil
 }
 
-// agree compares a quantile with redis-benchmark's, to 5 % and half of a slot.
-func agree(x *trial.Trial, r *row.Row, what string, us, said float64, sure bool) {
-	if most := said/20 + said/slot + 100; sure && math.Abs(us-said) > most {
-		x.Errorf("%s is %v us, and redis-benchmark says %v, in %s", what, us, said, trial.Dump(r))
+// within compares a quantile with how long redis slept for each request, and with what
+// redis-benchmark's stopwatch says from before it asks until it has read the answer. A
+// quantile of a histogram may be off by half of a slot.
+func within(x *trial.Trial, r *row.Row, what string, us, slept, said float64) {
+	if us < slept-slept/slot || us > said+said/slot+100 {
+		x.Errorf("%s is %v us; redis slept for %v, and redis-benchmark says %v, in %s", what, us, slept, said, trial.Dump(r))
 	}
 }
 

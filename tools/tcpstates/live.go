@@ -77,7 +77,10 @@ func seen(x *trial.Trial, s lab.Sessions) error {
 	c := closes[s.Close]
 	wants := map[bool][]change{true: append(active[:2:2], c[0]...), false: append(passive[:2:2], c[1]...)}
 	n := s.Count*(len(wants[true])+len(wants[false])) + 1
-	x.Await(n) // the listener's end is the last
+	if err := x.World.Closed(); err != nil {
+		return err
+	}
+	x.Await(n)
 	rows, err := x.Detach()
 	if err != nil {
 		return err
@@ -86,11 +89,8 @@ func seen(x *trial.Trial, s lab.Sessions) error {
 	for _, r := range rows {
 		one(x, t, res, r, count)
 	}
-	// Two processors may complete one handshake: the second child is thrown away.
-	doubles := count[false][change{"SYN_RECV", "CLOSE"}]
-	count[false][change{"LISTEN", "SYN_RECV"}] -= doubles
-	n += 2 * doubles
-	x.Fail(trial.RowCount(len(rows), n))
+	count[false][change{"LISTEN", "SYN_RECV"}] -= count[false][thrown]
+	x.Fail(trial.RowCount(len(rows), n+2*doubles(rows)))
 	for client, list := range wants {
 		for _, w := range list {
 			got := count[client][w]
@@ -101,9 +101,27 @@ func seen(x *trial.Trial, s lab.Sessions) error {
 	return nil
 }
 
+// thrown is the end of a socket that nobody needs: two processors may complete one
+// handshake, and the second child is thrown away.
+var thrown = change{"SYN_RECV", "CLOSE"}
+
+// doubles is how many such sockets there are. Each has two changes.
+func doubles(rows []*row.Row) (n int) {
+	for _, r := range rows {
+		if changed(r) == thrown {
+			n++
+		}
+	}
+	return n
+}
+
+func changed(r *row.Row) change {
+	return change{trial.Value(r.Get("oldstate")), trial.Value(r.Get("newstate"))}
+}
+
 // one checks a row and counts it.
 func one(x *trial.Trial, t *lab.TCP, res lab.TCPResult, r *row.Row, count map[bool]map[change]int) {
-	c := change{trial.Value(r.Get("oldstate")), trial.Value(r.Get("newstate"))}
+	c := changed(r)
 	client := r.Get("rport").N == uint64(t.Port)
 	count[client][c]++
 	p := t.Server
@@ -156,7 +174,7 @@ func mptcp(x *trial.Trial) error {
 	}
 	socks := map[string]map[change]int{}
 	for _, r := range rows {
-		c := change{trial.Value(r.Get("oldstate")), trial.Value(r.Get("newstate"))}
+		c := changed(r)
 		key := fmt.Sprint(r.Get("pid").N, trial.Value(r.Get("lport")), trial.Value(r.Get("rport")))
 		if c.from == "CLOSE" || c.from == "LISTEN" {
 			continue // without its port
@@ -229,8 +247,15 @@ func listener(x *trial.Trial) error {
 	if _, err := t.Run(); err != nil {
 		return err
 	}
-	rows, err := x.Exactly(7)
+	if err := x.World.Closed(); err != nil {
+		return err
+	}
+	x.Await(7)
+	rows, err := x.Detach()
 	if err != nil {
+		return err
+	}
+	if err := trial.RowCount(len(rows), 7+2*doubles(rows)); err != nil {
 		return err
 	}
 	ends := 0

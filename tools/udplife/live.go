@@ -244,13 +244,28 @@ func overflows(c *lab.Child) error {
 	if err != nil {
 		return err
 	}
-	for range 2 {
+	each := 0 // what the socket counts for a datagram in its queue
+	for sent := 0; sent < 2*53; {
 		for range 53 {
 			if _, err := unix.Write(w, make([]byte, 100)); err != nil {
 				return err
 			}
+			if sent++; sent == 1 {
+				err := lab.Until("the first datagram is there", func() (bool, error) {
+					each, _, err = lab.Received(r)
+					return each > 0, err
+				})
+				if err != nil {
+					return err
+				}
+			}
 		}
-		n, err := lab.Drops(r)
+		n := 0
+		err := lab.Until("each datagram is in the queue or dropped", func() (bool, error) {
+			queued, dropped, err := lab.Received(r)
+			n = dropped
+			return queued/each+dropped == sent, err
+		})
 		if err != nil {
 			return err
 		}
