@@ -41,18 +41,18 @@ var Demo = trial.Workload{
 
 // Live is the live cases.
 var Live = []trial.Case{
-	{Name: "fast", Hosts: lab.TwoHosts, Run: fast(lab.TCP4)},
-	{Name: "fast-ipv6", Hosts: lab.TwoHosts, Run: fast(lab.TCP6)},
-	{Name: "fast-mptcp", Hosts: lab.TwoHosts, Run: fastMPTCP},
-	{Name: "fast-netem", Hosts: lab.TwoHosts, Run: fastNetem},
-	{Name: "counts", Hosts: lab.TwoHosts, Run: counts},
-	{Name: "none", Hosts: lab.TwoHosts, Run: none},
-	{Name: "unsent", Hosts: lab.TwoHosts, Run: unsent},
-	{Name: "probe", Hosts: lab.TwoHosts, Run: tailProbe},
-	{Name: "timeouts", Hosts: lab.TwoHosts, Run: timeouts(lab.TCP4), Slow: true},
-	{Name: "timeouts-ipv6", Hosts: lab.TwoHosts, Run: timeouts(lab.TCP6), Slow: true},
-	{Name: "synack", Hosts: lab.TwoHosts, Run: synack(lab.TCP4), Slow: true},
-	{Name: "synack-ipv6", Hosts: lab.TwoHosts, Run: synack(lab.TCP6), Slow: true},
+	{Name: "fast", Hosts: lab.TwoHosts, Run: trial.Undisturbed(fast(lab.TCP4))},
+	{Name: "fast-ipv6", Hosts: lab.TwoHosts, Run: trial.Undisturbed(fast(lab.TCP6))},
+	{Name: "fast-mptcp", Hosts: lab.TwoHosts, Run: trial.Undisturbed(fastMPTCP)},
+	{Name: "fast-netem", Hosts: lab.TwoHosts, Run: trial.Undisturbed(fastNetem)},
+	{Name: "counts", Hosts: lab.TwoHosts, Run: trial.Undisturbed(counts)},
+	{Name: "none", Hosts: lab.TwoHosts, Run: trial.Undisturbed(none)},
+	{Name: "unsent", Hosts: lab.TwoHosts, Run: trial.Undisturbed(unsent)},
+	{Name: "probe", Hosts: lab.TwoHosts, Run: trial.Undisturbed(tailProbe)},
+	{Name: "timeouts", Hosts: lab.TwoHosts, Run: trial.Undisturbed(timeouts(lab.TCP4)), Slow: true},
+	{Name: "timeouts-ipv6", Hosts: lab.TwoHosts, Run: trial.Undisturbed(timeouts(lab.TCP6)), Slow: true},
+	{Name: "synack", Hosts: lab.TwoHosts, Run: trial.Undisturbed(synack(lab.TCP4)), Slow: true},
+	{Name: "synack-ipv6", Hosts: lab.TwoHosts, Run: trial.Undisturbed(synack(lab.TCP6)), Slow: true},
 }
 
 // lost runs the tool over sessions that lose segments. It returns the rows and

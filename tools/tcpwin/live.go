@@ -29,8 +29,8 @@ var Demo = trial.Workload{
 var Live = []trial.Case{
 	{Name: "ipv4", Hosts: lab.TwoHosts, Run: sessions(lab.TCP4)},
 	{Name: "ipv6", Hosts: lab.TwoHosts, Run: sessions(lab.TCP6)},
-	{Name: "retrans", Hosts: lab.TwoHosts, Run: retrans},
-	{Name: "summary", Hosts: lab.TwoHosts, Run: summary},
+	{Name: "retrans", Hosts: lab.TwoHosts, Run: trial.Undisturbed(retrans)},
+	{Name: "summary", Hosts: lab.TwoHosts, Run: trial.Undisturbed(summary)},
 	{Name: "one-socket", Hosts: lab.TwoHosts, Run: oneSocket},
 }
 
@@ -147,14 +147,17 @@ func lost(x *trial.Trial, flags ...string) (t *lab.TCP, rows []*row.Row, again [
 	if t, err = lab.StartTCP(x.World, lab.Sessions{Send: 333, Recv: 1}); err != nil {
 		return
 	}
-	rows, err = x.Rows(func() error {
-		return errors.Join(t.RunLossy(lab.Loss{To: t.Port, Data: 1, Count: 1}), x.World.Closed())
-	}, flags...)
-	for i, h := range lab.TwoHosts {
-		c, e := x.World.Counters(h)
-		again[i], err = c["TcpRetransSegs"], errors.Join(err, e)
-	}
-	return
+	var counted [2]lab.Counters
+	counted[0], err = x.World.Counted("client", func() (err error) {
+		counted[1], err = x.World.Counted("server", func() (err error) {
+			rows, err = x.Rows(func() error {
+				return errors.Join(t.RunLossy(lab.Loss{To: t.Port, Data: 1, Count: 1}), x.World.Closed())
+			}, flags...)
+			return err
+		})
+		return err
+	})
+	return t, rows, [2]int64{counted[0]["TcpRetransSegs"], counted[1]["TcpRetransSegs"]}, err
 }
 
 // retrans: one segment is sent again, by the client.
