@@ -194,6 +194,7 @@ func (f *topFlags) live(ctx context.Context, state *top.State, full bool) error 
 	if _, err := engine.GiveUp((*tool.Session).All); err != nil {
 		f.say("warning: %v", err)
 	}
+	began := time.Now()
 	f.say("ready")
 
 	if f.duration > 0 {
@@ -235,7 +236,7 @@ func (f *topFlags) live(ctx context.Context, state *top.State, full bool) error 
 	case full:
 		err = top.Run(ctx, top.Options{Source: source, State: state, Look: look, In: os.Stdin, Out: f.out.(*os.File), Terminal: held, Every: f.every(time.Second), Count: f.count})
 	case f.output == "json":
-		if rows, err = f.newStream(model); err == nil {
+		if rows, err = f.newStream(model, began); err == nil {
 			err = rows.run(ctx, func() {
 				for _, t := range asked {
 					t.session.Deliver(ctx)
@@ -309,10 +310,11 @@ type stream struct {
 	began, next time.Time
 }
 
-func (f *topFlags) newStream(model *watch.Model) (*stream, error) {
+// newStream makes one that begins with the second of a moment.
+func (f *topFlags) newStream(model *watch.Model, began time.Time) (*stream, error) {
 	out, err := sink.New("json", f.out, sink.Options{Schemas: top.Schemas()})
-	now := time.Now().Truncate(time.Second)
-	return &stream{model: model, out: out, count: f.count, began: now, next: now}, err
+	began = began.Truncate(time.Second)
+	return &stream{model: model, out: out, count: f.count, began: began, next: began}, err
 }
 
 // enough says whether as many seconds have been written as were asked for.

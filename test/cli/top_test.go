@@ -256,11 +256,10 @@ func TestTopJSON(t *testing.T) {
 	time.Sleep(5 * time.Second)
 	p.signal(syscall.SIGCONT)
 	for _, port := range []int{port, late} {
-		ends := map[string]int{}
-		for late := time.After(patience); ends["server"] < n || ends["client"] < n; {
+		ends := ended(t, p.out.String(), port)
+		for late := time.After(patience); ends["server"] < n || ends["client"] < n; ends = ended(t, p.out.String(), port) {
 			select {
 			case <-p.out.new:
-				ends = ended(t, p.out.String(), port)
 			case <-late:
 				t.Fatalf("got %v connections that ended, want %d on each side", ends, n)
 			}
