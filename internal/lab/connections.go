@@ -79,6 +79,12 @@ func (w *World) Closed() error {
 	return w.Quiet()
 }
 
+// AwaitClosed returns when a host has no open connection from or to a port. If that is so
+// at both ends, every segment has come to its end.
+func (w *World) AwaitClosed(host string, port int) error {
+	return w.closed(host, func(c *connection) bool { return c.local == port || c.remote == port })
+}
+
 // closed waits until no connection of a host that is meant is open.
 func (w *World) closed(host string, meant func(*connection) bool) error {
 	return Until(fmt.Sprintf("the connections of %s are closed", host), func() (bool, error) {

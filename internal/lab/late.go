@@ -66,13 +66,9 @@ func (x *Waiting) Accept(n int) error {
 // Queued returns when n TCP connections wait to be accepted. Who connects is told so
 // before the server has its last acknowledgement.
 func (x *Waiting) Queued(n int) error {
-	return x.world.awaitTCP(x.host, fmt.Sprintf("%d connections in the queue of port %d", n, x.Port), func(all []tcpSocket) bool {
-		for _, s := range all {
-			if s.state == tcpListen && s.local == x.Port {
-				return s.queued == n
-			}
-		}
-		return false
+	return Until(fmt.Sprintf("%d connections wait at port %d", n, x.Port), func() (bool, error) {
+		queued, err := x.world.Queued(x.host, x.Port)
+		return queued == n, err
 	})
 }
 

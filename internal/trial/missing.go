@@ -87,15 +87,24 @@ func (x *Trial) Whole(check func()) {
 	}
 }
 
-// Undisturbed is lab.Undisturbed for a case: what it records is what differs.
+// Undisturbed is lab.Undisturbed for a case: what it records is what differs, and so is
+// what it lacks.
 func (x *Trial) Undisturbed(run func(*Trial) error) error {
 	return lab.Undisturbed(func() ([]error, error) {
 		n := len(x.failed)
 		err := run(x)
 		differ := slices.Clone(x.failed[n:])
 		x.failed = x.failed[:n]
+		if _, late, only := Lacks(err); only && !late {
+			differ, err = append(differ, err), nil
+		}
 		return differ, err
 	})
+}
+
+// Undisturbed is a case that runs so.
+func Undisturbed(run func(*Trial) error) func(*Trial) error {
+	return func(x *Trial) error { return x.Undisturbed(run) }
 }
 
 // Timed is Undisturbed for a round of a case whose events come from timers: on top of
@@ -154,21 +163,4 @@ func verdict(failed []error, err error) error {
 		err = fmt.Errorf("after that: %v", err)
 	}
 	return errors.Join(append(failed, err)...)
-}
-
-// Undisturbed is a case that runs again while what is wrong may be due to process 1, as
-// where timers go off on top of it: see [lab.Undisturbed].
-func Undisturbed(run func(*Trial) error) func(*Trial) error {
-	return func(x *Trial) error {
-		n := len(x.failed)
-		return lab.Undisturbed(func() ([]error, error) {
-			err := run(x)
-			differ := slices.Clone(x.failed[n:])
-			x.failed = x.failed[:n]
-			if _, late, only := Lacks(err); only && !late {
-				differ, err = append(differ, err), nil
-			}
-			return differ, err
-		})
-	}
 }
