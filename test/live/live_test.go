@@ -128,7 +128,7 @@ func until(t *testing.T, try func() (*trial.Trial, error)) {
 	t.Helper()
 	x, err := try()
 	for range tries() - 1 {
-		if !mayRetry(t.Name(), err) {
+		if !mayRetry(t.Name(), err) && !unseen(err, missed(x)) {
 			break
 		}
 		t.Attr("flaky", strings.ReplaceAll(withLosses(err, x), "\n", "; "))
@@ -168,6 +168,17 @@ func withLosses(err error, x *trial.Trial) string {
 func explained(err error, missed uint64) bool {
 	n, late, only := trial.Lacks(err)
 	return only && !late && missed > 0 && uint64(n) <= missed
+}
+
+// unseen tells whether a case proves nothing: something is wrong, and the kernel says that
+// it did not run a program each time. Sums and times of what it skipped are wrong too, not
+// only missing.
+func unseen(err error, missed uint64) bool {
+	if err == nil || missed == 0 || errors.Is(err, trial.ErrSkip) {
+		return false
+	}
+	_, late, only := trial.Lacks(err)
+	return !only || late // explained judges rows that are missing
 }
 
 // tries is how often a case may run at most.

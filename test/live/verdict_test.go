@@ -15,24 +15,32 @@ import (
 )
 
 // TestVerdict: skipped runs explain as many missing rows as there were of them, and
-// no wrong value; what is tried again is on the list, and lacks rows.
+// no wrong value, with which the case is tried again; what else is tried again is on the
+// list, and lacks rows.
 func TestVerdict(t *testing.T) {
 	wrong := errors.New("pid is 7, want 8")
 	for _, c := range []struct {
 		err    error
 		missed uint64
 		want   bool
+		again  bool
 	}{
-		{trial.RowCount(6, 7), 1, true},
-		{trial.RowCount(6, 7), 0, false},
-		{trial.RowCount(4, 7), 2, false},
-		{trial.RowCount(8, 7), 9, false},
-		{wrong, 9, false},
-		{errors.Join(trial.RowCount(6, 7), wrong), 9, false},
-		{lab.ErrLate, 9, false},
+		{trial.RowCount(6, 7), 1, true, false},
+		{trial.RowCount(6, 7), 0, false, false},
+		{trial.RowCount(4, 7), 2, false, false},
+		{trial.RowCount(8, 7), 9, false, true},
+		{wrong, 9, false, true},
+		{wrong, 0, false, false},
+		{errors.Join(trial.RowCount(6, 7), wrong), 9, false, true},
+		{lab.ErrLate, 9, false, true},
+		{trial.Skip("no"), 9, false, false},
+		{nil, 9, false, false},
 	} {
 		if got := explained(c.err, c.missed); got != c.want {
 			t.Errorf("%v, with %d runs skipped, is explained: %v", c.err, c.missed, got)
+		}
+		if got := unseen(c.err, c.missed); got != c.again {
+			t.Errorf("%v, with %d runs skipped, proves nothing: %v", c.err, c.missed, got)
 		}
 	}
 	const listed = "TestAgree/netsize"
