@@ -31,16 +31,7 @@ func TestRecordKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			io.Copy(c, c)
-			c.Close()
-		}
-	}()
+	go serveEcho(l)
 	port := l.Addr().(*net.TCPAddr).Port
 	sent := 0 // sessions, of which the n-th sends n bytes
 	for kill := range kills {
@@ -80,6 +71,20 @@ func TestRecordKilled(t *testing.T) {
 	decode(t, run(t, "record", "--list", dir, "-o", "json"), &list)
 	if list.Gaps != 0 {
 		t.Errorf("%d gaps", list.Gaps)
+	}
+}
+
+// serveEcho answers each connection with what it sends, until the listener is closed.
+func serveEcho(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			io.Copy(c, c)
+			c.Close()
+		}()
 	}
 }
 
