@@ -142,6 +142,14 @@ func (s *Session) loop(ctx context.Context) error {
 	tell := time.Now().Add(tick)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var ack chan struct{}
+	answer := func() {
+		if ack != nil {
+			close(ack)
+			ack = nil
+		}
+	}
+	defer answer()
 	for ctx.Err() == nil {
 		until := tell
 		if s.opts.Interval > 0 && next.Before(until) {
@@ -151,7 +159,6 @@ func (s *Session) loop(ctx context.Context) error {
 			until = soon
 		}
 		timer.Reset(time.Until(until))
-		var ack chan struct{}
 		select {
 		case <-s.feed.ready:
 		case <-timer.C:
@@ -160,9 +167,6 @@ func (s *Session) loop(ctx context.Context) error {
 		}
 		if err := s.consume(); err != nil {
 			return err
-		}
-		if ack != nil {
-			close(ack)
 		}
 		if err := s.tick(); err != nil {
 			return err
@@ -187,6 +191,7 @@ func (s *Session) loop(ctx context.Context) error {
 				next = next.Add(s.opts.Interval)
 			}
 		}
+		answer()
 	}
 	return s.end()
 }
@@ -207,7 +212,7 @@ func (s *Session) end() error {
 func (s *Session) synced() error { s.engine.ring.sync(); return nil }
 
 // Deliver returns when the sink of a session that runs has all that the programs had
-// sent when it was called, or when ctx ends.
+// sent when it was called, and the output that was due, or when ctx ends.
 func (s *Session) Deliver(ctx context.Context) {
 	s.engine.ring.sync()
 	ack := make(chan struct{})

@@ -73,7 +73,7 @@ func (m *Model) view(from, to int64) *View {
 		s.add(c)
 	})
 	v.Services = slices.SortedFunc(maps.Values(services), func(a, b *Service) int { return a.compare(b.ServiceKey) })
-	v.Tallies = m.tallied(from, to, services)
+	v.Tallies = m.tallied(from, to)
 	m.counters.each(from, to, func(_ int64, k CounterKey, n *int64) { v.Counters[k] += *n })
 	m.gauges.each(from, to, func(_ int64, k CounterKey, n *float64) {
 		g := v.Gauges[k]
@@ -85,12 +85,12 @@ func (m *Model) view(from, to int64) *View {
 
 // tallied adds up tallies. Ports that the kernel gave to clients tell nothing: what
 // happened to a service is told by the port that it serves or the address that it asks.
-func (m *Model) tallied(from, to int64, services map[ServiceKey]*Service) []*Tally {
+func (m *Model) tallied(from, to int64) []*Tally {
 	all := map[TallyKey]*Tally{}
 	m.tallies.each(from, to, func(at int64, k TallyKey, c *tallyCell) {
 		out := true
 		if k.Lport != 0 {
-			out = asks(k, services)
+			out = m.asks(k)
 			if out {
 				k.Lport = 0
 			} else {
@@ -115,12 +115,13 @@ func (m *Model) tallied(from, to int64, services map[ServiceKey]*Service) []*Tal
 }
 
 // asks says whether this side of a connection is the client: a service is known that says
-// so, else the port that is smaller is the server's.
-func asks(k TallyKey, services map[ServiceKey]*Service) bool {
-	if services[ServiceKey{Who: k.Who, Lport: k.Lport}] != nil {
+// so, else the port that is smaller is the server's. What is told of services in a second
+// comes in the next one, so all that the model has are asked.
+func (m *Model) asks(k TallyKey) bool {
+	if m.services.keys[ServiceKey{Who: k.Who, Lport: k.Lport}] > 0 {
 		return false
 	}
-	if services[ServiceKey{Who: k.Who, Out: true, Raddr: k.Raddr, Rport: k.Rport}] != nil {
+	if m.services.keys[ServiceKey{Who: k.Who, Out: true, Raddr: k.Raddr, Rport: k.Rport}] > 0 {
 		return true
 	}
 	return k.Rport != 0 && k.Rport < k.Lport

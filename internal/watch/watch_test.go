@@ -116,6 +116,18 @@ func TestSides(t *testing.T) {
 	}
 }
 
+// TestSidesLater: a service that is told of in the next second says which side the events
+// of this one are on, also where the server has the greater port.
+func TestSidesLater(t *testing.T) {
+	m := New(Options{})
+	far := netip.MustParseAddr("192.0.2.9")
+	m.Row(made(retransRows, start, map[string]any{"comm": "web", "netns": 7, "cause": "rto", "lport": 50000, "raddr": far, "rport": 20000, "segments": 1, "bytes": 1400}))
+	m.Row(made(serviceRows, start.Add(time.Second), map[string]any{"side": "in", "comm": "web", "netns": 7, "lport": 50000}))
+	if v := m.view(start.Unix(), start.Unix()); len(v.Tallies) != 1 || v.Tallies[0].Service().String() != "web :50000" {
+		t.Errorf("got %v, want one of web :50000", v.Tallies[0].Service())
+	}
+}
+
 // TestDeterministic: the order in which rows come does not matter.
 func TestDeterministic(t *testing.T) {
 	var rows []*row.Row

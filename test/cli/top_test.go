@@ -261,7 +261,9 @@ func TestTopJSON(t *testing.T) {
 			select {
 			case <-p.out.new:
 			case <-late:
-				t.Fatalf("got %v connections that ended, want %d on each side", ends, n)
+				p.signal(syscall.SIGINT)
+				p.wait()
+				t.Fatalf("got %v connections that ended, want %d on each side: stderr %s", ends, n, p.err.String())
 			}
 		}
 	}
