@@ -18,10 +18,10 @@ import (
 // bytesLive are cases of bytes that TCP's own counters of bytes sent get wrong,
 // or that were never acknowledged or never sent.
 var bytesLive = []trial.Case{
-	{Name: "shaped-bbr", Hosts: lab.TwoHosts, Run: shaped("bbr", narrow, true)},
-	{Name: "shaped-bbr-cut", Hosts: lab.TwoHosts, Run: shaped("bbr", narrow, false)},
-	{Name: "shaped-reno", Hosts: lab.TwoHosts, Run: shaped("reno", narrow, true)},
-	{Name: "paced", Hosts: lab.TwoHosts, Run: shaped("bbr", lab.Qdisc{Kind: "fq", Limit: 20}, true)},
+	{Name: "shaped-bbr", Hosts: lab.TwoHosts, Run: trial.Undisturbed(shaped("bbr", narrow, true))},
+	{Name: "shaped-bbr-cut", Hosts: lab.TwoHosts, Run: trial.Undisturbed(shaped("bbr", narrow, false))},
+	{Name: "shaped-reno", Hosts: lab.TwoHosts, Run: trial.Undisturbed(shaped("reno", narrow, true))},
+	{Name: "paced", Hosts: lab.TwoHosts, Run: trial.Undisturbed(shaped("bbr", lab.Qdisc{Kind: "fq", Limit: 20}, true))},
 	{Name: "unacknowledged", Hosts: lab.TwoHosts, Run: unacknowledged},
 	{Name: "fastopen", Hosts: lab.TwoHosts, Run: fastopen},
 	{Name: "refused", Run: refused},
