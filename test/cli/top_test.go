@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -101,13 +102,23 @@ func (s *tmuxScreen) top(args string) {
 	s.await(`\[1 Services\]`)
 }
 
+// listenLow listens at a port below those that the kernel gives to clients, as servers do:
+// where flows has not told yet which side serves, the smaller port is taken for the server's.
+func listenLow(t *testing.T) net.Listener {
+	t.Helper()
+	for range 100 {
+		if l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 5000+rand.IntN(10000))); err == nil {
+			return l
+		}
+	}
+	t.Fatal("100 ports are taken")
+	return nil
+}
+
 // brief makes so many short connections to a server in this process, one after the other.
 func brief(t *testing.T, n int) (port int) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listenLow(t)
 	defer l.Close()
 	go func() {
 		for {
