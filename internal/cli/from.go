@@ -198,7 +198,7 @@ func (p *past) outputs() error {
 	switch {
 	case asked == p.interval:
 	case asked > 0 && asked < p.interval:
-		return tool.Usagef("outputs were recorded every %s: -i %s or more, or 'seine record %s' with a shorter interval", p.interval, p.interval, quoted(p.stream.Tool+" -i "+asked.String()))
+		return tool.Usagef("outputs were recorded every %s: -i %s or more, or 'seine record %s --dir DIR' with a shorter interval", p.interval, p.interval, quoted(p.stream.Tool+" -i "+asked.String()))
 	case kind == tool.Interval && !r.counts():
 		return tool.Usagef("outputs of %s show what was there every %s and do not add up: leave out -i", r.tool.Name, p.interval)
 	default:
@@ -211,7 +211,7 @@ func (p *past) outputs() error {
 		}
 		for _, id := range by {
 			if !s.Has(id) {
-				return tool.Usagef("--by %s: %s was recorded by %s: 'seine record %s' would have recorded it", id, r.tool.Name, list(p.stream.By), quoted(p.stream.Tool+" --by "+strings.Join(by, ",")))
+				return tool.Usagef("--by %s: %s was recorded by %s: 'seine record %s --dir DIR' would have recorded it", id, r.tool.Name, list(p.stream.By), quoted(p.stream.Tool+" --by "+strings.Join(by, ",")))
 			}
 		}
 	}

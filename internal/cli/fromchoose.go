@@ -107,7 +107,7 @@ func (r *run) answers(c *record.Contents) error {
 			continue
 		}
 		if was != "" && (was != "false" || value == "") && !r.flags.given.Changed(name) {
-			return tool.Usagef("--from %s: %s was recorded with --%s=%s: give it here too, or 'seine record %s' would have recorded the rest", r.flags.from.path, r.tool.Name, name, was, quoted(r.asked()))
+			return tool.Usagef("--from %s: %s was recorded with --%s=%s: give it here too, or 'seine record %s --dir DIR' would have recorded the rest", r.flags.from.path, r.tool.Name, name, was, quoted(r.asked()))
 		}
 		return tool.Usagef("--%s: %s was recorded without: 'seine record %s --dir DIR' would have recorded it", name, r.tool.Name, quoted(r.asked()))
 	}

@@ -90,7 +90,7 @@ func (o *other) name() string { return o.tool + " --" + o.flag }
 
 // note says what the rows are.
 func (o *other) note(asked string) string {
-	return fmt.Sprintf("answered by rows of %s, which do not tell %s: 'seine record %s' would have recorded these too", o.name(), strings.Join(o.lacks, ", "), quoted(asked))
+	return fmt.Sprintf("answered by rows of %s, which do not tell %s: 'seine record %s --dir DIR' would have recorded these too", o.name(), strings.Join(o.lacks, ", "), quoted(asked))
 }
 
 // prepare leaves the columns that are lacking out of tables and sums: no value is not zero.

@@ -84,7 +84,7 @@ func TestOther(t *testing.T) {
 	if older == 0 || older == len(flows) {
 		t.Errorf("%d of %d connections are older: nothing was tested", older, len(flows))
 	}
-	if !strings.Contains(said, "answered by rows of flows --closed, which do not tell") || !strings.Contains(said, "'seine record tcplife' would have recorded these too") {
+	if !strings.Contains(said, "answered by rows of flows --closed, which do not tell") || !strings.Contains(said, "'seine record tcplife --dir DIR' would have recorded these too") {
 		t.Errorf("said %q", said)
 	}
 	// A table has no column in which nothing would look like an orderly end, and sums no zeros.

@@ -70,7 +70,7 @@ func recordCounters(t *testing.T, dir string, at time.Time, name string, by int6
 func TestCountersFrom(t *testing.T) {
 	dir := t.TempDir()
 	recordGolden(t, dir, "tcpretrans")
-	const asked = "counters: it was not recorded: 'seine record counters' would have recorded it"
+	const asked = "counters: it was not recorded: 'seine record counters --dir DIR' would have recorded it"
 	out, said, err := over(t, "why", "--from", dir, "-o", "json")
 	if err != nil || strings.Contains(out, "udp-overflow") || !strings.Contains(said, asked) {
 		t.Errorf("without counters: %v\n%s\n%s", err, out, said)

@@ -140,7 +140,7 @@ func notRecordedWhy(taken map[string]*record.Contents) (map[string]string, error
 	}
 	for _, name := range names {
 		if out[name] = ""; !has(taken, name) {
-			out[name] = "it was not recorded: 'seine record " + name + "' would have recorded it"
+			out[name] = "it was not recorded: 'seine record " + name + " --dir DIR' would have recorded it"
 		}
 	}
 	return out, nil

@@ -39,19 +39,10 @@ func (w *World) AwaitFrames(host, dev string, count int, send func() error) erro
 	if err := send(); err != nil {
 		return err
 	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	return Until(fmt.Sprintf("%s of %s receives %d frames", dev, host, count), func() (bool, error) {
 		now, err := w.statistics(host, dev)
-		if err != nil {
-			return err
-		}
-		n := int(now.RxDropped - before.RxDropped)
-		if n >= count {
-			return nil
-		}
-		if time.Now().After(end) {
-			return fmt.Errorf("lab: %s of %s has received %d frames, want %d: %w", dev, host, n, count, ErrLate)
-		}
-	}
+		return int(now.RxDropped-before.RxDropped) >= count, err
+	})
 }
 
 // statistics is what the kernel counts of a device.

@@ -46,12 +46,7 @@ func taken(dir string) int64 {
 func TestRecordBudget(t *testing.T) {
 	const budget, quiet = 1 << 20, 31
 	dir := filepath.Join(t.TempDir(), "rec")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	go serveEcho(l)
+	l := echoServer(t)
 	port := l.Addr().(*net.TCPAddr).Port
 	p := start(t, nil, "record", fmt.Sprint("tcplife --rport ", port), fmt.Sprint("tcpsnoop --buffer 16M --port ", port), "--dir", dir, "--budget", fmt.Sprint(budget))
 

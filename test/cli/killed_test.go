@@ -26,12 +26,7 @@ func TestRecordKilled(t *testing.T) {
 		kills = n
 	}
 	dir := filepath.Join(t.TempDir(), "rec")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	go serveEcho(l)
+	l := echoServer(t)
 	port := l.Addr().(*net.TCPAddr).Port
 	sent := 0 // sessions, of which the n-th sends n bytes
 	for kill := range kills {
@@ -74,18 +69,24 @@ func TestRecordKilled(t *testing.T) {
 	}
 }
 
-// serveEcho answers each connection with what it sends, until the listener is closed.
-func serveEcho(l net.Listener) {
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			return
+// echoServer answers each connection with what it sends, until the test ends.
+func echoServer(t *testing.T) net.Listener {
+	t.Helper()
+	l := listenLow(t)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				io.Copy(c, c)
+				c.Close()
+			}()
 		}
-		go func() {
-			io.Copy(c, c)
-			c.Close()
-		}()
-	}
+	}()
+	return l
 }
 
 // echo is a session with so many bytes each way.

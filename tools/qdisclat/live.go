@@ -58,27 +58,21 @@ var Demo = trial.Workload{
 
 // Live is the live cases.
 var Live = []trial.Case{
-	{Name: "rate", Run: undisturbed(shapedRate)},
-	{Name: "split", Hosts: lab.TwoHosts, Run: undisturbed(split)},
-	{Name: "split-drops", Hosts: lab.TwoHosts, Run: undisturbed(splitDrops)},
-	{Name: "tcp", Hosts: lab.TwoHosts, Run: undisturbed(tcp(lab.Qdisc{Kind: "tbf", Rate: less(rate), Burst: 2 * frame, Limit: 20_000}))},
-	{Name: "tcp-whole", Hosts: lab.TwoHosts, Run: undisturbed(tcp(lab.Qdisc{Kind: "tbf", Rate: less(rate), Burst: 70_000, Limit: 100_000}))},
-	{Name: "tcp-cake", Hosts: lab.TwoHosts, Run: undisturbed(tcp(lab.Qdisc{Kind: "cake", Rate: less(rate)}))},
-	{Name: "kinds", Run: undisturbed(everyKind)},
-	{Name: "drops", Run: undisturbed(drops)},
-	{Name: "bulk", Run: undisturbed(bulk)},
-	{Name: "before", Run: undisturbed(before)},
-	{Name: "bypass", Run: undisturbed(bypass)},
-	{Name: "requeues", Hosts: lab.TwoHosts, Run: undisturbed(requeues)},
+	{Name: "rate", Run: trial.Undisturbed(shapedRate)},
+	{Name: "split", Hosts: lab.TwoHosts, Run: trial.Undisturbed(split)},
+	{Name: "split-drops", Hosts: lab.TwoHosts, Run: trial.Undisturbed(splitDrops)},
+	{Name: "tcp", Hosts: lab.TwoHosts, Run: trial.Undisturbed(tcp(lab.Qdisc{Kind: "tbf", Rate: less(rate), Burst: 2 * frame, Limit: 20_000}))},
+	{Name: "tcp-whole", Hosts: lab.TwoHosts, Run: trial.Undisturbed(tcp(lab.Qdisc{Kind: "tbf", Rate: less(rate), Burst: 70_000, Limit: 100_000}))},
+	{Name: "tcp-cake", Hosts: lab.TwoHosts, Run: trial.Undisturbed(tcp(lab.Qdisc{Kind: "cake", Rate: less(rate)}))},
+	{Name: "kinds", Run: trial.Undisturbed(everyKind)},
+	{Name: "drops", Run: trial.Undisturbed(drops)},
+	{Name: "bulk", Run: trial.Undisturbed(bulk)},
+	{Name: "before", Run: trial.Undisturbed(before)},
+	{Name: "bypass", Run: trial.Undisturbed(bypass)},
+	{Name: "requeues", Hosts: lab.TwoHosts, Run: trial.Undisturbed(requeues)},
 	{Name: "card", Run: card},
-	{Name: "children", Run: undisturbed(children)},
+	{Name: "children", Run: trial.Undisturbed(children)},
 	{Name: "messages", Run: messages},
-}
-
-// undisturbed runs a case again if a process that is exempt from BPF may have hidden
-// some packets: see least.
-func undisturbed(run func(*trial.Trial) error) func(*trial.Trial) error {
-	return func(x *trial.Trial) error { return x.Undisturbed(run) }
 }
 
 // overTap opens a device with a queue, which sends nothing of its own accord.
