@@ -327,6 +327,10 @@ func (f *recordFlags) record(ctx context.Context, all []*taped, optional bool) e
 		f.say("warning: %v", err)
 	}
 	f.say("recording %s into %s, %s at most. Ctrl-C ends.", strings.Join(names, ", "), f.dir, size(f.budget))
+	began := time.Now()
+	for _, t := range running {
+		t.stream.Start(began)
+	}
 	f.say("ready")
 	if f.duration > 0 {
 		var cancel context.CancelFunc
@@ -335,12 +339,10 @@ func (f *recordFlags) record(ctx context.Context, all []*taped, optional bool) e
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	began := time.Now()
 	var wait sync.WaitGroup
 	errs := make([]error, len(running))
 	reports := make([]*tool.Report, len(running))
 	for i, t := range running {
-		t.stream.Start(began)
 		wait.Go(func() {
 			if reports[i], errs[i] = t.session.Run(ctx, t.head()); errs[i] != nil {
 				stop() // one that is broken ends all: else nobody would know

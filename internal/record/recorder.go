@@ -196,9 +196,11 @@ func (r *Recorder) Stream(src Source, schemas []*row.Schema, above func(time.Tim
 	return s
 }
 
-// Start says that the tool is ready: seconds since the start count from here.
+// Start says that the tool is ready: seconds since the start count from here. It is written
+// at once, so that there is a recording from now on.
 func (s *Stream) Start(at time.Time) {
 	s.mark(Mark{Kind: Start, Time: at.UnixNano(), Every: s.src.Interval})
+	s.flush()
 }
 
 func (s *Stream) table(sc *row.Schema, data []byte) *table {

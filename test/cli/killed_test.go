@@ -16,9 +16,10 @@ import (
 	"time"
 )
 
-// TestRecordKilled kills a recorder at random moments, while there are sessions one after the
-// other, and starts it again in the same directory. What was recorded of each run are its first sessions, each once, up to
-// the last seconds. SEINE_KILLS says how often.
+// TestRecordKilled kills a recorder, the first time at once and then at random moments, while
+// there are sessions one after the other, and starts it again in the same directory. What was
+// recorded of each run are its first sessions, each once, up to the last seconds. SEINE_KILLS
+// says how often.
 func TestRecordKilled(t *testing.T) {
 	t.Parallel()
 	kills := 3
@@ -34,7 +35,7 @@ func TestRecordKilled(t *testing.T) {
 		p := start(t, nil, "record", fmt.Sprint("tcplife --rport ", port), "--dir", dir, "--budget", "1M")
 		first := sent + 1
 		var ends []time.Time
-		for until := time.Now().Add(time.Duration(rand.IntN(3000)) * time.Millisecond); time.Now().Before(until) || len(ends) == 0; {
+		for until := time.Now().Add(time.Duration(rand.IntN(1+kill*1500)) * time.Millisecond); time.Now().Before(until) || len(ends) == 0; {
 			sent++
 			echo(t, l.Addr().String(), sent)
 			ends = append(ends, time.Now())
