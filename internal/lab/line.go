@@ -201,6 +201,10 @@ func (x *line) exchange(mark byte) error {
 			return fmt.Errorf("%s: %w", x.Write, err)
 		}
 	}
+	// The kernel may deliver what was written later. A read then begins with nothing there.
+	if err := readable(x.r); err != nil {
+		return fmt.Errorf("poll: %w", err)
+	}
 	for range reads {
 		for range x.Peek {
 			if _, err := recvAs("peek", x.r, x.in, unix.MSG_PEEK); err != nil {
