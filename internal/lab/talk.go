@@ -67,7 +67,8 @@ type TalkSide struct {
 	// What the kernel says: see tcp_info. RTT is that of the handshake, the rest is read
 	// before the side closes.
 	RTT     int64 `json:"rtt,omitempty"`
-	Window  int64 `json:"window,omitempty"`  // in all, the peer's window was closed
+	Busy    int64 `json:"busy,omitempty"`    // in all, something was sent and not acknowledged, in jiffies
+	Window  int64 `json:"window,omitempty"`  // the peer's window was closed
 	Buffer  int64 `json:"buffer,omitempty"`  // and our send buffer was full
 	Retrans int   `json:"retrans,omitempty"` // segments that were sent again
 	// Crossed is how often the kernel had data of both directions: sent ones that were not
@@ -324,7 +325,8 @@ func (t *Talk) figures(fd int, s *TalkSide) error {
 		return fmt.Errorf("TCP_INFO: %w", err)
 	}
 	us := int64(time.Microsecond)
-	s.Window, s.Buffer, s.Retrans = int64(i.Rwnd_limited)*us, int64(i.Sndbuf_limited)*us, int(i.Total_retrans)
+	s.Busy, s.Window, s.Buffer = int64(i.Busy_time)*us, int64(i.Rwnd_limited)*us, int64(i.Sndbuf_limited)*us
+	s.Retrans = int(i.Total_retrans)
 	return nil
 }
 
