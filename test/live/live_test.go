@@ -36,7 +36,7 @@ var (
 	best   = flag.Bool("best", false, "only the best way of each tool, not every one")
 	first  = flag.Int("first", math.MaxInt, "so many cases of each tool by its best way")
 	also   = flag.String("also", "^$", "and those after that whose names match this `expression`")
-	others = flag.Int("others", 2, "so many cases of each tool by its other ways, where the machine is emulated")
+	others = flag.Int("others", math.MaxInt, "so many cases of each tool by its other ways")
 )
 
 func TestMain(m *testing.M) {
@@ -92,9 +92,9 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// cases is what runs by a way: everything by the best one (or what -first and -also say); what is slow does
-// not depend on the way. Where the machine is emulated, what is slow is left out,
-// and the other ways have to make do with the first cases of each tool.
+// cases is what runs by a way: everything by the best one, or what -first and -also say,
+// and by the others what -others says. What is slow does not depend on the way, and is left
+// out where the machine is emulated.
 func cases(tl *tool.Tool, way string) []trial.Case {
 	all := tools.Live[tl.Name]
 	if way != "" || lab.Emulated() {
@@ -104,10 +104,7 @@ func cases(tl *tool.Tool, way string) []trial.Case {
 		n := min(*first, len(all))
 		return slices.Concat(all[:n], slices.DeleteFunc(slices.Clone(all[n:]), func(c trial.Case) bool { return !match(*also, tl.Name+"/"+c.Name) }))
 	}
-	if lab.Emulated() {
-		return all[:min(*others, len(all))]
-	}
-	return all
+	return all[:min(*others, len(all))]
 }
 
 // match says whether a name matches an expression of a flag.

@@ -63,9 +63,9 @@ type binaries struct {
 	files                  []string // flags of the runner: what tests in guests need besides
 }
 
-// run has three workers. One takes what runs on this machine, one thing after the
-// other. The others take guests: an emulated machine has one processor, and waits half
-// its time. Whoever is done takes the next guest.
+// run has two workers, as many as the machine has processors: tests hold stopwatches. One
+// takes what runs on this machine, one thing after the other, the other one takes guests,
+// which have one processor each. Whoever is done takes the next guest.
 func (s *suite) run() {
 	if !s.must("packages", 10*time.Minute, install) {
 		return
@@ -97,7 +97,6 @@ func (s *suite) run() {
 		}
 	}
 	var wg sync.WaitGroup
-	wg.Go(work)
 	wg.Go(work)
 	wg.Go(func() {
 		s.here(b)
@@ -175,7 +174,11 @@ func (s *suite) here(b binaries) {
 	}
 	if asked(native) {
 		s.step(native, 45*time.Minute, func(ctx context.Context) error {
-			return s.tests(ctx, native, []string{b.live, "-test.v=test2json", "-test.timeout=44m", notOthers})
+			test := []string{b.live, "-test.v=test2json", "-test.timeout=44m", notOthers}
+			if !everyWay() {
+				test = append(test, "-others=3") // the best way has every case; TestLoad and TestAgree compare the ways
+			}
+			return s.tests(ctx, native, test)
 		})
 	}
 }
@@ -259,7 +262,7 @@ func (s *suite) inGuests(b binaries) (jobs []func()) {
 	for _, g := range guests {
 		flags := append(g.flags, "-test.skip=^Test("+strings.Join(append(g.skip, "Peers", "Theirs"), "|")+")$")
 		if everyWay() {
-			flags, g.limit = []string{notOthers}, 2*g.limit
+			flags, g.limit = []string{"-others=2", notOthers}, 2*g.limit
 		}
 		add(g.name, g.limit, func(ctx context.Context) error { return s.boot(ctx, g.name, b, g.limit, flags...) })
 	}
