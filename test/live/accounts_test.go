@@ -38,34 +38,45 @@ func TestAccounts(t *testing.T) {
 			if tools.Demos[tl.Name].Run == nil {
 				t.Skip(tools.Demos[tl.Name].Why)
 			}
-			all, x := demo(t, tl, false, 1, "--buffer=16M")
-			if lost := missing(x.Report); lost != 0 || len(all) == 0 {
-				t.Fatalf("%d shown and %d lost with a ring of 16 MiB", len(all), lost)
-			}
-			times := min(50/len(all)+1, 10) // a page holds about 20 events
-			if tl.Name == "gethostlatency" || tl.Name == "dns" || tl.Name == "sofdsnoop" {
-				times = 1 // what serves their demos is there until the world ends
-			}
-			some, x := demo(t, tl, true, times, "--buffer=4k")
-			lost := int(missing(x.Report))
-			if len(some)+lost != len(all)*times {
-				t.Errorf("a ring of a page: %d shown and %d lost of %d times %d", len(some), lost, times, len(all))
-			}
-			if x.Report.Wakes > 4 {
-				t.Errorf("a reader that stands still was woken %d times for %d events", x.Report.Wakes, len(some))
-			}
-			p, err := tool.Prepare(tl, tl.NewConfig(), tool.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			some, x = demo(t, tl, false, 1, "--buffer=16M", fmt.Sprint("--memory=", p.Least()+4096)) // and a filter
-			lost = int(missing(x.Report))
-			// What was refused may be a part of a row, such as its name.
-			if len(some) > len(all) || len(some)+lost < len(all) {
-				t.Errorf("maps of a few entries: %d shown and %d lost of %d", len(some), lost, len(all))
+			if err := lab.Undisturbed(func() ([]error, error) { return account(t, tl), nil }); err != nil {
+				t.Error(err)
 			}
 		})
 	}
+}
+
+// account is in what the counts of a tool differ.
+func account(t *testing.T, tl *tool.Tool) (differ []error) {
+	t.Helper()
+	wrong := func(format string, args ...any) { differ = append(differ, fmt.Errorf(format, args...)) }
+	all, x := demo(t, tl, false, 1, "--buffer=16M")
+	if lost := missing(x.Report); lost != 0 || len(all) == 0 {
+		wrong("%d shown and %d lost with a ring of 16 MiB", len(all), lost)
+		return differ
+	}
+	times := min(50/len(all)+1, 10) // a page holds about 20 events
+	if tl.Name == "gethostlatency" || tl.Name == "dns" || tl.Name == "sofdsnoop" {
+		times = 1 // what serves their demos is there until the world ends
+	}
+	some, x := demo(t, tl, true, times, "--buffer=4k")
+	lost := int(missing(x.Report))
+	if len(some)+lost != len(all)*times {
+		wrong("a ring of a page: %d shown and %d lost of %d times %d", len(some), lost, times, len(all))
+	}
+	if x.Report.Wakes > 4 {
+		wrong("a reader that stands still was woken %d times for %d events", x.Report.Wakes, len(some))
+	}
+	p, err := tool.Prepare(tl, tl.NewConfig(), tool.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	some, x = demo(t, tl, false, 1, "--buffer=16M", fmt.Sprint("--memory=", p.Least()+4096)) // and a filter
+	lost = int(missing(x.Report))
+	// What was refused may be a part of a row, such as its name.
+	if len(some) > len(all) || len(some)+lost < len(all) {
+		wrong("maps of a few entries: %d shown and %d lost of %d", len(some), lost, len(all))
+	}
+	return differ
 }
 
 // missing is how many rows a run has lost.
