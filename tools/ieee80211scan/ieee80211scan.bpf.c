@@ -43,6 +43,17 @@ struct scan_event {
 };
 EVENT(struct scan_event);
 
+/* Networks that a row has told of. Those of a scan are a chain, so that they go when it
+ * ends.
+ */
+#define NETWORKS 1024 /* of one scan */
+struct known_key {
+	__u64 scan;
+	__u8 bssid[6];
+	__u16 more; /* 1: it is part of a chain; 0 in the map's keys */
+};
+SPAN(known, struct known_key, struct known_key);
+
 /* A scan under way, by its request. */
 struct scan {
 	__u64 start;
@@ -53,6 +64,7 @@ struct scan {
 	__u32 netns;
 	__u32 flags, channels, ssids;
 	__u32 beacons, networks;
+	struct known_key latest; /* network; more: there is one */
 	__u8 software, told;
 	__u8 dbm; /* the driver gives strengths in dBm */
 	__u8 pad[5];
@@ -71,18 +83,48 @@ SPAN(heard, __u64, struct heard);
 /* The threads inside of a driver's scan function. */
 SPAN(asking, __u64, __u64);
 
-/* Networks that a row has told of. */
-struct known_key {
-	__u64 scan;
-	__u8 bssid[6];
-	__u16 pad;
-};
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 8192);
-	__type(key, struct known_key);
-	__type(value, __u8);
-} known SEC(".maps");
+/* The network was not heard in this scan before. What does not fit is counted, and shown
+ * each time.
+ */
+static __always_inline bool is_new(struct scan *s, const struct known_key *k)
+{
+	struct known_key before = s->latest;
+	long err;
+
+	if (s->networks >= NETWORKS) {
+		if (!bpf_map_lookup_elem(&known, k)) {
+			lose(LOSS_SPAN);
+			return true;
+		}
+		return false;
+	}
+	err = bpf_map_update_elem(&known, k, &before, BPF_NOEXIST);
+	if (err == -17 /* EEXIST */)
+		return false;
+	if (err) {
+		lose(LOSS_SPAN);
+		return true;
+	}
+	s->latest = *k;
+	s->latest.more = 1;
+	return true;
+}
+
+static __noinline void forget(struct scan *s)
+{
+	struct known_key k = s->latest;
+
+	for (int i = 0; i < NETWORKS && k.more; i++) {
+		struct known_key *before, at = k;
+
+		at.more = 0;
+		before = bpf_map_lookup_elem(&known, &at);
+		if (!before)
+			break;
+		k = *before;
+		bpf_map_delete_elem(&known, &at);
+	}
+}
 
 static __always_inline __u64 channel_at(struct cfg80211_scan_request *req, __u32 i)
 {
@@ -194,6 +236,7 @@ static __noinline int finish(struct scan *s, struct cfg80211_scan_request *req, 
 
 		bpf_map_delete_elem(&heard, &c);
 	}
+	forget(s);
 	bpf_map_delete_elem(&scans, &key);
 	return 0;
 }
@@ -310,7 +353,6 @@ KTRACE(found, cfg80211_return_bss, struct cfg80211_bss *bss)
 	__u8 head[2] = {};
 	struct heard *h;
 	struct scan *s;
-	__u8 one = 1;
 
 	if (!bss)
 		return 0;
@@ -326,7 +368,7 @@ KTRACE(found, cfg80211_return_bss, struct cfg80211_bss *bss)
 	__sync_fetch_and_add(&s->beacons, 1);
 	k.scan = s->start;
 	BPF_CORE_READ_INTO(&k.bssid, bss, bssid);
-	if (bpf_map_update_elem(&known, &k, &one, BPF_NOEXIST))
+	if (!is_new(s, &k))
 		return 0;
 	__sync_fetch_and_add(&h->networks, 1);
 	__sync_fetch_and_add(&s->networks, 1);

@@ -57,6 +57,7 @@ var Live = []trial.Case{
 	{Name: "aborted", Run: withRadios(aborted)},
 	{Name: "down", Run: withRadios(down)},
 	{Name: "one-channel", Run: withRadios(oneChannel)},
+	{Name: "few", Run: withRadios(few)},
 	{Name: "firmware", Run: withRadios(firmware)},
 	{Name: "hostapd", Run: withRadios(hostapd)},
 	{Name: "refused", Run: withRadios(refused)},
@@ -157,10 +158,15 @@ func run(x *trial.Trial, scanners []*lab.Scanner, during func() error) ([]scanRu
 		}
 		runs[i] = scanRun{Scanner: s, WifiScanned: got}
 	}
+	return runs, deal(x, runs)
+}
+
+// deal ends the tool and gives each scan its rows.
+func deal(x *trial.Trial, runs []scanRun) error {
 	// The kernel tells of the end after the tool has seen it.
 	rows, err := x.Detach()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, r := range rows {
 		i := slices.IndexFunc(runs, func(s scanRun) bool { return s.Radio.Dev == r.Get("dev").S })
@@ -170,7 +176,7 @@ func run(x *trial.Trial, scanners []*lab.Scanner, during func() error) ([]scanRu
 		}
 		runs[i].rows = append(runs[i].rows, r)
 	}
-	return runs, nil
+	return nil
 }
 
 // scene is an access point on 2437 MHz and scanners on radios of their own.
@@ -403,6 +409,39 @@ func oneChannel(x *trial.Trial) error {
 		return err
 	}
 	runs[0].check(x, ap, "software")
+	return nil
+}
+
+// few: where the maps have a few entries each, one scan after the other finds room.
+func few(x *trial.Trial) error {
+	ap, scanners, err := scene(x, "few", 1, slices.Repeat([]lab.WifiScan{{MHz: []uint32{2437}}}, 5)...)
+	if err != nil {
+		return err
+	}
+	flag, err := x.Few()
+	if err != nil {
+		return err
+	}
+	if err := x.Attach(flag); err != nil {
+		return err
+	}
+	runs := make([]scanRun, len(scanners))
+	for i, s := range scanners {
+		if err := errors.Join(s.Begin(), s.Begun()); err != nil {
+			return err
+		}
+		runs[i].Scanner = s
+		if runs[i].WifiScanned, err = s.Over(); err != nil {
+			return err
+		}
+	}
+	if err := deal(x, runs); err != nil {
+		return err
+	}
+	for i := range runs {
+		runs[i].check(x, ap, "software")
+	}
+	x.NoneLost()
 	return nil
 }
 

@@ -61,6 +61,7 @@ var Live = []trial.Case{
 	{Name: "rate", Run: trial.Undisturbed(shapedRate)},
 	{Name: "split", Hosts: lab.TwoHosts, Run: trial.Undisturbed(split)},
 	{Name: "split-drops", Hosts: lab.TwoHosts, Run: trial.Undisturbed(splitDrops)},
+	{Name: "split-gone", Hosts: lab.TwoHosts, Run: trial.Undisturbed(splitGone)},
 	{Name: "tcp", Hosts: lab.TwoHosts, Run: trial.Undisturbed(tcp(lab.Qdisc{Kind: "tbf", Rate: less(rate), Burst: 2 * frame, Limit: 20_000}))},
 	{Name: "tcp-whole", Hosts: lab.TwoHosts, Run: trial.Undisturbed(tcp(lab.Qdisc{Kind: "tbf", Rate: less(rate), Burst: 70_000, Limit: 100_000}))},
 	{Name: "tcp-cake", Hosts: lab.TwoHosts, Run: trial.Undisturbed(tcp(lab.Qdisc{Kind: "cake", Rate: less(rate)}))},
@@ -339,6 +340,49 @@ func splitDrops(x *trial.Trial) error {
 	if c.timed != uint64(k.Packets) || c.dropped != uint64(k.Dropped) || c.timed+c.dropped != sends*segs {
 		x.Errorf("%+v of %d pieces; the queue says %+v", c, sends*segs, k)
 	}
+	return nil
+}
+
+// splitGone: there is room for one queue that cuts packets. When it has gone, there is room
+// for the next one.
+func splitGone(x *trial.Trial) error {
+	w := x.World
+	const sends, segs, size = 3, 7, 958 // with headers a frame
+	hosts := []string{"client", "server"}
+	var senders []*lab.Marking
+	for i, host := range hosts {
+		if err := errors.Join(w.NoIPv6(host, "eth0"), w.SetQdisc(host, "eth0", lab.Qdisc{Kind: "tbf", Rate: rate, Burst: 2 * frame, Limit: 1 << 20})); err != nil {
+			return unsupported(err)
+		}
+		to, err := lab.StartTargets(w, hosts[1-i], "sink", lab.Target{Network: lab.UDP4})
+		if err != nil {
+			return err
+		}
+		defer to.End()
+		s, err := lab.StartMarks(w, host, "sender", lab.Marks{Network: lab.UDP4, Addr: to.Addrs[0], None: sends, Size: size, Segments: segs})
+		if err != nil {
+			return err
+		}
+		senders = append(senders, s)
+	}
+	if err := x.Attach("--by=kind", "--kind=tbf", "--memory=256k"); err != nil {
+		return err
+	}
+	for i, host := range hosts {
+		if err := errors.Join(senders[i].Run(), drained(w, host, "eth0"), w.SetQdisc(host, "eth0", lab.Qdisc{Kind: "pfifo", Limit: 100})); err != nil {
+			return err
+		}
+	}
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	c, _, err := single(x, rows)
+	if err != nil {
+		return err
+	}
+	x.Fail(unlike(c, count{timed: 2 * sends * segs, split: 2 * sends * segs}))
+	x.NoneLost()
 	return nil
 }
 

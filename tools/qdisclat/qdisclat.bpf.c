@@ -69,12 +69,7 @@ struct splits {
 	} ring[SPLITS];
 };
 static const struct splits splits_zero = {};
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 128);
-	__type(key, const struct Qdisc *);
-	__type(value, struct splits);
-} splits SEC(".maps");
+SPAN_OF(splits, const struct Qdisc *, struct splits, 128);
 
 /* Some queue has cut something. Until then there is nothing to look for. */
 static bool cutting;
@@ -350,6 +345,13 @@ KTRACE(dequeue, qdisc_dequeue, const struct Qdisc *q, const void *txq, int packe
 		left(plain[0], plain[3]);
 		plain[3] = (__u64)BPF_CORE_READ((struct sk_buff *)plain[3], next);
 	}
+	return 0;
+}
+
+KTRACE(gone, qdisc_destroy, const struct Qdisc *q)
+{
+	if (cutting)
+		bpf_map_delete_elem(&splits, &q);
 	return 0;
 }
 

@@ -129,6 +129,7 @@ var Tool = &tool.Tool{
 	Points: []probe.Point{
 		{Name: "transmit"}, {Name: "busy"}, {Name: "consumed"}, {Name: "dropped"}, {Name: "dequeue"},
 		{Name: "enqueue", Optional: true, Misses: "nothing, but the wait for the queue's lock counts too"},
+		{Name: "gone", Optional: true, Misses: "pieces of packets that queues cut, after 128 such queues"},
 		{Name: "queue"},
 	},
 	Views: views,
