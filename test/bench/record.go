@@ -35,7 +35,7 @@ func (m *machine) record(doc []byte, whole bool) []byte {
 	heading := []byte("### " + m.Title + "\n")
 	at := bytes.Index(doc, heading)
 	if at < 0 {
-		return append(doc, m.section()...)
+		return append(append(bytes.TrimRight(doc, "\n"), "\n\n"...), m.section()...)
 	}
 	end := len(doc)
 	if next := bytes.Index(doc[at+len(heading):], []byte("\n### ")); next >= 0 {

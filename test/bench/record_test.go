@@ -50,7 +50,7 @@ func TestRecord(t *testing.T) {
 		}
 	}
 	m.Title = "Linux 7"
-	if got := string(m.record([]byte(document), true)); !strings.HasPrefix(got, document+"### Linux 7\n\nMeasured on today.\n\n| what |") {
+	if got := string(m.record([]byte(document), true)); !strings.HasPrefix(got, document+"\n### Linux 7\n\nMeasured on today.\n\n| what |") {
 		t.Errorf("another machine: %s", got)
 	}
 }
