@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,9 +18,13 @@ type Capture struct {
 	fd, port int
 }
 
-// Capture begins.
+// Capture begins. The timestamps that TCP puts into segments of later connections of the host
+// are its clock then, without a random number.
 func (w *World) Capture(host, dev string, port int) (*Capture, error) {
 	c := &Capture{port: port}
+	if err := w.Sysctl(host, "net.ipv4.tcp_timestamps", "2"); err != nil {
+		return nil, err
+	}
 	err := w.Do(host, func() error {
 		i, err := net.InterfaceByName(dev)
 		if err != nil {
@@ -74,19 +77,14 @@ func (c *Capture) Sent() (bytes int, err error) {
 }
 
 // Waits ends the capture: how long each segment with data was under way from TCP
-// to the device, by the timestamp that TCP put into it. The least that any was is
-// taken for nothing. The sender's clock counts milliseconds.
+// to the device, by the timestamp that TCP put into it, which counts milliseconds.
 func (c *Capture) Waits() (waits []time.Duration, err error) {
 	all, err := c.end()
+	booted := time.Now().Add(-time.Duration(mono()))
 	for _, s := range all {
 		if s.payload > 0 {
-			waits = append(waits, s.at.Sub(all[0].at)-time.Duration(int32(s.stamp-all[0].stamp))*time.Millisecond)
-		}
-	}
-	if len(waits) > 0 {
-		least := slices.Min(waits)
-		for i := range waits {
-			waits[i] -= least
+			at := uint64(s.at.Sub(booted).Microseconds())
+			waits = append(waits, time.Duration(int32(uint32(at/1000)-s.stamp))*time.Millisecond+time.Duration(at%1000)*time.Microsecond)
 		}
 	}
 	return waits, err
