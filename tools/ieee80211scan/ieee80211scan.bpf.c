@@ -89,7 +89,7 @@ SPAN(asking, __u64, __u64);
 static __always_inline bool is_new(struct scan *s, const struct known_key *k)
 {
 	struct known_key before = s->latest;
-	long err;
+	int err; /* older kernels leave the upper half of the register alone */
 
 	if (s->networks >= NETWORKS) {
 		if (!bpf_map_lookup_elem(&known, k)) {
