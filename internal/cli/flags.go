@@ -23,19 +23,19 @@ import (
 
 // common is the flags that every tool takes, as given.
 type common struct {
-	output, columns, sort, by, where, timeFormat, view string
-	duration, interval                                 time.Duration
-	count                                              uint64
-	top                                                int
-	noClear, stats, summary, names                     bool
-	rate                                               uint64
-	buffer, memory                                     uint64
-	ways                                               []string
-	verbose                                            int
-	filters                                            filterFlags
-	from                                               fromFlags
-	subnets                                            map[string]row.Subnet // columns of --by that are grouped by network
-	given                                              *pflag.FlagSet
+	output, columns, sort, by, where, timeFormat, view, btf string
+	duration, interval                                      time.Duration
+	count                                                   uint64
+	top                                                     int
+	noClear, stats, summary, names                          bool
+	rate                                                    uint64
+	buffer, memory                                          uint64
+	ways                                                    []string
+	verbose                                                 int
+	filters                                                 filterFlags
+	from                                                    fromFlags
+	subnets                                                 map[string]row.Subnet // columns of --by that are grouped by network
+	given                                                   *pflag.FlagSet
 }
 
 // declare puts the common flags and those of the tool's config on fs.
@@ -81,6 +81,7 @@ func declare(fs *pflag.FlagSet, t *tool.Tool, cfg any) *common {
 	fs.Var(&sizeFlag{&c.memory}, "memory", "budget for the kernel side's maps (default 32M)")
 	fs.BoolVar(&c.stats, "stats", false, "at the end, say what the run cost")
 	fs.StringArrayVar(&c.ways, "way", nil, "force a way in: WAY or POINT=WAY")
+	fs.StringVar(&c.btf, "btf", "", "BTF of this kernel, for one that has none of its own: a file of BTF, or vmlinux with it")
 	fs.CountVarP(&c.verbose, "verbose", "v", "explain what is attached and why; -vv adds the verifier's log")
 	return c
 }
@@ -131,6 +132,17 @@ func formats(t *tool.Tool) []string {
 	return slices.Concat([]string{"table", "json", "csv"}, t.Formats, []string{"parquet"})
 }
 
+// useBTF has the kernel's types come from the file that --btf names.
+func (c *common) useBTF() error {
+	if c.btf == "" {
+		return nil
+	}
+	if err := probe.UseBTF(c.btf); err != nil {
+		return tool.Usagef("--btf %s: %v", c.btf, err)
+	}
+	return nil
+}
+
 // options turns the flags into what the engine wants. args are positionals:
 // [interval [count]], and before them the tool's own word if it has one.
 func (c *common) options(t *tool.Tool, cfg any, args []string) (o tool.Options, err error) {
@@ -138,6 +150,9 @@ func (c *common) options(t *tool.Tool, cfg any, args []string) (o tool.Options, 
 		return o, err
 	}
 	if err := c.check(args); err != nil {
+		return o, err
+	}
+	if err := c.useBTF(); err != nil {
 		return o, err
 	}
 	if v, ok := cfg.(tool.Viewer); ok {

@@ -38,7 +38,7 @@ func (f *fromFlags) declare(fs *pflag.FlagSet) {
 }
 
 // notOfRecordings are flags that are about the kernel.
-var notOfRecordings = []string{"buffer", "memory", "way", "stats"}
+var notOfRecordings = []string{"buffer", "memory", "way", "stats", "btf"}
 
 // check refuses flags that do not go together.
 func (f *fromFlags) check(given *pflag.FlagSet) error {

@@ -60,7 +60,7 @@ type member struct {
 
 // once are the flags that hold for all tools together: they stand beside the tools,
 // not among the flags of one.
-var once = []string{"output", "duration", "count", "time", "buffer", "stats", "verbose", "no-clear", "rate", "from", "since", "until", "follow"}
+var once = []string{"output", "duration", "count", "time", "buffer", "stats", "verbose", "no-clear", "rate", "from", "since", "until", "follow", "btf"}
 
 // together are the other flags that may stand beside the tools. They hold for each.
 var together = []string{
@@ -112,6 +112,9 @@ func (w *with) say(format string, args ...any) {
 func (w *with) do(cmd *cobra.Command, args []string) error {
 	usual := debug.SetGCPercent(startGC)
 	if err := w.flags.check(nil); err != nil {
+		return err
+	}
+	if err := w.flags.useBTF(); err != nil {
 		return err
 	}
 	for _, arg := range args {

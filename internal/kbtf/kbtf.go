@@ -7,6 +7,7 @@ package kbtf
 
 import (
 	"bytes"
+	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -97,6 +98,33 @@ func Running() (*Types, error) {
 		}
 	}
 	return Read(raw, nil)
+}
+
+// File reads the types of a kernel from a file that holds BTF as the kernel has it, or
+// from an ELF file with a section of it, such as vmlinux with debug information.
+func File(path string) (*Types, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if bytes.HasPrefix(raw, []byte(elf.ELFMAG)) {
+		f, err := elf.NewFile(bytes.NewReader(raw))
+		if err != nil {
+			return nil, err
+		}
+		section := f.Section(".BTF")
+		if section == nil {
+			return nil, errors.New("there is no section .BTF in it")
+		}
+		if raw, err = section.Data(); err != nil {
+			return nil, err
+		}
+	}
+	t, err := Read(raw, nil)
+	if err == nil && len(t.Look("task_struct")[0]) == 0 {
+		return nil, errors.New("not the BTF of a kernel: there is no task_struct in it")
+	}
+	return t, err
 }
 
 // Module reads the types of a module of the kernel whose types are base.

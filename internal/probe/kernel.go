@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -24,6 +25,7 @@ type Kernel struct {
 	modules func() []*kbtf.Types // of those that are loaded
 
 	stored bool // only the BTF is at hand
+	given  bool // the BTF is from a file: the kernel itself has none
 	fentry func() error
 
 	mu    sync.Mutex
@@ -31,12 +33,29 @@ type Kernel struct {
 	wants needs
 }
 
+// fromFile is the types that UseBTF has read.
+var fromFile *kbtf.Types
+
+// UseBTF has Running take the types of the kernel from a file, for a kernel that has no
+// BTF of its own. It must be that of the running kernel: nobody can tell. It has to be called
+// before Running.
+func UseBTF(path string) (err error) {
+	fromFile, err = kbtf.File(path)
+	return err
+}
+
 // Running reads the BTF of the running kernel. Without it there is no CO-RE.
 var Running = sync.OnceValues(func() (*Kernel, error) {
+	if fromFile != nil {
+		k := Offline(fromFile)
+		k.stored, k.given = false, true
+		k.fentry = func() error { return k.can("fentry") }
+		return k, nil
+	}
 	types, err := kbtf.Running()
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return nil, fmt.Errorf("%w: no BTF (CONFIG_DEBUG_INFO_BTF) at %svmlinux", ErrNotSupported, kbtf.Dir)
+		return nil, fmt.Errorf("%w: no BTF (CONFIG_DEBUG_INFO_BTF) at %svmlinux: give this kernel's by --btf FILE", ErrNotSupported, kbtf.Dir)
 	case err != nil:
 		return nil, fmt.Errorf("%w: %svmlinux: %w", ErrNotSupported, kbtf.Dir, err)
 	}
@@ -112,8 +131,18 @@ func (k *Kernel) tryFentry() error {
 	return nil
 }
 
+// Given says whether the types come from a file. Then programs may neither call functions
+// of the kernel nor have pointers whose type the verifier knows.
+func (k *Kernel) Given() bool { return k.given }
+
+// ownBTF are the sections of programs that the kernel itself checks against its BTF.
+var ownBTF = []string{"tp_btf", "fentry", "fexit", "iter"}
+
 // can says why programs of a section cannot work here whatever they attach to.
 func (k *Kernel) can(kind string) error {
+	if k.given && slices.Contains(ownBTF, kind) {
+		return fmt.Errorf("%w: %s programs need a kernel with BTF of its own, and this one's is from a file", ErrNotSupported, kind)
+	}
 	switch kind {
 	case "fentry", "fexit":
 		return k.fentry()
@@ -141,7 +170,7 @@ var WayNames = []string{"btf", "raw", "tp", "fentry", "kprobe"}
 // Offers says of each of WayNames why it cannot be had here; nil: it can.
 func (k *Kernel) Offers() map[string]error {
 	return map[string]error{
-		"btf": nil, "raw": nil,
+		"btf": k.can("tp_btf"), "raw": nil,
 		"tp":     k.can("tracepoint"),
 		"fentry": k.can("fentry"),
 		"kprobe": k.can("kprobe"),

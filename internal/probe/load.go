@@ -120,7 +120,7 @@ func (n needs) names() []string {
 // has looked for them in every module.
 func (n needs) poison(k *Kernel) {
 	for name, calls := range n.kfuncs {
-		if k.HasFunc(name) {
+		if k.HasFunc(name) && !k.given {
 			continue
 		}
 		for _, ins := range calls {
