@@ -2,7 +2,7 @@
 /* iokey.h - what sends and receives can be counted by. Go: kern.IOKey. */
 #pragma once
 #include "count.h"
-#include "mptcp.h"
+#include "service.h"
 
 struct io_key {
 	__u64 cgroup;
@@ -30,30 +30,6 @@ KEEP_ENUM(enum key_bits);
 #define KEY_WHO (1ULL << KEY_cgroup | 1ULL << KEY_pid | 1ULL << KEY_tid | 1ULL << KEY_uid | 1ULL << KEY_comm | \
 		 1ULL << KEY_thread)
 #define KEY_TUPLE (1ULL << KEY_laddr | 1ULL << KEY_raddr | 1ULL << KEY_lport | 1ULL << KEY_port | 1ULL << KEY_rport)
-
-/* Was this TCP socket made by a listener? Then the kernel has written down which
- * device the connection came by; no other socket has one unless it sends multicasts.
- */
-static __always_inline bool sock_accepted(const struct sock *sk)
-{
-	const struct inet_sock *inet = (void *)mptcp_flow((struct sock *)sk);
-	struct ipv6_pinfo *six;
-
-	if (!inet || BPF_CORE_READ(inet, mc_index))
-		return inet;
-	six = BPF_CORE_READ(inet, pinet6);
-	return six && BPF_CORE_READ(six, mcast_oif);
-}
-
-/* The port of the service: a server's own where it has accepted a connection, else
- * the peer's.
- */
-static __always_inline __u16 service_port(const struct sock *sk, const struct tuple *t)
-{
-	bool tcp = t->proto == IPPROTO_TCP || t->proto == IPPROTO_MPTCP;
-
-	return tcp && sock_accepted(sk) ? t->lport : t->rport;
-}
 
 /* Fill the fields of k that key_mask names; false if the filters say no. A send
  * or receive is in the context of the process that makes it.

@@ -14,6 +14,7 @@ import (
 	"seine/tools/hardirqs"
 	"seine/tools/ieee80211scan"
 	"seine/tools/ipecn"
+	"seine/tools/netqtop"
 	"seine/tools/netsize"
 	"seine/tools/nettxlat"
 	"seine/tools/profile"
@@ -43,6 +44,7 @@ import (
 	"seine/tools/tcplife"
 	"seine/tools/tcpnagle"
 	"seine/tools/tcpretrans"
+	"seine/tools/tcprtt"
 	"seine/tools/tcpsnoop"
 	"seine/tools/tcpstates"
 	"seine/tools/tcpsynbl"
@@ -61,6 +63,7 @@ var All = []*tool.Tool{
 	hardirqs.Tool,
 	ieee80211scan.Tool,
 	ipecn.Tool,
+	netqtop.Tool,
 	netsize.Tool,
 	nettxlat.Tool,
 	profile.Tool,
@@ -90,6 +93,7 @@ var All = []*tool.Tool{
 	tcplife.Tool,
 	tcpnagle.Tool,
 	tcpretrans.Tool,
+	tcprtt.Tool,
 	tcpsnoop.Tool,
 	tcpstates.Tool,
 	tcpsynbl.Tool,
@@ -108,6 +112,7 @@ var Demos = map[string]trial.Workload{
 	"hardirqs":       hardirqs.Demo,
 	"ieee80211scan":  ieee80211scan.Demo,
 	"ipecn":          ipecn.Demo,
+	"netqtop":        netqtop.Demo,
 	"netsize":        netsize.Demo,
 	"nettxlat":       nettxlat.Demo,
 	"profile":        profile.Demo,
@@ -137,6 +142,7 @@ var Demos = map[string]trial.Workload{
 	"tcplife":        tcplife.Demo,
 	"tcpnagle":       tcpnagle.Demo,
 	"tcpretrans":     tcpretrans.Demo,
+	"tcprtt":         tcprtt.Demo,
 	"tcpsnoop":       tcpsnoop.Demo,
 	"tcpstates":      tcpstates.Demo,
 	"tcpsynbl":       tcpsynbl.Demo,
@@ -155,6 +161,7 @@ var Live = map[string][]trial.Case{
 	"hardirqs":       hardirqs.Live,
 	"ieee80211scan":  ieee80211scan.Live,
 	"ipecn":          ipecn.Live,
+	"netqtop":        netqtop.Live,
 	"netsize":        netsize.Live,
 	"nettxlat":       nettxlat.Live,
 	"profile":        profile.Live,
@@ -184,6 +191,7 @@ var Live = map[string][]trial.Case{
 	"tcplife":        tcplife.Live,
 	"tcpnagle":       tcpnagle.Live,
 	"tcpretrans":     tcpretrans.Live,
+	"tcprtt":         tcprtt.Live,
 	"tcpsnoop":       tcpsnoop.Live,
 	"tcpstates":      tcpstates.Live,
 	"tcpsynbl":       tcpsynbl.Live,

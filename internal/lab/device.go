@@ -25,14 +25,14 @@ func (w *World) QueueLength(host, dev string, packets int) error {
 
 // Sent is how many packets a device of a host has sent so far.
 func (w *World) Sent(host, dev string) (packets uint64, err error) {
-	s, err := w.statistics(host, dev)
+	s, err := w.LinkStats(host, dev)
 	return s.TxPackets, err
 }
 
 // AwaitFrames calls send, which has a device of a host receive so many of the frames that
 // no protocol wants, and returns when the stack has looked at them.
 func (w *World) AwaitFrames(host, dev string, count int, send func() error) error {
-	before, err := w.statistics(host, dev)
+	before, err := w.LinkStats(host, dev)
 	if err != nil {
 		return err
 	}
@@ -40,13 +40,13 @@ func (w *World) AwaitFrames(host, dev string, count int, send func() error) erro
 		return err
 	}
 	return Until(fmt.Sprintf("%s of %s receives %d frames", dev, host, count), func() (bool, error) {
-		now, err := w.statistics(host, dev)
+		now, err := w.LinkStats(host, dev)
 		return int(now.RxDropped-before.RxDropped) >= count, err
 	})
 }
 
-// statistics is what the kernel counts of a device.
-func (w *World) statistics(host, dev string) (s netlink.LinkStatistics, err error) {
+// LinkStats is what the kernel has counted at a device of a host so far.
+func (w *World) LinkStats(host, dev string) (s netlink.LinkStatistics, err error) {
 	err = w.Do(host, func() error {
 		l, err := netlink.LinkByName(dev)
 		if err == nil {

@@ -69,10 +69,10 @@ var shares = map[string]share{
 	"solisten": {requestLoad, 1}, "solife": {requestLoad, 1}, "sofdsnoop": {requestLoad, 1}, "sofamily": {requestLoad, 1}, "soprotocol": {requestLoad, 1},
 	"tcpaccept": {sessionLoad, 1}, "tcpbind": {sessionLoad, 1}, "tcpretrans": {sessionLoad, 1}, "tcpsynbl": {sessionLoad, 1}, "tcpdrop": {sessionLoad, 1},
 	"tcpconnect": {sessionLoad, 5}, "sni": {sessionLoad, 5}, "tcpstates": {sessionLoad, 5},
-	"tcpwin": {bulkLoad, 5}, "tcpnagle": {bulkLoad, 5}, "tcpsnoop": {bulkLoad, 5},
+	"tcpwin": {bulkLoad, 5}, "tcprtt": {bulkLoad, 5}, "tcpnagle": {bulkLoad, 5}, "tcpsnoop": {bulkLoad, 5},
 	"udpconnect": {datagramLoad, 1}, "udplife": {datagramLoad, 1}, "gethostlatency": {datagramLoad, 1}, "dns": {datagramLoad, 5},
 	"superping": {bulkLoad, 3}, "ipecn": {bulkLoad, 3},
-	"qdisclat": {bulkLoad, 5}, "netsize": {bulkLoad, 5}, "nettxlat": {bulkLoad, 5}, "skbdrop": {bulkLoad, 5}, "skblife": {bulkLoad, 5},
+	"qdisclat": {bulkLoad, 5}, "netsize": {bulkLoad, 5}, "netqtop": {bulkLoad, 5}, "nettxlat": {bulkLoad, 5}, "skbdrop": {bulkLoad, 5}, "skblife": {bulkLoad, 5},
 	"hardirqs": {bulkLoad, 5}, "softirqs": {bulkLoad, 5}, "profile": {bulkLoad, 5},
 }
 
