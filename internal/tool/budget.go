@@ -183,7 +183,42 @@ func mapBytes(m *ebpf.MapSpec, cpus int) uint64 {
 	return mapHead + n*(up(m.KeySize)+up(m.ValueSize))
 }
 
-const mmapable = 1 << 10 // BPF_F_MMAPABLE
+// Flags of maps.
+const (
+	noPrealloc = 1 << 0  // BPF_F_NO_PREALLOC
+	mmapable   = 1 << 10 // BPF_F_MMAPABLE
+)
+
+// manySockets is how many sockets the map of owners has room for where memory is taken by
+// use, if the budget allows: there may be far more later than there are now.
+const manySockets = 1 << 17
+
+// allocateByUse has hash maps take memory as entries come, on kernels that can give it to
+// them in any context: those from 6.1 on, with an allocator for BPF. Before, the memory of a
+// whole map is taken when it is made.
+func (p *Prepared) allocateByUse(k *probe.Kernel) error {
+	if !k.HasFunc("bpf_mem_alloc_init") {
+		return nil
+	}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return err
+	}
+	var asked uint64
+	for _, m := range p.spec.Maps {
+		if m.Type == ebpf.Hash {
+			m.Flags |= noPrealloc
+		}
+		if m.Type != ebpf.RingBuf {
+			asked += mapBytes(m, cpus)
+		}
+	}
+	if o := p.spec.Maps["owners"]; o != nil && o.MaxEntries > 1 && asked < p.opts.Memory {
+		most := entriesIn(o, mapBytes(o, cpus)+p.opts.Memory-asked, cpus)
+		o.MaxEntries = max(o.MaxEntries, min(most, manySockets))
+	}
+	return nil
+}
 
 // memory is what the kernel says that the maps and the ring take. Before 6.4 it
 // estimates.

@@ -102,6 +102,9 @@ func (e *Engine) Attach(p *Prepared) (_ *Session, err error) {
 	if err := setHelpers(p.spec, k); err != nil {
 		return nil, err
 	}
+	if err := p.allocateByUse(k); err != nil {
+		return nil, err
+	}
 	for name, v := range p.spec.Variables {
 		// args_<tracepoint>: how many arguments it has here; see drop.h
 		if tp, ok := strings.CutPrefix(name, "args_"); ok {
