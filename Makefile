@@ -68,6 +68,15 @@ coverage-ours: ## as test; docs/COVERAGE.md keeps what it says of others
 live: ## ring 3 on the running kernel
 	$(GO) test -count=1 -skip 'TestPeers|TestTheirs' ./test/live
 
+.PHONY: pictures
+pictures: build ## docs/pictures: imports.svg from go list, top.svg from a run of seine demo top in tmux
+	$(GO) run ./internal/gen/imports
+	$(GO) run ./internal/gen/screen -session -rest 5s -wait 'db :5432' -keys 'Down,Enter,Enter,Escape,Escape,4,5,Enter,c' -o docs/pictures/top.svg ./seine demo top
+
+.PHONY: docs
+docs: build ## rerun the commands of docs/guide, docs/SIXTY-SECONDS.md and README.md, and show what changed (root; three minutes); go run ./internal/gen/guide -update writes it
+	$(GO) run ./internal/gen/guide
+
 .PHONY: update
 update: ## rewrite the golden files of ring 2, and the table of the language's elements
 	UPDATE=1 $(GO) test -ldflags='-s=false -w=false' ./internal/bt ./internal/sink ./tools
@@ -77,8 +86,10 @@ fuzz: ## run every fuzz target for FUZZTIME
 	./test/fuzz $(FUZZTIME)
 
 .PHONY: soak
-soak: ## 100,000 sockets, and sessions without a pause for ten minutes; writes test/proof/soak.json
-	$(GO) run ./test/proof/write soak $(GO) test -count=1 -v -timeout 30m ./test/soak -sockets 100000 -for 10m
+soak: ## 100,000 sockets, sessions without a pause for ten minutes, the agent beside 10,000 services for 30; writes test/proof/soak.json
+	$(GO) run ./test/proof/write soak $(GO) test -count=1 -v -timeout 30m ./test/soak -skip TestAgent -sockets 100000 -for 10m
+	$(GO) test -count=1 -v -timeout 60m ./test/soak -run TestAgent -sockets 100000 -services 10000 -for 30m
+	$(GO) test -count=1 -v ./test/cli -run TestAgentSheds -recovers
 
 .PHONY: record-proof
 record-proof: build ## recorders killed at 100 moments, and how long the first row of the last hour takes in 1 GB (some minutes, 1 GB of disk); writes test/proof/record.json

@@ -2,7 +2,7 @@
 /* cgroup.h - programs on the root of cgroup v2, which see what all processes do.
  *
  * They could forbid it, so each must return CGROUP_ALLOW. Their contexts are
- * ABI. Behind these the verifier hides the kernel's own struct sock.
+ * ABI. The verifier hides the kernel's own struct sock behind them.
  */
 #pragma once
 #include "kernel.h"

@@ -2,13 +2,13 @@
 /* dns.h - DNS messages in the packets of sockets, by cgroup_skb programs.
  *
  * These programs run where a packet leaves or enters a socket. Forwarded packets
- * do not run them. bpf_skb_load_bytes reads the payload also where it is not in the
- * linear part of the packet, which is where TCP has it.
+ * do not run them. bpf_skb_load_bytes reads the payload even if it is not in the
+ * linear part of the packet. TCP's payload is not.
  *
  * dns_packet() reads the headers of a packet. DNS_MESSAGES(d, skb, out) is a loop
  * over the messages in it. Over TCP each message has its length before it, one
  * segment may hold several messages, and the length may be in a segment of its own:
- * dns_streams keeps where the next message of a connection begins.
+ * dns_streams keeps the start of the next message of a connection.
  */
 #pragma once
 #include "cgskb.h"
@@ -19,8 +19,8 @@
 #define DNS_ANSWER 0x8000    /* of flags: QR */
 #define DNS_OPCODE 0x7800    /* 0: a query for a name */
 
-/* Where a thread sends a datagram to, by a socket that is not connected. NAT may
- * send the packet elsewhere before it is seen.
+/* The address that a thread sends a datagram to by an unconnected socket. NAT may
+ * change the packet's address before it is seen.
  */
 struct dns_asked {
 	__u64 sock;
@@ -28,10 +28,10 @@ struct dns_asked {
 };
 SPAN_OF(dns_asked, __u64, struct dns_asked, 4096);
 
-__u64 dns_asked_any = 0; /* nobody need look into the map before */
+__u64 dns_asked_any = 0; /* until then the map need not be looked at */
 
-/* The programs that fill dns_asked, for tools that look at queries, and, as point
- * thread, the one that frees an entry when its thread ends.
+/* The programs that fill dns_asked, for tools that look at queries. The one of point
+ * thread frees an entry when its thread ends.
  */
 #define DNS_ASKED(point)                                                       \
 	KTRACE(thread, sched_process_exit, struct task_struct *task)           \
@@ -80,7 +80,7 @@ static __always_inline int dns_asks(struct cgroup_addr *ctx, struct dns_asked *a
 	return CGROUP_ALLOW;
 }
 
-/* The server that this thread sends the packet to, if the socket is not connected. */
+/* The server that this thread sends the packet to by an unconnected socket. */
 static __always_inline struct dns_asked *dns_asked_now(struct __sk_buff *skb)
 {
 	__u64 thread = dns_thread();
@@ -89,8 +89,8 @@ static __always_inline struct dns_asked *dns_asked_now(struct __sk_buff *skb)
 	return a && a->sock == bpf_get_socket_cookie(skb) ? a : NULL;
 }
 
-/* Whether a packet may be to or from a name server. Every packet comes here, so
- * this takes two loads where the headers are as usual.
+/* Whether a packet may be to or from a name server. Every packet comes here, so it
+ * takes only two loads if the headers have their usual length.
  */
 static __always_inline bool dns_maybe(struct __sk_buff *skb, bool out)
 {
@@ -111,7 +111,7 @@ static __always_inline bool dns_maybe(struct __sk_buff *skb, bool out)
 	}
 	if (p + 4 > end || *(__be16 *)(p + (out ? 2 : 0)) == bpf_htons(DNS_PORT))
 		return true;
-	/* On its way out a packet may have been redirected to another port. */
+	/* An outgoing packet may have been redirected to another port. */
 	sk = skb->sk;
 	if (!out || !sk)
 		return false;
@@ -173,8 +173,8 @@ static __noinline bool dns_headers(struct dns *d, struct __sk_buff *skb, bool ou
 		__builtin_memcpy(out ? d->tuple.laddr : d->tuple.raddr, &h[8], 16);
 		__builtin_memcpy(out ? d->tuple.raddr : d->tuple.laddr, &h[24], 16);
 	}
-	/* A connected socket has the address of the server, and sendmsg had it; NAT may
-	 * have put another one into the packet.
+	/* The server's address is in a connected socket, or was an argument of sendmsg. NAT
+	 * may have put another one into the packet.
 	 */
 	if (sk && BPF_CORE_READ(sk, __sk_common.skc_dport)) {
 		peer.family = sock_family(sk);
@@ -205,7 +205,7 @@ static __always_inline bool dns_packet(struct dns *d, struct __sk_buff *skb, boo
 	return dns_maybe(skb, out) && dns_headers(d, skb, out);
 }
 
-/* Where the next message of a TCP connection begins, in one direction. */
+/* The start of the next message of a TCP connection, in one direction. */
 struct dns_stream {
 	__u32 next;   /* sequence number of its length or, if that is known, of its header */
 	__u16 length; /* 0: not known */
@@ -218,8 +218,8 @@ struct dns_streams {
 SPAN_OF(dns_streams, __u64, struct dns_streams, 4096);
 __u64 dns_connections = 0; /* how many there are */
 
-/* A tool that looks at queries defines DNS_QUERIES: an answer is nothing to it where
- * the query was not seen.
+/* A tool that looks at queries defines DNS_QUERIES: it ignores an answer if the query
+ * was not seen.
  */
 #ifdef DNS_QUERIES
 #define DNS_BEGINS(out) (out)
@@ -263,7 +263,7 @@ static __always_inline bool dns_stream_next(struct dns *d, struct __sk_buff *skb
 	}
 	off = s->next - d->seq;
 	if ((__s32)off < 0) {
-		/* What lies between was not seen: a message begins here, or is lost. */
+		/* The bytes in between were not seen: a message starts here, or is lost. */
 		s->next = d->seq;
 		s->length = 0;
 		off = 0;
@@ -299,7 +299,7 @@ static __noinline bool dns_next(struct dns *d, struct __sk_buff *skb, bool out, 
 }
 
 /* Read the header of the message; false if it is not a query (out) or an answer with
- * one question, as everybody asks.
+ * one question. Others do not occur in practice.
  */
 static __noinline bool dns_message(struct dns *d, struct __sk_buff *skb, bool out)
 {
@@ -313,7 +313,7 @@ static __noinline bool dns_message(struct dns *d, struct __sk_buff *skb, bool ou
 	return !(d->flags & DNS_OPCODE) && !(d->flags & DNS_ANSWER) == out && !h[4] && h[5] == 1;
 }
 
-/* DNS_MESSAGES(d, skb, out) statement: for each message in the packet, up to so many. */
+/* DNS_MESSAGES(d, skb, out) statement: for each message in the packet, up to a limit. */
 #define DNS_MESSAGES_MAX 4
 #define DNS_MESSAGES(d, skb, out)                                              \
 	for (int i = 0; dns_next(d, skb, out, i) && dns_few(i); i++)           \

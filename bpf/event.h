@@ -32,21 +32,21 @@ struct {
 
 const volatile __u16 tool_id = 0; /* set by Go: the number of this tool in the ring */
 
-/* Waking the reader costs more than the event itself, so that is done only
- * when so much is waiting; else the reader comes by its own clock. Set by Go.
+/* Waking the reader costs more than the event itself. So it is woken only when this
+ * many bytes wait; otherwise it comes by its own clock. Set by Go.
  */
 const volatile __u64 wake_bytes = 0;
 
-/* The reader has been woken and has not emptied the ring since: Go sets it to 0
- * when it has. So it is woken once, and not by each event while the ring is full.
- * An event that comes between the two wakes nobody, but the next one does.
+/* The reader was woken and has not emptied the ring since. Go sets it to 0 when the
+ * ring is empty. So the reader is woken once, not by each event while the ring fills.
+ * An event between these two moments does not wake it, but the next event does.
  */
 volatile __u64 woken SEC(".data.ring") = 0;
 __u64 wakes SEC(".data.ring") = 0; /* how often */
 
-/* How many bytes of a ring that it shares a tool may have waiting: events beyond that
- * are lost and counted, so that a flood of one tool's events leaves room for those of
- * the others. 0: the ring is not shared. Set by Go.
+/* The most bytes that may wait in a shared ring for this tool. Events beyond that are
+ * lost and counted, so that a flood of one tool's events leaves room for the other
+ * tools. 0: the ring is not shared. Set by Go.
  */
 const volatile __u64 ring_most = 0;
 volatile __u64 ring_sent = 0;  /* bytes, since the start */
@@ -54,8 +54,8 @@ volatile __u64 ring_taken = 0; /* of these, bytes that have become rows. Set by 
 
 #define EVENT_BYTES(type) (8 /* of the record's header */ + ((sizeof(type) + 7) & ~7ULL))
 
-/* Is there room for another event? Processors that ask at once all hear the same: the
- * mark is exceeded by an event each at most.
+/* Is there room for another event? Processors that ask at the same time get the same
+ * answer, so each of them may exceed the limit by one event.
  */
 static __always_inline bool ring_room(__u64 bytes)
 {
@@ -70,8 +70,8 @@ static __always_inline void ring_count(__u64 bytes)
 
 #define EVENT_NEW(type) EVENT_ZERO(type, sizeof(type))
 
-/* An event of which only the first bytes are set to zero: the compiler sets no more than
- * 1024. What comes behind must not be read beyond what is written.
+/* An event of which only the first bytes are set to zero: the compiler can set 1024 at
+ * most. Of the rest, only the bytes that were written may be read.
  */
 #define EVENT_ZERO(type, bytes)                                                \
 	({                                                                     \

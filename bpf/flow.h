@@ -4,15 +4,16 @@
  * An event means only "look now". What happened is the difference of sequence
  * numbers since the last look: write_seq (the application sent), copied_seq (it
  * received), the end of the data (they arrived). When it happened is read from the
- * socket: see tcptime.h. So an event that is lost, doubled, late or of a kind that
- * nobody thought of does no harm: the next one repairs it.
+ * socket: see tcptime.h. So an event that is lost, doubled, late or unexpected does
+ * no harm: the next one repairs it.
  *
  * `mark` is the time up to which everything has been charged to one of the parts.
  * Each charge moves it by what it adds, so the parts always add up to mark - born.
  *
- * All but flow_arrived() and flow_sent() run with the socket's lock held.
+ * All functions but flow_arrived(), flow_sent() and those of MPTCP run under the socket's lock.
  */
 #pragma once
+#include "room.h"
 #include "tcptime.h"
 
 /* Go: part names, same order. */
@@ -20,8 +21,8 @@ enum flow_part {
 	PART_CONNECT,	/* SYN to ESTABLISHED */
 	PART_ACCEPT,	/* ESTABLISHED to accept(2) */
 	PART_APP,	/* the server has read and not sent */
-	PART_UNREAD,	/* data wait for the application */
-	PART_PEER,	/* the client has sent, and nothing has come back */
+	PART_UNREAD,	/* data waits for the application */
+	PART_PEER,	/* the client has sent and waits for the answer */
 	PART_RECEIVING, /* between pieces of one message */
 	PART_WINDOW,	/* sending: the peer's window is closed */
 	PART_BUFFER,	/* sending: our buffer is too small */
@@ -29,70 +30,73 @@ enum flow_part {
 	PART_NETWORK,	/* sending: the rest */
 	PART_IDLE,	/* between turns */
 	PART_CLOSING,	/* after the FIN */
-	PART_UNKNOWN,	/* nobody can tell */
+	PART_UNKNOWN,	/* cannot be known */
 	PARTS,
 };
 
 enum flow_state {
 	FLOW_OPENING = 1,
 	FLOW_QUEUED,  /* not accepted yet */
-	FLOW_MUTE,    /* reads are not seen: all is unknown until the end */
-	FLOW_DONE,    /* nothing but the end is to come */
+	FLOW_MUTE,    /* reads are not seen: all time is unknown until the end */
+	FLOW_DONE,    /* only the end can follow */
 	FLOW_FOUND,   /* older than the tool, and silent since */
-	FLOW_RESTING, /* from here on sequence numbers tell */
+	FLOW_RESTING, /* from here on sequence numbers show what happens */
 	FLOW_READ,    /* the last thing was a read */
 	FLOW_SENT,    /* the last thing was a send */
 };
 enum flow_role { ROLE_UNKNOWN, ROLE_CLIENT, ROLE_SERVER }; /* Go: role */
 
 struct flow {
-	__u64 arrived;	   /* first data since all were read; 0: not seen. Softirq writes it */
+	__u64 arrived;	   /* first data since all was read; 0: not seen. Softirq writes it */
 	__u64 sending;	   /* when the send under way began; 0: not seen */
-	__u64 piece;	   /* when it last went on */
+	__u64 piece;	   /* when it last made progress */
 	__u64 blocked;	   /* how long it has waited for room in our buffer */
 	__u64 born;
 	__u64 mark;
-	__u64 began;	   /* the turn under way; 0: none is */
+	__u64 began;	   /* start of the current turn; 0: none */
 	__u64 first;	   /* of this turn: from its first byte to the first of the answer */
 	__u64 ended;	   /* the last send or read */
 	__u64 lossy;	   /* time that losses took, not charged yet */
-	__u64 lossy_since; /* a loss that is not repaired; 0: none */
-	__u64 probed;	   /* of lossy: what probes alone waited for */
-	__u64 service;	   /* whose histogram counts its turns; 0: nobody's */
+	__u64 lossy_since; /* start of a loss that is not repaired; 0: none */
+	__u64 probed;	   /* of lossy: the time that probes alone waited */
+	__u64 service;	   /* the histogram that counts its turns; 0: none */
 	__u64 cookie;	   /* of the socket; 0: not known yet */
 	__u64 part[PARTS];
 	__u32 wrote, copied;	    /* write_seq and copied_seq at the last look */
 	__u32 from;		    /* write_seq when this message began */
 	__u32 busy, window, buffer; /* chronograph at the last look */
 	__u32 rtt;		    /* of the handshake, microseconds; 0: not known */
-	__u32 resent, dsacks;	    /* of this message: segments sent again; dsack_dups before the first */
+	__u32 resent, dsacks;	    /* of this message: retransmissions; dsack_dups before the first */
 	__u32 turns, overlaps, unasked;
-	__u32 fast, tlp, rto, syn;  /* segments sent again, by cause */
-	__u32 pid, exec;	    /* the reader at the last look */
-	__u32 opaque, opaque_pad;   /* see opaque() */
+	__u32 fast, tlp, rto, syn;  /* retransmitted segments, by cause */
+	__u32 pid, exec, name;	    /* the reader at the last look */
+	__u32 opaque;		    /* see opaque() */
 	__u8 state, role;
-	__u8 left;   /* all had left when the last send returned */
-	__u8 full;   /* then our buffer was what held it up */
+	__u8 left;   /* all data had left when the last send returned */
+	__u8 full;   /* and our buffer was the limit then */
 	__u8 small;  /* the message is short, and left at once */
-	__u8 older;  /* than the tool */
-	__u8 fin;    /* seen: what would be idle is closing */
-	__u8 slow;   /* of resent: probes while earlier segments were under way too */
+	__u8 older;  /* the connection is older than the tool */
+	__u8 fin;    /* a FIN was seen: idle time counts as closing */
+	__u8 slow;   /* of resent: probes while earlier segments were in flight too */
+	__u8 shared; /* the first of several MPTCP subflows: its numbers are useless */
+	__u8 unseen; /* the last send had no event */
+	__u8 free;   /* at the last progress of the send, all written data was allowed to leave */
 };
 
-/* Is f of an earlier socket at the address of sk? See owner_stale(). */
+/* Does f belong to an earlier socket at the address of sk? See owner_stale(). */
 static __always_inline bool flow_stale(const struct flow *f, const struct sock *sk)
 {
 	return f->cookie && f->cookie != sock_cookie(sk);
 }
 
-/* What is short: it leaves at once, and blocks nobody. */
+/* A short message: it leaves at once and does not block. */
 #define FLOW_SMALL 4096
 
 /* The tool counts a turn in a histogram: how long it took, and its first byte. */
 static int turn_count(struct flow *f, __u64 took);
 
-/* The verifier walks the rest of a program once for each value of a number that it knows.
- * What it reads back from a map it does not know, so it walks on once for all.
+/* The verifier walks the rest of a program once for each known value of a number.
+ * A value that is read back from a map is unknown, so it walks only once.
  */
 static __always_inline __u32 opaque(struct flow *f, __u32 n)
 {
@@ -114,7 +118,7 @@ static __always_inline void flow_charge_most(struct flow *f, const enum flow_par
 	flow_charge(f, part, f->mark + n < until ? f->mark + n : until);
 }
 
-/* The turn is over. Of a copy that is only looked at nothing is counted. */
+/* The turn is over. For a copy that is only looked at, nothing is counted. */
 static __always_inline void turn_end(struct flow *f, __u64 end, const bool copy)
 {
 	__u64 took = end > f->began ? end - f->began : 0;
@@ -133,8 +137,8 @@ static __always_inline void turn_begin(struct flow *f, __u64 at)
 	f->first = 0;
 }
 
-/* How long there and back takes, without what ACKs wait for on purpose, and without
- * the peer's thinking, which srtt has in it, and after five minutes rtt_min too.
+/* The round trip of the path, without delayed ACKs and without the peer's own time.
+ * srtt includes both, and after five minutes rtt_min does too.
  */
 static __always_inline __u64 flow_rtt(const struct flow *f, const struct sock *sk)
 {
@@ -143,7 +147,7 @@ static __always_inline __u64 flow_rtt(const struct flow *f, const struct sock *s
 	if (f->rtt && f->rtt < rtt)
 		rtt = f->rtt;
 	if (f->wrote - f->from > 2 * TCP(sk, mss_cache)) {
-		/* The ACKs of its first segments told of the queues on the way. */
+		/* The ACKs of its first segments measured the queues on the path. */
 		smooth = (TCP(sk, srtt_us) >> 3) + TCP(sk, mdev_us);
 		if (smooth > rtt)
 			rtt = smooth;
@@ -158,8 +162,8 @@ static __always_inline void flow_look_chrono(struct flow *f, const struct chrono
 	f->buffer = c->buffer;
 }
 
-/* The time up to end was spent sending: on what? Window and buffer are in jiffies,
- * and what does not fit into this time is left for the next charge.
+/* The time up to end was spent sending: charge it to the parts. Window and buffer are in
+ * jiffies. The excess over this time is left for the next charge.
  */
 static __always_inline void charge_sending(struct flow *f, const struct chrono *c, __u64 end)
 {
@@ -187,26 +191,26 @@ static __always_inline void charge_sending(struct flow *f, const struct chrono *
 		flow_charge(f, PART_NETWORK, end);
 }
 
-/* Were segments sent again that had not been lost? Then that cost nothing. */
+/* Were the retransmitted segments not lost at all? Then the loss took no time. */
 static __always_inline void flow_needless(struct flow *f, const struct sock *sk)
 {
 	if (!f->resent)
 		return;
 	if (TCP(sk, dsack_dups) - f->dsacks >= f->resent) {
-		/* The peer had it all: only the ACKs were lost. */
+		/* The peer had all data: only the ACKs were lost. */
 		f->lossy = f->lossy_since = f->probed = 0;
 		f->resent = 0;
 	} else if (f->resent == f->slow) {
-		/* The segments before them arrived by themselves: the path was slow. What
-		 * the peer says comes after its answer.
+		/* The earlier segments arrived without help: the path was slow. The peer's
+		 * DSACK comes after its answer.
 		 */
 		f->lossy = f->lossy > f->probed ? f->lossy - f->probed : 0;
 		f->probed = 0;
 	}
 }
 
-/* When the peer had all that was sent, until at the latest. Never when the ACK came:
- * it waits for the peer's own data, and would make sending of the peer's thinking.
+/* When the peer had received all sent data, at most until. The time of the ACK does not
+ * count: a delayed ACK comes with the answer, and the peer's time would count as sending.
  */
 static __always_inline __u64 flow_delivered(struct flow *f, const struct sock *sk, __u64 until)
 {
@@ -216,7 +220,7 @@ static __always_inline __u64 flow_delivered(struct flow *f, const struct sock *s
 
 	flow_needless(f, sk);
 	if (f->left && !f->resent) {
-		/* A new flight from idle begins both stamps anew: they may be the FIN's. */
+		/* A new flight from idle resets both stamps: they may be the FIN's. */
 		end = f->ended + rtt;
 		if (acked_all && acked > f->ended && acked < end)
 			end = acked;
@@ -230,8 +234,8 @@ static __always_inline __u64 flow_delivered(struct flow *f, const struct sock *s
 	return end < until ? end : until;
 }
 
-/* After a send, until data came or somebody looks: sending, then the peer's time
- * (client) or nobody's (server).
+/* After a send, until data came or this look: sending, then the peer's time (client)
+ * or idle time (server).
  */
 static __always_inline void flow_settle_sent(struct flow *f, const struct sock *sk, __u64 until, const bool copy)
 {
@@ -252,10 +256,10 @@ static __always_inline void flow_settle_sent(struct flow *f, const struct sock *
 /* TCP_NODELAY, of tcp_sock.nonagle */
 #define NAGLE_OFF 1
 
-/* For how many jiffies did short data wait before their last segment left? Nagle's
+/* How many jiffies did short data wait before its last segment left? Nagle's
  * algorithm holds a piece back until the one before it is acknowledged. `busy` runs
- * from the first piece to the last ACK. It is exact to a jiffy at each end: what is
- * less than three may be nothing. A short message that was sent before, without an
+ * from the first piece to the last ACK. It is exact to a jiffy at each end: less than
+ * three jiffies may be 0. A short message that was sent before, without an
  * answer, is taken for such a piece.
  */
 static __noinline __u32 flow_held(const struct flow *f, const struct sock *sk)
@@ -272,13 +276,37 @@ static __noinline __u32 flow_held(const struct flow *f, const struct sock *sk)
 	return busy - under_way;
 }
 
-/* Data were sent that no event told of. When, the socket says. Again: they are being
- * sent once more now.
+/* After a send, until the next one begins: sending, then the application's time. */
+static __always_inline void flow_pause(struct flow *f, const struct sock *sk, const struct chrono *c, __u64 began)
+{
+	__u64 end;
+
+	flow_needless(f, sk);
+	if ((f->full || f->resent || !f->left) && seq_after(f->wrote, TCP(sk, snd_una))) {
+		charge_sending(f, c, began); /* busy all along */
+		return;
+	}
+	/* Data that had left when the last call returned arrived an RTT later. Otherwise
+	 * the chronograph says how long it took.
+	 */
+	end = f->ended + flow_rtt(f, sk);
+	if (f->resent || !f->left) {
+		f->resent = 0;
+		end = f->mark + (__u64)(c->busy - f->busy) * tick_ns;
+		if (end < f->ended)
+			end = f->ended;
+	}
+	charge_sending(f, c, end < began ? end : began);
+	flow_charge(f, PART_APP, began);
+}
+
+/* Data was sent without an event. The stamps of the socket say when. again: it is
+ * being retransmitted now.
  */
 static __noinline int flow_sent_unseen(struct flow *f, const struct sock *sk, __u64 until, bool again, bool copy)
 {
-	/* The first is of the last segment that was delivered. From idle both are of the
-	 * first one, and the second stays so until something is acknowledged.
+	/* The first stamp is that of the last delivered segment. From idle, both are those
+	 * of the first segment, and the second keeps it until the first ACK.
 	 */
 	__u64 acked = TCP(sk, delivered_mstamp) * 1000;
 	__u64 at = again ? acked : TCP(sk, first_tx_mstamp) * 1000;
@@ -302,7 +330,11 @@ static __noinline int flow_sent_unseen(struct flow *f, const struct sock *sk, __
 		at = f->mark;
 	if (at > until)
 		at = until;
-	if (f->state == FLOW_FOUND) {
+	if (f->state == FLOW_SENT) {
+		chrono_read(&c, sk);
+		flow_pause(f, sk, &c, at);
+		f->busy = c.busy; /* window and buffer may be still to be charged */
+	} else if (f->state == FLOW_FOUND) {
 		flow_charge(f, PART_UNKNOWN, at);
 	} else if (f->role == ROLE_SERVER) {
 		flow_charge(f, PART_APP, at);
@@ -310,7 +342,7 @@ static __noinline int flow_sent_unseen(struct flow *f, const struct sock *sk, __
 		turn_end(f, f->ended, copy);
 		flow_charge(f, PART_IDLE, at);
 	}
-	if (f->role == ROLE_CLIENT)
+	if (f->role == ROLE_CLIENT && f->state != FLOW_SENT)
 		turn_begin(f, at);
 	f->from = f->wrote;
 	f->resent = 0;
@@ -318,23 +350,29 @@ static __noinline int flow_sent_unseen(struct flow *f, const struct sock *sk, __
 	f->left = f->small = !big && !held;
 	f->full = 0;
 	f->ended = at;
+	f->unseen = 1;
 	f->state = FLOW_SENT;
 	return 0;
 }
 
+/* Has it sent data without an event? After such a send there may be another one. If not
+ * all data had left by then, both count as one.
+ */
 static __always_inline bool flow_has_sent(const struct flow *f, const struct sock *sk)
 {
-	return f->state >= FLOW_FOUND && f->state != FLOW_SENT && seq_after(TCP(sk, write_seq), f->wrote);
+	bool more = f->state != FLOW_SENT || (f->unseen && f->left);
+
+	return f->state >= FLOW_FOUND && more && seq_after(TCP(sk, write_seq), f->wrote);
 }
 
-/* When the data that are there came. */
-static __always_inline __u64 flow_came(const struct flow *f, const struct sock *sk, __u64 now)
+/* When the unread data came. `at` is the time that the socket gives. */
+static __always_inline __u64 flow_came_at(const struct flow *f, const struct sock *sk, __u64 at, __u64 now)
 {
-	__u64 came = f->arrived ? f->arrived : tcp_arrival(sk, now), sent;
+	__u64 came = f->arrived ? f->arrived : at, sent;
 
-	/* The middle of a jiffy may be before what these data answer was sent in it, and the
-	 * count of a machine whose processor was taken away lags behind the clock. So the
-	 * count says which was first.
+	/* The middle of a jiffy may lie before the request of that jiffy was sent, and the
+	 * count lags behind the clock if the hypervisor took the processor away. So the
+	 * counts decide which was first.
 	 */
 	if (!f->arrived && flow_has_sent(f, sk)) {
 		sent = TCP(sk, first_tx_mstamp) * 1000;
@@ -346,14 +384,19 @@ static __always_inline __u64 flow_came(const struct flow *f, const struct sock *
 	return came < now ? came : now;
 }
 
-/* Are there data that the application has not read? */
+static __always_inline __u64 flow_came(const struct flow *f, const struct sock *sk, __u64 now)
+{
+	return flow_came_at(f, sk, f->arrived ? 0 : tcp_arrival(sk, now), now);
+}
+
+/* Is there data that the application has not read? */
 static __always_inline bool flow_unread(const struct flow *f, const struct sock *sk)
 {
 	return f->state >= FLOW_FOUND && seq_after(tcp_data_end(sk), TCP(sk, copied_seq));
 }
 
-/* Charge everything up to now by what is known now. Of a copy, that is a guess which
- * the next event may correct.
+/* Charge all time up to now by what is known now. For a copy it is a guess that the
+ * next event may correct.
  */
 static __always_inline void flow_settle(struct flow *f, const struct sock *sk, bool unread, __u64 now, const bool copy)
 {
@@ -386,8 +429,8 @@ static __always_inline void flow_settle(struct flow *f, const struct sock *sk, b
 	flow_charge(f, PART_UNREAD, now); /* if they are */
 }
 
-/* Data of the peer came while our own were under way. An answer carries the ACK of its
- * request, and a request that of the answer before it. What does not is neither.
+/* Data came from the peer while ours was in flight. An answer carries the ACK of its
+ * request, and a request that of the last answer. Other data is neither.
  */
 static __always_inline bool flow_overlaps(const struct flow *f, const struct sock *sk)
 {
@@ -405,7 +448,7 @@ static __always_inline int flow_read(struct flow *f, const struct sock *sk, __u6
 		copied = end;
 	if (!seq_after(copied, f->copied))
 		return 0; /* it peeked, or this is the end */
-	came = flow_came(f, sk, now);
+	came = flow_came_at(f, sk, f->arrived ? 0 : tcp_arrival_read(sk, now), now);
 	if (flow_has_sent(f, sk)) {
 		both = f->arrived && f->arrived <= f->ended; /* it sent before it had read all */
 		flow_sent_unseen(f, sk, came, false, false);
@@ -417,7 +460,7 @@ static __always_inline int flow_read(struct flow *f, const struct sock *sk, __u6
 		if (f->role == ROLE_CLIENT && f->began && !f->first && came > f->began)
 			f->first = came - f->began;
 		if (f->small && !f->resent && came - f->mark < tick_ns) {
-			/* short, gone at once, answered soon: the chronograph knows no more */
+			/* short, sent at once, answered soon: the chronograph adds nothing */
 			rtt = flow_rtt(f, sk);
 			flow_charge_most(f, PART_NETWORK, came, rtt);
 			if (f->role == ROLE_SERVER) {
@@ -455,7 +498,7 @@ static __always_inline int flow_read(struct flow *f, const struct sock *sk, __u6
 	return 0;
 }
 
-/* Data were taken that no event told of, as by sockmap: when is not known. */
+/* Data was read without an event, as by sockmap: the time is not known. */
 static __noinline int flow_read_unseen(struct flow *f, const struct sock *sk, __u64 now)
 {
 	if (f->state == FLOW_SENT)
@@ -471,8 +514,8 @@ static __noinline int flow_read_unseen(struct flow *f, const struct sock *sk, __
 }
 
 /* When the send that has just returned began. It may have blocked. From idle,
- * first_tx_mstamp is of its first segment and moves on with ACKs; busy says how long
- * it lasts.
+ * first_tx_mstamp is that of its first segment and moves on with ACKs. busy says how
+ * long it lasts.
  */
 static __always_inline __u64 flow_send_began(const struct flow *f, const struct sock *sk, const struct chrono *c, __u64 now)
 {
@@ -489,23 +532,31 @@ static __always_inline __u64 flow_send_began(const struct flow *f, const struct 
 	return began;
 }
 
-/* A send begins, or goes on with its next piece. If it had to wait, and all before has
- * left, it waited for room in our buffer. The kernel's own chronograph hardly ever
- * says so.
+/* The current send has waited since its last progress. It waited for room in our buffer
+ * if all earlier data was allowed to leave and has left. The kernel's own chronograph
+ * hardly ever says so.
  */
+static __always_inline void flow_waited(struct flow *f, const struct sock *sk, __u64 now)
+{
+	if (f->free && now - f->piece > tick_ns / 4 && TCP(sk, snd_nxt) == TCP(sk, write_seq))
+		f->blocked += now - f->piece;
+}
+
+/* A send starts, or continues with its next piece. */
 static __always_inline void flow_piece(struct flow *f, const struct sock *sk)
 {
 	__u64 now = bpf_ktime_get_ns();
 
 	if (!f->sending)
 		f->sending = now;
-	else if (now - f->piece > tick_ns / 4 && TCP(sk, snd_nxt) == TCP(sk, write_seq))
-		f->blocked += now - f->piece;
+	else
+		flow_waited(f, sk, now);
 	f->piece = now;
+	f->free = TCP(sk, write_seq) - TCP(sk, snd_una) < TCP(sk, snd_cwnd) * TCP(sk, mss_cache);
 }
 
-/* Where pieces are not seen: at the end of a send hardly anything has not left, more
- * would be allowed, and there is no room to put it.
+/* At the end of a send: nearly all data has left, the window allows more, and the buffer
+ * has no room for it.
  */
 static __always_inline bool flow_buffer_full(const struct sock *sk, __u32 wrote)
 {
@@ -521,12 +572,18 @@ static __always_inline bool flow_buffer_full(const struct sock *sk, __u32 wrote)
 static __always_inline int flow_sent(struct flow *f, const struct sock *sk, __u64 now)
 {
 	__u32 wrote = TCP(sk, write_seq), copied = TCP(sk, copied_seq), data = tcp_data_end(sk);
-	__u64 began = f->sending, end;
+	__u64 began = f->sending, blocked;
 	struct chrono c = {};
+	bool full, wants;
 
 	f->sending = 0;
 	if (!seq_after(wrote, f->wrote))
 		return 0;
+	wants = sock_lacks_room(sk);
+	if (began && wants)
+		flow_waited(f, sk, now); /* a signal ended it, or it does not block */
+	blocked = f->blocked;
+	f->blocked = 0; /* it waited in this call, so not before it began */
 	if (f->state == FLOW_QUEUED)
 		flow_charge(f, PART_ACCEPT, now);
 	if (seq_after(copied, f->copied) && copied == data)
@@ -539,26 +596,10 @@ static __always_inline int flow_sent(struct flow *f, const struct sock *sk, __u6
 	if (began < f->mark)
 		began = f->mark;
 	if (f->state == FLOW_SENT) {
-		flow_needless(f, sk);
-		if (f->full || ((f->resent || !f->left) && seq_after(f->wrote, TCP(sk, snd_una)))) {
-			charge_sending(f, &c, began); /* busy all along */
-		} else {
-			/* What had left when the last call returned was there an RTT later.
-			 * Else the chronograph says how long it took.
-			 */
-			end = f->ended + flow_rtt(f, sk);
-			if (f->resent || !f->left) {
-				f->resent = 0;
-				end = f->mark + (__u64)(c.busy - f->busy) * tick_ns;
-				if (end < f->ended)
-					end = f->ended;
-			}
-			charge_sending(f, &c, end < began ? end : began);
-			flow_charge(f, PART_APP, began);
-		}
+		flow_pause(f, sk, &c, began);
 	} else {
 		if (f->arrived && f->arrived < began && seq_after(data, copied)) {
-			/* It sends before it has read all: both at once. */
+			/* It sends before it has read all: both directions overlap. */
 			f->overlaps++;
 			flow_charge(f, PART_UNREAD, began);
 		} else if (f->state == FLOW_FOUND) {
@@ -575,17 +616,23 @@ static __always_inline int flow_sent(struct flow *f, const struct sock *sk, __u6
 	if (f->role == ROLE_CLIENT && !f->began)
 		turn_begin(f, began);
 	f->wrote = wrote;
+	f->blocked = blocked;
 	if (f->small) {
 		f->left = 1;
 		f->full = 0;
 	} else {
-		/* What window and buffer have grown by since it began is still to be charged. */
+		/* The growth of window and buffer since its start is not charged yet. */
 		f->busy = c.busy;
 		f->left = TCP(sk, snd_nxt) == wrote;
-		f->full = !f->piece && flow_buffer_full(sk, wrote);
+		full = flow_buffer_full(sk, wrote);
+		/* The pieces show how long the call itself waited. */
+		f->full = full && !f->piece;
 		if (f->blocked || (f->full && now - began > 2 * tick_ns))
 			charge_sending(f, &c, now);
+		/* The call did not wait. The application does, until there is room. */
+		f->full |= full && wants;
 	}
+	f->unseen = 0;
 	f->state = FLOW_SENT;
 	f->ended = now;
 	return 0;
@@ -602,12 +649,12 @@ static __always_inline void flow_arrived(struct flow *f)
 #define CA_LOSS 4
 #define PENDING_TLP 5 /* of icsk_pending */
 
-/* A probe sends the last segment again. If more than this are under way, earlier ones
- * have not been acknowledged either, and not because their ACK waits for one more.
+/* A probe retransmits the last segment. If more than this are in flight, earlier ones
+ * have no ACK either, and not because a delayed ACK waits for one more segment.
  */
 #define FLOW_ACKED_LATE 2
 
-/* A segment is sent again. What was lost took from the last progress on. */
+/* A segment is retransmitted. The loss counts from the last progress on. */
 static __always_inline void flow_resent(struct flow *f, const struct sock *sk)
 {
 	const struct inet_connection_sock *icsk = (void *)sk;
@@ -640,13 +687,13 @@ static __always_inline void flow_resent(struct flow *f, const struct sock *sk)
 	if (ca >= CA_RECOVERY)
 		f->lossy_since = since;
 	else if (now > since) {
-		/* a probe: no state tells of its end, so its wait alone */
+		/* a probe: no state shows its end, so only its wait counts */
 		f->lossy += now - since;
 		f->probed += now - since;
 	}
 }
 
-/* All that was lost is there. */
+/* All lost segments have arrived. */
 static __always_inline void flow_recovered(struct flow *f)
 {
 	__u64 now;
@@ -659,7 +706,7 @@ static __always_inline void flow_recovered(struct flow *f)
 	f->lossy_since = 0;
 }
 
-/* The connection is there. */
+/* The connection is established. */
 static __always_inline void flow_established(struct flow *f, const struct sock *sk, __u64 now)
 {
 	struct chrono c;
@@ -677,7 +724,7 @@ static __always_inline void flow_established(struct flow *f, const struct sock *
 
 enum flow_end { END_FIN, END_PEERS_FIN, END_CLOSE };
 
-/* A FIN, or the end. Our own FIN is about to be sent, and will begin the stamps anew.
+/* A FIN, or the end. Our own FIN is about to be sent, and will reset the stamps.
  */
 static __always_inline void flow_leave(struct flow *f, const struct sock *sk, enum flow_end how, __u64 now)
 {
@@ -690,10 +737,10 @@ static __always_inline void flow_leave(struct flow *f, const struct sock *sk, en
 
 		if (f->state < FLOW_FOUND)
 			return;
-		/* The last request is still to be answered. */
+		/* The last request has no answer yet. */
 		if (how == END_PEERS_FIN && (unread || (f->role == ROLE_SERVER && f->state == FLOW_READ && !sent)))
 			return;
-		/* Half closed, and the answer is still to come. Or it waits behind data. */
+		/* Half closed, and the answer has not come yet. Or the FIN waits behind data. */
 		if (half || busy) {
 			if (sent)
 				flow_sent_unseen(f, sk, now, false, false);
@@ -710,12 +757,18 @@ static __always_inline void flow_leave(struct flow *f, const struct sock *sk, en
 		if (how == END_FIN || f->role == ROLE_CLIENT)
 			f->state = FLOW_DONE;
 	} else if (f->role == ROLE_CLIENT && opaque(f, unread)) {
-		turn_end(f, now, false); /* an answer that came with the end may still be read */
+		/* An answer that came with the end may still be read. close(2) drops unread
+		 * data, such as the last message of TLS: that does not end a turn.
+		 */
+		if (FIELD(sk, struct sock, sk_receive_queue.qlen))
+			turn_end(f, now, false);
+		else if (f->state == FLOW_READ)
+			turn_end(f, f->ended, false);
 	}
 }
 
-/* A connection that was there before us. What it was doing is unknown until it does
- * something. A listener's child has the listener's backlog.
+/* A connection that is older than the tool. Its state is unknown until its next event.
+ * A listener's child has the listener's backlog.
  */
 static __always_inline void flow_found(struct flow *f, const struct sock *sk, __u64 now)
 {

@@ -3,8 +3,8 @@
  * its own, and interrupts of one kind do not interrupt each other, so nobody
  * else writes to them and they need no atomics; Go adds up. Go: tool.Times.
  *
- * What is found again at each interrupt is found by a small key of its own; what
- * can be grouped by is written down beside the counts, once.
+ * Each interrupt looks its counts up by a small key. The fields that users can group
+ * by are written beside the counts, once.
  */
 #pragma once
 #include "count.h"

@@ -2,17 +2,17 @@
 /* kept.h - a process in an entry of a map, written and read at the same time.
  *
  * A struct who is seven words. Writing it in place while another processor copies it
- * would make a process of two. So a sum goes with it, and a reader takes only what
- * agrees with the sum. That needs no lock and no atomic operation that 5.10 lacks.
+ * would mix two processes. So a checksum goes with it, and a reader takes only a copy
+ * that matches. That needs neither a lock nor an atomic operation that 5.10 lacks.
  *
  * The entry may also become another socket's: the kernel uses the memory of an entry
- * again at once, also while a program still has a pointer to it. So the key stands
- * before and behind, and a reader looks at both when it has the rest. The sum cannot
- * have the key in it: the verifier forbids arithmetic with a pointer.
+ * again at once, even while a program still has a pointer to it. So the key stands
+ * before and behind the data, and a reader checks both after the copy. The checksum
+ * cannot include the key: the verifier forbids arithmetic with a pointer.
  *
- * There are two copies. A writer leaves alone the one that is whole, so a reader that
- * interrupts it still finds that. Two writers at once may spoil the other copy; then
- * the one before them is shown.
+ * There are two copies. A writer never touches the valid one, so a reader that
+ * interrupts it still finds that. Two writers at once may spoil the other copy. Then
+ * readers see the process before them.
  */
 #pragma once
 #include "who.h"
@@ -40,7 +40,7 @@ static __always_inline __u64 kept_sum(const struct who *w)
 	return sum;
 }
 
-/* Copy one of the two; false if it is not whole. */
+/* Copy one of the two; false if it is not valid. */
 static __always_inline bool kept_copy(struct who *w, const struct kept_copy *c, __u64 key)
 {
 	*w = c->who;
@@ -77,7 +77,7 @@ static __always_inline void kept_set(struct kept *k, const struct who *w, __u32 
 
 enum kept_found { KEPT_NOBODY, KEPT_FOUND, KEPT_BROKEN };
 
-/* Copy the process out of an entry. Where neither copy is whole, w is nobody. */
+/* Copy the process out of an entry. If neither copy is valid, w is nobody. */
 static __always_inline enum kept_found kept_get(struct who *w, const struct kept *k, __u64 key)
 {
 	bool second = k->which & 1;

@@ -38,6 +38,7 @@ enum {
 	BPF_MAP_TYPE_STACK_TRACE = 7,
 	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_LPM_TRIE = 11,
+	BPF_MAP_TYPE_QUEUE = 22,
 	BPF_MAP_TYPE_RINGBUF = 27,
 };
 enum { BPF_F_NO_PREALLOC = 1 };
@@ -188,8 +189,15 @@ struct sock_common {
 	atomic64_t skc_cookie;
 };
 
+struct sk_buff_head {
+	__u32 qlen;
+};
+typedef struct {
+	atomic_t refs;
+} refcount_t;
 struct sock {
 	struct sock_common __sk_common;
+	struct sk_buff_head sk_receive_queue;
 	__u16 sk_type;
 	__u16 sk_protocol;
 	int sk_err;
@@ -202,6 +210,7 @@ struct sock {
 	struct {
 		atomic_t rmem_alloc;
 	} sk_backlog;
+	refcount_t sk_wmem_alloc;
 	int sk_rcvbuf;
 	__u8 sk_shutdown;
 	struct {
@@ -249,6 +258,7 @@ struct inet_connection_sock {
 	__u8 icsk_retransmits;
 	__u8 icsk_pending;
 	struct {
+		__u8 pending; /* ACK_* of tcptime.h */
 		__u32 lrcvtime; /* jiffies */
 	} icsk_ack;
 	const struct tcp_congestion_ops *icsk_ca_ops;
@@ -291,7 +301,8 @@ struct tcp_sock {
 	__u32 chrono_stat[3];
 	__u8 chrono_type : 2; /* a whole byte since 6.13 */
 	__u32 lsndtime; /* jiffies */
-	__u64 first_tx_mstamp; /* microseconds, as the next one */
+	__u64 tcp_mstamp; /* microseconds, as those that follow */
+	__u64 first_tx_mstamp;
 	__u64 delivered_mstamp;
 	struct minmax rtt_min;
 	__u32 mdev_us;
@@ -305,6 +316,10 @@ struct request_sock {
 struct tcp_request_sock {
 	__u32 snt_isn;
 };
+struct inet_timewait_sock {
+	struct sock_common __tw_common;
+	unsigned char tw_substate;
+};
 
 struct net_device {
 	char name[16];
@@ -317,8 +332,8 @@ struct sk_buff {
 	struct net_device *dev;
 	struct sock *sk;
 	char cb[48];
-	unsigned int len;
-	unsigned int data_len;
+	unsigned int len, data_len;
+	int skb_iif;
 	__be16 protocol;
 	__u16 transport_header;
 	__u16 network_header;
@@ -392,6 +407,10 @@ struct mptcp_subflow_context___mptcp {
 };
 struct mptcp_sock___mptcp {
 	struct sock *first;
+};
+
+struct udp_sock {
+	int forward_deficit;
 };
 
 struct unix_address {
@@ -540,6 +559,14 @@ struct bpf_iter__bpf_map_elem {
 	struct bpf_iter_meta *meta;
 	void *map;
 	void *key, *value;
+};
+struct bpf_iter__tcp {
+	struct bpf_iter_meta *meta;
+	struct sock_common *sk_common;
+};
+struct bpf_iter__udp {
+	struct bpf_iter_meta *meta;
+	struct udp_sock *udp_sk;
 };
 struct bpf_iter__task_file {
 	struct bpf_iter_meta *meta;

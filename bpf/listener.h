@@ -47,8 +47,8 @@ static __always_inline void listener_drop(const struct sock *sk)
 		bpf_map_delete_elem(&listeners, &k);
 }
 
-/* Who listens on addr and port: that very address, else any of its family,
- * else any at all. What is found was a listener when it was written down: ask
+/* The listener on addr and port: on that address, else on any address of its family,
+ * else on any address. The socket was a listener when it was written down: check
  * its state before you rely on it.
  */
 static __always_inline struct sock *listener_at(const __u8 *addr, __u16 port, __u32 netns)

@@ -16,17 +16,25 @@
  * OWNER_ENDS_AT_CLOSE: that saves it a program that runs for each socket. With a
  * body of its own there it calls owner_end() last.
  *
+ * One that sees reads or sends itself, and notices that another process makes them, may define
+ * OWNER_IO_IN_TOOL and call owner_on_io() then.
+ *
  * Sockets get their cookies when their state changes, unless OWNER_COOKIES_IN_TOOL
  * says that the tool's rows show none, or make them.
  *
  * When sockets were born and established is kept where OWNER_TIMES is defined, and
  * OWNER_FIELDS are a tool's own, kept with the entry as long as the socket lives;
- * OWNER_FILL(o, sk) fills them when the entry is made.
+ * OWNER_FILL(own, sk) fills them when the entry is made.
  * One that asks for nobody but listeners defines OWNER_LISTENERS_ONLY, and only
  * listen(2) and the end of listeners cost it anything.
  *
  * A tool that defines OWNER_ALL first gets the owners of all IP sockets. Those
  * that are not TCP's have one from when they are made until they are released.
+ *
+ * Where tools share an engine they share one table too. An object of its own writes it
+ * (bpf/owners.bpf.c, which defines OWNER_TABLE), and the tools only look it up: then
+ * owner_shared is true, and the verifier throws away all that would write. Its layout
+ * begins as that of every tool; OWNER_FIELDS are then in a map of the tool's own.
  *
  * Keyed by the address of the socket: MPTCP sockets share cookies.
  */
@@ -50,9 +58,24 @@
 #define OWNER_KEEPS /* more than the process: an entry is not simply replaced */
 #endif
 
+#ifdef OWNER_FIELDS
+struct owner_own {
+	__u64 cookie; /* as that of struct owner */
+	OWNER_FIELDS
+};
+#endif
+
+/* A table that is shared has what OWNER_TIMES has. Its tools know a part of that, from
+ * the beginning on.
+ */
 struct owner {
 	struct kept kept;
-#ifdef OWNER_KEEPS
+#ifdef OWNER_FIELDS
+	union {
+		__u64 cookie;
+		struct owner_own own; /* only of a tool that has the table to itself */
+	};
+#elif defined(OWNER_KEEPS)
 	__u64 cookie; /* of the socket; 0: not known yet */
 #endif
 #ifdef OWNER_TIMES
@@ -60,13 +83,63 @@ struct owner {
 	__u64 seen;	   /* when this entry was made */
 	__u64 established; /* 0: not seen */
 #endif
-#ifdef OWNER_FIELDS
-	OWNER_FIELDS
-#endif
 };
 #define OWNER_BORN 1	   /* the socket began after we did: seen is its birth */
 #define OWNER_RESET 2	   /* the peer reset it */
 #define OWNER_ACTIVE 4	   /* it connected: a socket that is OWNER_BORN without was accepted */
+
+/* What a tool needs of a table that is shared, and which programs it has besides for what
+ * is its own. Go: need, same bits.
+ */
+enum owner_need {
+	NEED_USERS = 1 << 0,  /* the processes of more sockets than listeners */
+	NEED_TIMES = 1 << 1,  /* OWNER_TIMES, or entries from the birth on */
+	NEED_ALL = 1 << 2,    /* OWNER_ALL */
+	NEED_WALK = 1 << 3,   /* the tool looks at sockets that are found */
+	NEED_ACCEPT = 1 << 4, /* it looks at sockets that are accepted */
+	NEED_OWN = 1 << 5,    /* it has OWNER_FIELDS */
+};
+#ifndef OWNER_LISTENERS_ONLY
+#define NEEDS_USERS NEED_USERS
+#else
+#define NEEDS_USERS 0
+#endif
+#if defined(OWNER_TIMES) || defined(OWNER_GIVES)
+#define NEEDS_TIMES NEED_TIMES
+#else
+#define NEEDS_TIMES 0
+#endif
+#ifdef OWNER_ALL
+#define NEEDS_ALL NEED_ALL
+#else
+#define NEEDS_ALL 0
+#endif
+#if defined(OWNER_ON_FOUND) || defined(OWNER_FILL)
+#define NEEDS_WALK NEED_WALK
+#else
+#define NEEDS_WALK 0
+#endif
+#ifdef OWNER_ON_ACCEPTED
+#define NEEDS_ACCEPT NEED_ACCEPT
+#else
+#define NEEDS_ACCEPT 0
+#endif
+#ifdef OWNER_FIELDS
+#define NEEDS_OWN NEED_OWN
+#else
+#define NEEDS_OWN 0
+#endif
+const volatile __u32 owner_needs = NEEDS_USERS | NEEDS_TIMES | NEEDS_ALL | NEEDS_WALK | NEEDS_ACCEPT | NEEDS_OWN;
+
+#ifdef OWNER_TABLE
+#define owner_shared false /* others share this one */
+__u32 owner_wants = 0;	   /* enum owner_need of all tools that do */
+#define OWNER_WANTS(need) (owner_wants & (need))
+#else
+/* Set by Go: the table is another object's. */
+const volatile bool owner_shared = false;
+#define OWNER_WANTS(need) true
+#endif
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -74,6 +147,52 @@ struct {
 	__type(key, __u64);
 	__type(value, struct owner);
 } owners SEC(".maps");
+
+#ifdef OWNER_FIELDS
+/* Where the table is shared; else a map of one entry. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u64);
+	__type(value, struct owner_own);
+} owner_own SEC(".maps");
+
+/* That of a tool that has the table to itself. */
+static __always_inline struct owner_own *owner_own_in(struct owner *o)
+{
+	if (!o)
+		return NULL;
+	asm volatile("" : "+r"(o)); /* no sum of what may be NULL */
+	return &o->own;
+}
+
+static __always_inline struct owner_own *owner_own_entry(const struct sock *sk)
+{
+	__u64 key = (__u64)sk;
+
+	return bpf_map_lookup_elem(&owner_own, &key);
+}
+
+static __always_inline void owner_own_put(const struct sock *sk, const struct owner_own *own, __u64 how)
+{
+	__u64 key = (__u64)sk;
+	int err = bpf_map_update_elem(&owner_own, &key, own, how);
+
+	if (err && err != -17 /* EEXIST */)
+		lose(LOSS_OWNER_FULL);
+}
+
+/* A socket of which the tool knows nothing so far. */
+static __always_inline void owner_own_new(const struct sock *sk, __u64 how)
+{
+	struct owner_own own = { .cookie = sock_cookie(sk) };
+
+#ifdef OWNER_FILL
+	OWNER_FILL(&own, sk);
+#endif
+	owner_own_put(sk, &own, how);
+}
+#endif
 
 static __always_inline struct owner *owner_entry(const struct sock *sk)
 {
@@ -109,7 +228,7 @@ static __always_inline void owner_put(const struct sock *sk, struct owner *o, __
 	o->flags = flags;
 #endif
 #ifdef OWNER_FILL
-	OWNER_FILL(o, sk); /* the tool's own fields */
+	OWNER_FILL(&o->own, sk); /* the tool's own fields */
 #endif
 	err = bpf_map_update_elem(&owners, &key, o, how);
 	if (err && err != -17 /* EEXIST */)
@@ -120,7 +239,12 @@ static __always_inline void owner_end(const struct sock *sk)
 {
 	__u64 key = (__u64)sk;
 
-	bpf_map_delete_elem(&owners, &key);
+	if (!owner_shared)
+		bpf_map_delete_elem(&owners, &key);
+#ifdef OWNER_FIELDS
+	else
+		bpf_map_delete_elem(&owner_own, &key);
+#endif
 }
 
 /* The current process owns sk from now on. */
@@ -129,9 +253,21 @@ static __noinline void owner_take(const struct sock *sk, __u32 flags)
 	struct owner mine = {};
 	struct who *w = &mine.kept.copy[0].who;
 
-	if (!who_current(w))
+	if (owner_shared) {
+#ifdef OWNER_FIELDS
+		owner_own_new(sk, BPF_ANY);
+#endif
 		return;
-	mine.kept.exec = who_exec();
+	}
+	if (who_current(w)) {
+		mine.kept.exec = who_exec();
+	} else {
+#ifdef OWNER_TABLE
+		/* The kernel connects: a subflow of MPTCP is given to its process later. */
+		if (!(flags & OWNER_ACTIVE))
+#endif
+			return;
+	}
 #ifdef OWNER_KEEPS
 	mine.cookie = sock_cookie(sk);
 	/* A socket that is born has no entry, unless its address is an old one's. */
@@ -144,6 +280,22 @@ static __noinline void owner_take(const struct sock *sk, __u32 flags)
 #endif
 	owner_put(sk, &mine, flags, BPF_ANY);
 }
+
+#ifdef OWNER_GIVES
+/* From now on sk is the process's that o has in its first copy. */
+static __always_inline void owner_give(const struct sock *sk, struct owner *o)
+{
+	struct owner *shared;
+
+	if (!owner_shared) {
+		owner_put(sk, o, 0, BPF_ANY);
+		return;
+	}
+	shared = owner_entry(sk);
+	if (shared)
+		kept_set(&shared->kept, &o->kept.copy[0].who, 0, (__u64)sk);
+}
+#endif
 
 #ifdef OWNER_TIMES
 /* A socket that is nobody's so far. Its cookie is not known: the kernel still gives it
@@ -166,7 +318,8 @@ static __always_inline bool is_tcp(__u16 proto)
 static __always_inline bool is_owned(__u16 proto)
 {
 #ifdef OWNER_ALL
-	return true;
+	if (OWNER_WANTS(NEED_ALL))
+		return true;
 #endif
 	return is_tcp(proto);
 }
@@ -178,11 +331,15 @@ static __always_inline bool is_owned(__u16 proto)
 /* Does owner_on_state have anything to do? Half of all changes are closing steps. */
 static __always_inline bool owner_state(int old, int new)
 {
+	if (owner_shared) /* what else a tool looks at here is an end */
+		return new == TCP_CLOSE;
 #ifdef OWNER_LISTENERS_ONLY
 	return new == TCP_LISTEN || (old == TCP_LISTEN && new == TCP_CLOSE);
 #endif
+	if (!OWNER_WANTS(NEED_USERS))
+		return new == TCP_LISTEN || (old == TCP_LISTEN && new == TCP_CLOSE);
 #ifdef OWNER_TIMES
-	if (new == TCP_SYN_RECV || new == TCP_ESTABLISHED)
+	if ((new == TCP_SYN_RECV || new == TCP_ESTABLISHED) && OWNER_WANTS(NEED_TIMES))
 		return true;
 #endif
 	return new == TCP_SYN_SENT || new == TCP_LISTEN || new == TCP_CLOSE;
@@ -192,6 +349,8 @@ static __always_inline bool owner_state(int old, int new)
 static __always_inline void owner_listener(const struct sock *sk, int old, int new)
 {
 #ifdef OWNER_LISTENERS
+	if (owner_shared)
+		return;
 	if (new == TCP_LISTEN)
 		listener_put(sk);
 	else if (old == TCP_LISTEN && new == TCP_CLOSE)
@@ -202,6 +361,8 @@ static __always_inline void owner_listener(const struct sock *sk, int old, int n
 /* Call on each inet_sock_set_state for which owner_state says so. */
 static __always_inline void owner_on_state(const struct sock *sk, int old, int new)
 {
+	if (owner_shared)
+		return;
 	owner_listener(sk, old, new);
 	if (new == TCP_SYN_SENT || new == TCP_LISTEN) {
 		/* in the context of connect or listen */
@@ -301,9 +462,11 @@ static __noinline void owner_accepted(struct sock *sk)
 	if (sock_state(sk) == TCP_CLOSE) /* reset before it was accepted */
 		return;
 #endif
-	owner_take(sk, 0);
-	if (proto == IPPROTO_MPTCP && (first = mptcp_first(sk)))
-		owner_take(first, 0);
+	if (!owner_shared) {
+		owner_take(sk, 0);
+		if (proto == IPPROTO_MPTCP && (first = mptcp_first(sk)))
+			owner_take(first, 0);
+	}
 #ifdef OWNER_ON_ACCEPTED
 	OWNER_ON_ACCEPTED(sk); /* the tool's own */
 #endif
@@ -362,8 +525,11 @@ URING_COMPLETE(owner_uring, op == URING_ACCEPT)
  */
 static __noinline int owner_on_io(const struct sock *sk)
 {
-	struct owner *o = owner_entry(sk);
+	struct owner *o;
 
+	if (owner_shared)
+		return 0;
+	o = owner_entry(sk);
 	if (o ? kept_still(&o->kept) && !owner_stale(o, sk) : !is_inet(LOAD(sk, __sk_common.skc_family)) || !is_owned(load_proto(sk)))
 		return 0;
 #ifdef OWNER_ENDS_AT_CLOSE
@@ -374,6 +540,7 @@ static __noinline int owner_on_io(const struct sock *sk)
 	return 0;
 }
 
+#ifndef OWNER_IO_IN_TOOL
 KTRACE(owner_send, sock_send_length, const struct sock *sk, int ret)
 {
 	return owner_on_io(sk);
@@ -390,6 +557,7 @@ KTRACE(owner_copied, tcp_rcv_space_adjust, const struct sock *sk)
 	return owner_on_io(sk);
 }
 #endif
+#endif
 
 #ifndef OWNER_ENDS_AT_CLOSE
 KTRACE(owner_gone, tcp_destroy_sock, const struct sock *sk)
@@ -399,18 +567,17 @@ KTRACE(owner_gone, tcp_destroy_sock, const struct sock *sk)
 }
 #endif
 
-static __always_inline void owner_found(struct sock *sk, struct task_struct *task)
+/* The process of task holds sk. */
+static __always_inline void owner_seed(struct sock *sk, struct task_struct *task)
 {
 	struct owner o = {};
 
-#ifdef OWNER_ENDS_AT_CLOSE
-	if (sock_state(sk) == TCP_CLOSE)
-		return;
+	if (owner_shared) {
+#ifdef OWNER_FILL
+		owner_own_new(sk, BPF_NOEXIST);
 #endif
-#ifdef OWNER_LISTENERS_ONLY
-	if (sock_state(sk) != TCP_LISTEN)
 		return;
-#endif
+	}
 #ifdef OWNER_KEEPS
 	o.cookie = sock_cookie(sk);
 #endif
@@ -420,6 +587,22 @@ static __always_inline void owner_found(struct sock *sk, struct task_struct *tas
 	if (sock_state(sk) == TCP_LISTEN)
 		listener_put(sk);
 #endif
+}
+
+static __always_inline void owner_found(struct sock *sk, struct task_struct *task)
+{
+
+#ifdef OWNER_ENDS_AT_CLOSE
+	if (sock_state(sk) == TCP_CLOSE)
+		return;
+#endif
+#ifdef OWNER_LISTENERS_ONLY
+	if (sock_state(sk) != TCP_LISTEN)
+		return;
+#endif
+	if (!OWNER_WANTS(NEED_USERS) && sock_state(sk) != TCP_LISTEN)
+		return;
+	owner_seed(sk, task);
 #ifdef OWNER_ON_FOUND
 	OWNER_ON_FOUND(sk); /* the tool's own */
 #endif

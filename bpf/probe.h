@@ -42,13 +42,13 @@
 
 /* LOAD(p, field): a field of something whose type the verifier knows: what an
  * argument of the program points to, or a pointer that LOAD gave. In tp_btf and
- * fentry programs that is a plain load, at a tenth of the price; by the other
- * ways it is BPF_CORE_READ, which everything else (found through a map, a
- * descriptor, a void pointer or a cast) must use everywhere. So must a pointer
- * that has been a map's key: take a copy for the key.
+ * fentry programs that is a plain load, at a tenth of the cost. In other programs it
+ * is BPF_CORE_READ. Any other pointer (from a map, a descriptor, a void pointer or a
+ * cast) needs BPF_CORE_READ in all programs. So does a pointer that was used as a
+ * map's key: copy it for the key.
  *
- * Which it is, Go says in each program's own code, in the place of PLAIN
- * (internal/object); the verifier throws the other one away.
+ * Go writes into each program, in place of PLAIN, which of the two it is
+ * (internal/object). The verifier removes the other branch.
  */
 #define PLAIN 0x5e1e10ad
 static __always_inline bool plain(void)
@@ -80,27 +80,27 @@ static __always_inline void make_cookie(const struct sock *sk)
  */
 #define KTRACE_SK(point, name, args...) KTRACE_FIRST(make_cookie((void *)ctx[0]), point, name, ##args)
 
-/* Set by Go: the running kernel (5.11 on) gives the current task with its type,
- * so that what hangs on it needs no more than plain loads.
+/* Set by Go: the running kernel (5.11 on) gives the current task with its type.
+ * Then its fields, and those behind its pointers, can be read by plain loads.
  */
 const volatile bool typed_task = false;
 
-/* Set by Go: the running kernel (6.2 on) takes our word for what a pointer points
- * to; AS(p, struct file) gives it.
+/* Set by Go: the running kernel (6.2 on) lets a program cast any pointer for reading.
+ * AS(p, struct file) is the cast.
  */
 const volatile bool typed_any = false;
 extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 #define AS(p, type) ((type *)bpf_rdonly_cast(p, bpf_core_type_id_kernel(type)))
 
-/* FIELD(p, struct file, f_inode): one field of whatever pointer, by a plain load
- * where AS can be had, else by BPF_CORE_READ.
+/* FIELD(p, struct file, f_inode): one field behind any pointer. It is a plain load
+ * where the kernel has AS, else BPF_CORE_READ.
  */
 #define FIELD(p, type, field) (typed_any ? AS(p, type)->field : BPF_CORE_READ((type *)(p), field))
 
-/* HOP(p, struct sock, field): LOAD of a field that is a pointer. Kernels from 6.3 on
- * look through all their types, up to four times, for whether a pointer that comes
- * from one that they trust can be trusted too, which takes longer than to verify a
- * small program. From one that they take our word for it cannot.
+/* HOP(p, struct sock, field): LOAD of a field that is a pointer. When a trusted
+ * pointer is followed, kernels from 6.3 on search all their types, up to four times,
+ * to see whether the new pointer is trusted too. That takes longer than to verify a
+ * small program. A pointer from AS is not trusted, so nothing is searched.
  */
 #define HOP(p, type, field) (typed_any ? AS(p, type)->field : LOAD(p, field))
 
@@ -183,3 +183,18 @@ static __always_inline bool call_exit(struct call_args *a, __u64 func)
 		return ____##point##_##part(ctx, a.arg[0], a.arg[1], a.arg[2], PT_REGS_RC(ctx)); \
 	}                                                                      \
 	static __always_inline int ____##point##_##part(void *ctx, __u64 a0, __u64 a1, __u64 a2, long ret)
+
+/* KFUNC_PART(point, part, func, args...) { body }: as KFUNC, for a point that takes
+ * several functions together.
+ */
+#define KFUNC_PART(point, part, func, args...)                                 \
+	static __always_inline int ____##point##_##part(void *ctx, ##args);    \
+	SEC("fentry/" #func) int point##__fentry__##part(unsigned long long *ctx) \
+	{                                                                      \
+		CAST(return ____##point##_##part(___bpf_ctx_cast(args)))       \
+	}                                                                      \
+	SEC("kprobe/" #func) int point##__kprobe__##part(struct pt_regs *ctx)  \
+	{                                                                      \
+		CAST(return ____##point##_##part(___bpf_kprobe_args(args)))    \
+	}                                                                      \
+	static __always_inline int ____##point##_##part(void *ctx, ##args)

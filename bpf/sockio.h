@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* sockio.h - each send and receive on any socket.
  *
- * Best by the tracepoints sock_send_length and sock_recv_length (6.3 on), which
- * see every family, io_uring and splice to a socket alike. Before that by the
- * system calls themselves. Probes on sock_sendmsg, __sock_sendmsg and
- * sock_recvmsg attach, but parts of the kernel have them inlined: on 5.10
- * messages of sendmmsg go unseen, on newer kernels almost everything.
+ * The best way are the tracepoints sock_send_length and sock_recv_length (from 6.3 on).
+ * They see every family, io_uring and splice to a socket. Older kernels use the
+ * system calls. Probes on sock_sendmsg, __sock_sendmsg and sock_recvmsg can be
+ * attached, but the compiler inlines them: on 5.10 they miss the messages of
+ * sendmmsg, on newer kernels nearly everything.
  *
- * The tool that includes this header defines sock_io(). ret is what the call
- * returned; one call per message where a system call moves several. It is not
- * inlined: some fifty programs call it. One that asks for receives alone defines
- * SOCKIO_RECV; then sends cost nothing. Go: tool.SockIO, tool.SockRecv.
+ * The tool that includes this header defines sock_io(). ret is the result of the
+ * call. If a system call moves several messages, sock_io() runs for each. It is not
+ * inlined, because some fifty programs call it. A tool that needs only receives
+ * defines SOCKIO_RECV; then sends cost nothing. Go: tool.SockIO, tool.SockRecv.
  */
 #pragma once
 #include "count.h"
@@ -20,8 +20,8 @@
 #include "uring.h"
 #include "who.h"
 
-/* Flags of receives that take nothing out of the receive queue: bytes are only
- * looked at, or come back with an error as they were sent.
+/* Flags of receives that take nothing out of the receive queue: they peek, or read
+ * the error queue, which returns bytes as they were sent.
  */
 #define MSG_NOT_RECEIVED (MSG_PEEK | MSG_ERRQUEUE)
 
@@ -29,7 +29,7 @@ enum io_dir { IO_RECV, IO_SEND }; /* Go: kern.Dir */
 
 static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir, long ret, int flags);
 
-/* Nothing was moved and nothing failed: the call is made again. */
+/* No data was moved, and it is not a failure: the caller repeats the call. */
 static __always_inline bool io_again(long ret)
 {
 	return ret == -EAGAIN || is_restart(ret);
@@ -56,8 +56,8 @@ SEC("raw_tp/sock_send_length") int io__raw__send(unsigned long long *ctx)
 	return sock_io(ctx, (void *)ctx[0], IO_SEND, (int)ctx[1], ctx[2]);
 }
 
-/* UDP alone, by its own functions, where no other socket is asked for: others
- * then pay nothing. udpv6_sendmsg hands messages to IPv4 on to udp_sendmsg.
+/* UDP alone, by its own functions, if the filters ask for no other socket. Others
+ * then cost nothing. udpv6_sendmsg hands messages to IPv4 on to udp_sendmsg.
  */
 SEC("fexit/udp_sendmsg") int udp__fexit__send4(unsigned long long *ctx)
 {
@@ -71,7 +71,7 @@ SEC("fexit/udpv6_sendmsg") int udp__fexit__send6(unsigned long long *ctx)
 	return sock_io(ctx, (void *)ctx[0], IO_SEND, (int)ctx[3], 0);
 }
 
-/* The receiving ones by their number of arguments: (sk, msg, len, noblock, flags,
+/* The receive functions by their number of arguments: (sk, msg, len, noblock, flags,
  * addr_len) until 5.18, without noblock after that, and without addr_len in 7.2.
  */
 #define UDP_RECV(args, flags)                                                  \
@@ -89,7 +89,7 @@ UDP_RECV(5, 3)
 UDP_RECV(6, 4)
 #endif
 
-/* System calls: what was asked for, until the answer is there. */
+/* System calls: the arguments, kept until the call returns. */
 struct io_call {
 	struct sock *sk;
 	__u64 msgs; /* of sendmmsg and recvmmsg: user memory */
@@ -132,7 +132,7 @@ static __noinline int io_exit(void *ctx, long ret)
 #define MMSG_LEN 56
 #define MMSG_MOST 64 /* messages of one call that are looked at */
 
-/* sendmmsg and recvmmsg return how many messages; each has its length. */
+/* sendmmsg and recvmmsg return the number of messages; each has its length. */
 static __noinline int io_exit_msgs(void *ctx, long ret)
 {
 	struct io_call c = {};
@@ -189,7 +189,7 @@ IO_CALL(recvfrom, IO_RECV, a3, 0, io_exit)
 IO_CALL(recvmsg, IO_RECV, a2, 0, io_exit)
 IO_CALL(recvmmsg, IO_RECV, a3, a1, io_exit_msgs)
 
-/* splice from a socket goes by no tracepoint and by no recvmsg. */
+/* splice from a socket passes neither the tracepoint nor recvmsg. */
 SPAN(splices, __u64, struct sock *);
 
 SYS_ENTER(splice, splice)
@@ -214,7 +214,7 @@ SYS_EXIT(splice, splice)
 	return sock_io(ctx, sk, IO_RECV, ret, 0);
 }
 
-/* io_uring makes no system call for each request: only needed by that way. */
+/* io_uring makes no system call per request: only the system-call way needs this. */
 #ifdef SOCKIO_RECV
 #define URING_SENDS 0ULL
 #else

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* span.h - remember at the beginning, take at the end. A plain hash: what does
- * not fit is counted, and nothing that is under way is thrown out for it.
+/* span.h - remember a start, take it at the end. It is a plain hash: a start that does
+ * not fit is counted as lost, and no older start is evicted for it.
  */
 #pragma once
 #include "event.h"
@@ -14,10 +14,10 @@
 		__type(value, V);                                              \
 	} name SEC(".maps")
 
-/* THREAD_SPAN(name, V): what each thread is in the midst of, for calls that come
- * too often to be put in and taken out each time. The tool marks it as over, and
- * the next one of the thread takes its place; THREAD_END(name) is the program,
- * point thread, that frees it when the thread ends.
+/* THREAD_SPAN(name, V): the call that each thread is in. It is for calls that are too
+ * frequent to insert and delete an entry each time. The tool marks the entry as over,
+ * and the thread's next call overwrites it. THREAD_END(name) is the program (point
+ * thread) that deletes the entry when the thread ends.
  */
 #define THREAD_SPAN(name, V) SPAN_OF(name, __u64, V, 32768)
 
@@ -36,8 +36,8 @@ static __always_inline void span_begin(void *map, const void *key, const void *v
 		lose(LOSS_SPAN);
 }
 
-/* The same with a count of what is under way: while that is 0, nothing need be
- * looked for.
+/* The same with a count of the entries. While the count is 0, the lookup can be
+ * left out.
  */
 static __always_inline void span_begin_counted(void *map, const void *key, const void *value, __u64 *count)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* stack.h - user stacks, by id. Go turns them into names, for which it must
- * have read the process's memory map while the process still lived: so the
- * first stack of each process sends a notice.
+/* stack.h - user stacks, by id. Go turns them into names. For that it must read
+ * the process's memory map while the process lives. So the first stack of
+ * each process sends a notice.
  */
 #pragma once
 #include "who.h"
@@ -11,8 +11,8 @@
 #define STACKS 4096
 #endif
 
-/* The kernel's map has one place for a stack, by its hash: where another one
- * sits, it is refused. With four maps it has four.
+/* The kernel's map has one slot for each hash of a stack. If another stack has the
+ * slot, the new one is refused. Four maps give four slots.
  */
 #define STACK_MAP(name)                                                        \
 	struct {                                                               \

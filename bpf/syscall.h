@@ -104,8 +104,8 @@ static __always_inline unsigned long sys_arg(const struct pt_regs *regs, int n)
 #define COMPAT_BIT 0x400000 /* TIF_32BIT */
 #endif
 
-/* The call under way is a 32-bit one, whose number is another one's among ours. The
- * calls' own tracepoints never tell of those.
+/* Is this a 32-bit call? Its number means another call in the 64-bit table. The
+ * tracepoints of single calls never fire for 32-bit calls.
  */
 static __always_inline bool sys_compat(void)
 {

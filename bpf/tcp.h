@@ -3,7 +3,7 @@
  * under way.
  */
 #pragma once
-#include "probe.h"
+#include "sock.h"
 
 struct tcp_bytes {
 	__u64 tx;     /* sent at least once */
@@ -32,9 +32,9 @@ static __always_inline bool tcp_has_fin(int state)
 	return state == TCP_FIN_WAIT1 || state == TCP_FIN_WAIT2 || state == TCP_CLOSING || state == TCP_LAST_ACK;
 }
 
-/* bytes_sent is no answer: what the local queueing discipline drops is sent again
- * as if for the first time, and counts again. What was acknowledged and what waits
- * for that is what was sent at least once.
+/* bytes_sent is not used: a segment that the local queueing discipline drops is sent
+ * again as if for the first time, and counts again. The bytes that were acknowledged,
+ * and those that wait for it, are the bytes that were sent at least once.
  *
  * State is the one that the socket is in, or has just left for CLOSE.
  */
@@ -78,18 +78,29 @@ static __always_inline __u64 tcp_received(const struct tcp_sock *tp, bool typed)
 	return rx - (rx && READ(tp, inet_conn.icsk_inet.sk.__sk_common.skc_flags) >> SOCK_DONE & 1);
 }
 
-/* Of whatever socket. Nobody need hold its lock: what is acknowledged meanwhile
- * would be counted twice or not at all, so look again.
+/* One look at a socket whose lock nobody need hold. False: it changed meanwhile. What
+ * was acknowledged would be counted twice or not at all, and a FIN that left would be a
+ * byte. A socket that has come to its end keeps the state before that: CLOSE does not
+ * tell whether a FIN was sent.
  */
+static __always_inline bool tcp_look(struct tcp_bytes *b, const struct tcp_sock *tp, int *state, enum tcp_syn syn)
+{
+	__u32 una = BPF_CORE_READ(tp, snd_una);
+	__u8 was = *state, now;
+
+	tcp_sent(b, tp, was, syn, false);
+	now = sock_state((void *)tp);
+	if (now != TCP_CLOSE)
+		*state = now;
+	return *state == was && una == BPF_CORE_READ(tp, snd_una);
+}
+
+/* Of whatever socket. State is the one that it was in, before CLOSE. */
 static __always_inline void tcp_bytes_read(struct tcp_bytes *b, const struct tcp_sock *tp, int state, enum tcp_syn syn)
 {
-	for (int i = 0; i < 3; i++) {
-		__u32 una = BPF_CORE_READ(tp, snd_una);
-
-		tcp_sent(b, tp, state, syn, false);
-		if (una == BPF_CORE_READ(tp, snd_una))
-			break;
-	}
+	/* no loop: before 5.15 the verifier refuses some that are not unrolled */
+	if (!tcp_look(b, tp, &state, syn) && !tcp_look(b, tp, &state, syn))
+		tcp_look(b, tp, &state, syn);
 	b->rx = tcp_received(tp, false);
 }
 
@@ -106,8 +117,8 @@ static __always_inline const struct tcp_sock *tcp_load(const struct sock *sk)
 	return plain() ? bpf_skc_to_tcp_sock((void *)sk) : (void *)sk;
 }
 
-/* Packets on their way, of which the congestion window allows so many: neither
- * those that the peer has nor those that are lost.
+/* Packets in flight, which the congestion window limits. Packets that the peer has, or
+ * that are lost, are not among them.
  */
 static __always_inline __u32 tcp_in_flight(const struct tcp_sock *tp)
 {

@@ -3,11 +3,10 @@
  *
  * TCP keeps stamps for its own use. They are on the clock of bpf_ktime_get_ns, so a
  * program that runs later can tell when a request left, when its last ACK came, and
- * how long the peer's window was closed. tcp_mstamp is not among them: reading
- * refreshes it.
+ * how long the peer's window was closed.
  *
- * All of this works on whatever pointer to a socket: FIELD is a plain load from
- * 6.2 on.
+ * All functions take any pointer to a socket: FIELD is a plain load from 6.2
+ * on.
  */
 #pragma once
 #include "sock.h"
@@ -17,18 +16,18 @@
 /* Is sequence number a behind b? */
 #define seq_after(a, b) ((__s32)((b) - (a)) < 0)
 
-/* Nanoseconds of a jiffy. Set by Go. */
+/* Nanoseconds in a jiffy. Set by Go. */
 const volatile __u64 tick_ns = 4000000;
 
 /* The kernel counts jiffies by the same clock: number j begins at tick_phase + j *
- * tick_ns. Nobody tells the phase, but it is the least difference that was ever seen
- * between the clock and the count. So stamps in jiffies become times, and one that
- * is a jiffy old may be known to be a microsecond old.
+ * tick_ns. The kernel does not show the phase, but it is the least difference ever
+ * seen between the clock and the count. So stamps in jiffies become times, and a stamp
+ * that is a jiffy old may be known to be a microsecond old.
  */
 __s64 tick_phase = 0x7fffffffffffffff;
 
-/* The clock is read after the count. What happens between, as an interrupt or time that
- * the hypervisor takes, makes the difference too large, and the least one stays right.
+/* The clock is read after the count. An interrupt or the hypervisor between the two reads
+ * makes the difference too large, and the least one stays right.
  */
 static __always_inline __s64 tick_learn(__u64 jiffies)
 {
@@ -39,9 +38,15 @@ static __always_inline __s64 tick_learn(__u64 jiffies)
 	return tick_phase;
 }
 
-/* When data last came. Of data that came two jiffies ago or before, the middle of
- * that jiffy is the best guess. Of newer data it is the end of it: else a quick reader
- * would seem to be late whenever a jiffy begins between.
+/* 1 if the peer has sent its FIN. */
+static __always_inline __u32 tcp_done(const struct sock *sk)
+{
+	return FIELD(sk, struct sock, __sk_common.skc_flags) >> SOCK_DONE & 1;
+}
+
+/* When data last came, by the count of jiffies. For data that is two jiffies old or older,
+ * the middle of its jiffy is the best guess. For newer data it is the end: otherwise a
+ * quick reader would look late whenever a jiffy begins in between.
  */
 static __always_inline __u64 tcp_arrival(const struct sock *sk, __u64 now)
 {
@@ -58,22 +63,40 @@ static __always_inline __u64 tcp_arrival(const struct sock *sk, __u64 now)
 	return end < now ? end : now;
 }
 
-/* Did data last come in the jiffy in which data were last sent, or later? */
+#define ACK_SCHED 1 /* of icsk_ack.pending: data came, and no ACK has been sent */
+
+/* The same when data is read, before tcp_rcv_space_adjust() refreshes the stamp of the
+ * last segment. It is the stamp of the data, unless the ACK timer or the peer's FIN came
+ * later. Then the count must agree.
+ */
+static __always_inline __u64 tcp_arrival_read(const struct sock *sk, __u64 now)
+{
+	__u64 stamp = TCP(sk, tcp_mstamp) * 1000, counted;
+
+	if (stamp > now)
+		stamp = now;
+	if (FIELD(sk, struct inet_connection_sock, icsk_ack.pending) & ACK_SCHED && !tcp_done(sk))
+		return stamp;
+	counted = tcp_arrival(sk, now);
+	return stamp < counted + 2 * tick_ns ? stamp : counted;
+}
+
+/* Did the last data come in the jiffy of the last send, or later? */
 static __always_inline bool tcp_came_after_send(const struct sock *sk)
 {
 	return (__s32)(FIELD(sk, struct inet_connection_sock, icsk_ack.lrcvtime) - TCP(sk, lsndtime)) >= 0;
 }
 
-/* Where the data that the application can read end. The peer's FIN counts as a byte
+/* The end of the data that the application can read. The peer's FIN counts as a byte
  * of rcv_nxt.
  */
 static __always_inline __u32 tcp_data_end(const struct sock *sk)
 {
-	return TCP(sk, rcv_nxt) - (FIELD(sk, struct sock, __sk_common.skc_flags) >> SOCK_DONE & 1);
+	return TCP(sk, rcv_nxt) - tcp_done(sk);
 }
 
-/* The kernel's chronograph in jiffies, with what is running now: how long data were
- * under way, how long of this the peer's window or our buffer was to blame.
+/* The kernel's chronograph in jiffies, including the current state: how long data was in
+ * flight, and for how much of that the peer's window or our buffer was the limit.
  */
 struct chrono {
 	__u32 busy, window, buffer;

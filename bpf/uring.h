@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* uring.h - completions of io_uring requests.
  *
- * The tracepoint has had several layouts, and a wrong one loads and reads
- * rubbish, so Go chooses by its arguments in BTF (probe.Uring):
+ * The tracepoint has had several layouts. A wrong one loads and reads garbage, so
+ * Go chooses by the arguments in BTF (probe.Uring):
  *   cqe  since 6.16: (ctx, req, cqe)
  *   res  since 5.19: (ctx, req, user_data, res, ...)
  *   old  before: (ctx, user_data, res[, cflags]), no request: its opcode and
@@ -32,7 +32,7 @@ enum uring_op {
 	URING_LISTEN = 57,
 };
 
-/* Requests under way, for kernels whose completion does not name them. A program
+/* Requests in flight, for kernels whose completion does not name them. A program
  * may give several requests the same user_data: the last one is kept, and the
  * others are counted as lost.
  */
@@ -117,7 +117,7 @@ static __always_inline void uring_begin(const struct uring_key *k, const struct 
 	static __always_inline int ____##point(void *ctx, __u8 op, struct file *file, int res)
 
 /* URING_COMPLETE(point, test) { body of (ctx, op, sk, res) }: the same with the
- * socket that the request was for, NULL where it was for something else.
+ * socket that the request was for, NULL if it was for something else.
  */
 #define URING_COMPLETE(point, test)                                            \
 	static __always_inline int ____##point##_sk(void *ctx, __u8 op, struct sock *sk, int res); \

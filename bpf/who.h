@@ -3,8 +3,8 @@
 #pragma once
 #include "filter.h"
 
-/* A tool that only counts, by keys, defines WHO_KEYED and has its enum key_bits
- * before this header: then what neither a key nor a filter asks for is not
+/* A tool that only counts by keys defines WHO_KEYED, and its enum key_bits, before
+ * this header. Then only the fields that a key or a filter asks for are
  * looked up.
  */
 #ifdef WHO_KEYED
@@ -92,17 +92,17 @@ static __always_inline bool comm_is(const char *comm, struct comm_words c)
 	return have->half[0] == c.half[0] && have->half[1] == c.half[1];
 }
 
-/* The process's first thread, by which it is named. See HOP for why not of a task
- * that is trusted.
+/* The first thread of the process, which gives the process its name. HOP says why the
+ * task is cast first.
  */
 static __always_inline const struct task_struct *typed_leader(const struct task_struct *task)
 {
 	return typed_any ? AS(task, struct task_struct)->group_leader : task->group_leader;
 }
 
-/* In a walk over the files of all tasks: are those of this thread its process's,
- * which the walk comes to by the first thread? That one may have exited, and then
- * has none.
+/* For a walk over the files of all tasks: does this thread share its files with the
+ * first thread, where the walk finds them anyway? The first thread may have exited;
+ * then it has no files.
  */
 static __always_inline __attribute__((unused)) bool shares_files(struct task_struct *task)
 {
@@ -111,17 +111,32 @@ static __always_inline __attribute__((unused)) bool shares_files(struct task_str
 	return task != leader && BPF_CORE_READ(task, files) == BPF_CORE_READ(leader, files);
 }
 
-/* Which of the programs that the current process has run this is: exec changes its
- * name, and may its user, not its PID. 0 where it costs more than a plain load.
+/* A number that each exec of the current process changes. An exec changes the name and
+ * perhaps the user, but not the PID. 0 where reading it costs more than a plain load.
  */
 static __always_inline __u32 who_exec(void)
 {
 	return typed_task ? bpf_get_current_task_btf()->self_exec_id : 0;
 }
 
-/* Is w, with the who_exec() of its time, still what there is to say of the current
- * process? It may be another one, run another program, or have another name. Kernels
- * without a typed task (before 5.11) tell only the first.
+/* A hash of the name of the current process; 0 as above. Different names have different
+ * hashes, except by chance.
+ */
+static __always_inline __u32 who_name(void)
+{
+	struct comm_words c;
+	__u64 sum;
+
+	if (!typed_task)
+		return 0;
+	c = comm_load(typed_leader(bpf_get_current_task_btf()));
+	sum = c.half[0] + c.half[1] * 0x9e3779b97f4a7c15;
+	return sum ^ sum >> 32;
+}
+
+/* Does w, written when who_exec() was exec, still describe the current process? The
+ * process may be another one, run another program, or have another name. Without a
+ * typed task (before 5.11) only the first is noticed.
  */
 static __always_inline bool who_still(const struct who *w, __u32 exec)
 {
@@ -137,8 +152,8 @@ static __always_inline bool who_still(const struct who *w, __u32 exec)
 	return comm_is(w->comm, now) || comm_is(w->comm, comm_cut(now));
 }
 
-/* A worker of io_uring is a thread of its process. A kernel thread is nobody: it
- * works for somebody unknown.
+/* A worker of io_uring is a thread of its process. A kernel thread counts as unknown:
+ * the process that it works for is not known.
  */
 static __noinline __attribute__((unused)) bool who_current(struct who *w)
 {

@@ -28,6 +28,7 @@ const (
 	fish    kind = "fish"
 	doc     kind = "doc"
 	licence kind = "licence"
+	unit    kind = "unit" // of systemd; nothing enables it
 )
 
 const (
@@ -44,6 +45,7 @@ var places = map[kind]map[string]string{
 	zsh:     {tgz: "completion/zsh", deb: "usr/share/zsh/vendor-completions", rpm: "usr/share/zsh/site-functions"},
 	fish:    {tgz: "completion/fish", deb: "usr/share/fish/vendor_completions.d", rpm: "usr/share/fish/vendor_completions.d"},
 	doc:     {tgz: "", deb: "usr/share/doc/seine", rpm: "usr/share/doc/seine"},
+	unit:    {tgz: "systemd", deb: "usr/lib/systemd/system", rpm: "usr/lib/systemd/system"},
 	licence: {tgz: "LICENSES", deb: "usr/share/doc/seine/LICENSES", rpm: "usr/share/licenses/seine"},
 }
 
@@ -85,7 +87,7 @@ func parts(s *src, bin, arch string) ([]part, error) {
 	for _, f := range []struct {
 		kind kind
 		glob string
-	}{{doc, "README.md"}, {doc, "CHANGELOG.md"}, {licence, "LICENSES/*"}} {
+	}{{doc, "README.md"}, {doc, "CHANGELOG.md"}, {licence, "LICENSES/*"}, {unit, "deploy/seine-agent.service"}} {
 		names, err := filepath.Glob(filepath.Join(s.root, f.glob))
 		if err != nil {
 			return nil, err

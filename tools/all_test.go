@@ -307,8 +307,8 @@ func TestDeclared(t *testing.T) {
 		if Demos[tl.Name].Run == nil && Demos[tl.Name].Why == "" {
 			t.Error("no demo, and no reason why not")
 		}
-		if len(Live[tl.Name]) == 0 {
-			t.Error("no live case")
+		if len(Selftests[tl.Name]) == 0 {
+			t.Error("no case for the self-test")
 		}
 		for _, s := range sections {
 			_, text, ok := strings.Cut(tl.Doc, "\n## "+s+"\n")

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +17,7 @@ import (
 	"seine/internal/kbtf"
 	"seine/internal/object"
 	"seine/internal/probe"
+	"seine/internal/tool"
 )
 
 // stored reads the kept part of a kernel's BTF: see internal/gen/btf.
@@ -59,7 +61,7 @@ func TestKernels(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(file), ".btf.gz")
 		t.Run(name, func(t *testing.T) {
 			k := probe.Offline(stored(t, file))
-			for _, tl := range All {
+			for _, tl := range append(slices.Clone(All), tool.Owners) {
 				spec, err := object.Spec(tl.Name)
 				if err != nil {
 					t.Fatal(err)

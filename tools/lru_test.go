@@ -18,7 +18,6 @@ var forgetful = map[string]string{
 	"stack_pids": "a process is looked at again",
 	"execs":      "a program is looked at again",
 	"peers":      "a peer is shown again, as the README says",
-	"waits":      "a segment is shown as dropped, as the README says",
 }
 
 // TestForgetful: a map that holds what is under way refuses what does not fit, which is

@@ -16,7 +16,7 @@ import (
 var perCPU = map[string]string{
 	"hardirqs began":  "a handler of a hard interrupt is not preempted",
 	"softirqs begins": "a softirq is not interrupted by another one of its processor",
-	"skblife lasts":   "not right yet: a packet freed by one task can be taken for one that another task has just cloned",
+	"skblife gros":    "GRO runs in a softirq, which is not interrupted by another one of its processor",
 }
 
 // TestScratch: no tool uses a per-CPU array as scratch memory. From Linux 7.0 on a

@@ -154,13 +154,12 @@ func showArgs(r *Run, views []argView, top int, now time.Time) error {
 		if name == "" {
 			name = v.spec.Text
 		}
-		if r.asJSON() {
-			shown := *d
-			shown.name = name
-			shown.keyNames = jsonNames(v.exprs)
+		if r.rows() {
 			for _, e := range list {
-				r.jsonEntry(&shown, e, now)
+				r.emitEntry(d, name, fieldNames(v.exprs), e, now)
 			}
+		}
+		if r.out == nil {
 			continue
 		}
 		if v.spec.Hist {
@@ -191,7 +190,7 @@ func showArgs(r *Run, views []argView, top int, now time.Time) error {
 	return nil
 }
 
-func jsonNames(exprs []string) []string {
+func fieldNames(exprs []string) []string {
 	out := slices.Clone(exprs)
 	for i, e := range out {
 		e = e[strings.LastIndexAny(e, ">.")+1:]

@@ -62,6 +62,7 @@ type (
 		Name string
 		Args []Expr
 		val  *int64 // what is known of it beforehand, set by check
+		as   *Tuple // what stands in its place, set by check
 	}
 	// Unary is -x, !x, ~x, *x, &x.
 	Unary struct {
@@ -99,6 +100,8 @@ type (
 		X     Expr
 		Name  string
 		Arrow bool
+		text  *string // known beforehand
+		val   *int64  // as well, set by check
 	}
 	// Index is x[i].
 	Index struct {
@@ -123,6 +126,11 @@ type (
 		Of  *TypeName
 		X   Expr
 		val *int64 // set by check
+	}
+	// TypeExpr is a type where a value may stand, as in typeinfo(int8).
+	TypeExpr struct {
+		node
+		Of TypeName
 	}
 	// Offsetof is offsetof(type, field).
 	Offsetof struct {
@@ -239,6 +247,7 @@ type Script struct {
 	Includes []string
 	Config   []setting
 	decls    map[string]mapDecl
+	uses     []unstableUse // imports and calls of macros
 	structs  map[string]*cstruct
 	enums    map[string]int64
 	enumIn   map[string]*enum // by enumerator

@@ -30,8 +30,10 @@ type attached struct {
 	timers  []timer
 	signals map[unix.Signal][]*ebpf.Program
 	iters   []iteration
+	watches map[uint64][]*watchEvents
 	count   int
-	own     int // of count, what seine itself runs
+	own     int         // of count, what seine itself runs
+	runs    []iteration // those of bench and test probes
 	failed  int
 	firsts  []string // the first few that failed
 	lastErr error
@@ -63,6 +65,8 @@ func (a *attached) run(prog *ebpf.Program, t *Target) {
 			a.signals = map[unix.Signal][]*ebpf.Program{}
 		}
 		a.signals[t.signal] = append(a.signals[t.signal], prog)
+	case Bench, Test:
+		a.runs = append(a.runs, iteration{prog, t})
 	case Iter:
 		a.iters = append(a.iters, iteration{prog, t})
 	case Interval:
@@ -142,7 +146,7 @@ func (p *Program) attach(l *loaded, started func(*attached) error) (*attached, e
 		}
 		a.progs = append(a.progs, progs...)
 		switch t.Way {
-		case Begin, End, Interval, Self, Iter:
+		case Begin, End, Interval, Self, Iter, Bench, Test:
 			for _, t := range j.targets {
 				a.run(progs[0].Program, t)
 			}
@@ -171,7 +175,7 @@ func (p *Program) attach(l *loaded, started func(*attached) error) (*attached, e
 				p.progress(a, total)
 				if err = p.all(w.progs, t, w.j.cookie, a); err != nil {
 					err = fmt.Errorf("%w: attaching %s: %s", probe.ErrNotSupported, t.Probe, probe.Reason(err))
-					if !p.lenient(len(w.j.targets) > 1 || t.Wild || i > 0) {
+					if !p.lenient(t.Wild) {
 						break
 					}
 					a.fail(t, err)
@@ -196,7 +200,7 @@ func isRefusal(err error) bool {
 }
 
 // lenient says whether the run goes on without a target. By default it does so
-// where a clause has many.
+// where a pattern found many.
 func (p *Program) lenient(many bool) bool {
 	return p.set.missing == "" && many || p.set.missing == "warn" || p.set.missing == "ignore"
 }
@@ -331,6 +335,12 @@ func (p *Program) all(progs []program, t *Target, cookie bool, a *attached) erro
 			return err
 		}
 		a.links = append(a.links, c)
+		if w, ok := c.(*watchEvents); ok {
+			if a.watches == nil {
+				a.watches = map[uint64][]*watchEvents{}
+			}
+			a.watches[w.addr] = append(a.watches[w.addr], w)
+		}
 	}
 	a.count++
 	return nil
@@ -377,7 +387,7 @@ func (p *Program) one(prog *ebpf.Program, t *Target, cookie bool) (io.Closer, er
 		if t.usdt != nil {
 			o.RefCtrOffset = t.usdt.semaphore
 		}
-		if len(p.opts.PIDs) == 1 {
+		if len(p.opts.PIDs) == 1 && !p.u.family {
 			o.PID = int(p.opts.PIDs[0])
 		}
 		if t.Way == Uretprobe {
@@ -387,7 +397,11 @@ func (p *Program) one(prog *ebpf.Program, t *Target, cookie bool) (io.Closer, er
 	case Profile, Software, Hardware:
 		return perfEvents(prog, t)
 	case Watch:
-		return p.watchEvents(prog, t.watch)
+		w, err := p.watchEvents(prog, t.watch)
+		if err != nil {
+			return nil, err
+		}
+		return &watchEvents{perfEvent: w, addr: t.watch.addr}, nil
 	}
 	return nil, fmt.Errorf("%s cannot be attached", t.Probe)
 }

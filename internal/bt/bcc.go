@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // A bccSpec is what BCC's tools have in common: kind:library:function(signature).
@@ -149,14 +150,14 @@ func (b *bccSpec) parser(from, to int) *parser {
 	}
 }
 
-var entryCall = regexp.MustCompile(`\$entry\(\s*(\w+)\s*\)`)
+var entryCall = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$entry\(\s*(\w+)\s*\)`) })
 
 // expr parses a part of the spec. $entry(x) is replaced first, by a name that
 // only the parser knows.
 func (b *bccSpec) expr(from, to int) (x Expr, err error) {
 	defer catch(&err)
 	p := b.parser(from, to)
-	if m := entryCall.FindAllStringSubmatchIndex(p.text[from:to], -1); m != nil {
+	if m := entryCall().FindAllStringSubmatchIndex(p.text[from:to], -1); m != nil {
 		text := []byte(p.text)
 		p.defines = map[string]define{}
 		for _, at := range m {

@@ -9,10 +9,8 @@ import (
 	"strings"
 )
 
-// BpftraceJSON is the output in the form that bpftrace -f json has.
-const BpftraceJSON = "bpftrace-json"
-
-func (r *Run) native() bool { return r.p.opts.Output == BpftraceJSON }
+// native says that the text is what bpftrace -f json writes.
+func (r *Run) native() bool { return r.out != nil && r.p.opts.Native }
 
 // typed writes {"type": …, "data": …} with data that is JSON already.
 func (r *Run) typed(kind, data string) {
@@ -76,6 +74,8 @@ func (r *Run) nativeMap(d *mapDef, list []*entry, div int64) {
 		kind = "hist"
 	case StatsOf:
 		kind = "stats"
+	case TseriesOf:
+		kind = "tseries"
 	}
 	var parts []string
 	for _, e := range list {
@@ -96,6 +96,8 @@ func (r *Run) nativeEntry(d *mapDef, e *entry, div int64) string {
 		return nativeBuckets(logBuckets(t.bits, e.nums))
 	case LhistOf:
 		return nativeBuckets(linearBuckets(t, e.nums))
+	case TseriesOf:
+		return seriesJSON(t, e.nums, "interval_start")
 	case StatsOf:
 		return fmt.Sprintf(`{"count": %d, "average": %d, "total": %v}`, e.nums[1], average(t, e.nums), signedNumber(t, e.nums[0]))
 	case CountOf, SumOf, MinOf, MaxOf, AvgOf:

@@ -5,6 +5,7 @@ package bt
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
@@ -20,6 +21,7 @@ type checker struct {
 	params []string
 	set    settings
 	unsafe bool
+	check  bool // nothing will run
 	child  uint32
 
 	maps     map[string]*mapDef
@@ -28,6 +30,7 @@ type checker struct {
 	enumSeen map[string]int64
 	enumIn   map[string]*btf.Enum
 
+	unused  [][2]Pos        // values that nobody asks for
 	errs    []error         // of the clause
 	spoiled map[string]bool // variables whose assignment is wrong
 
@@ -189,6 +192,9 @@ func (c *checker) stmt(s Stmt) {
 	case *Block:
 		c.stmts(s.Body)
 	case *Jump:
+		if s.X != nil && !c.expr(s.X).number() {
+			c.failAt(s.X, "return takes a number, not %s", s.X.typ())
+		}
 		if s.Word != "return" && c.loops == 0 {
 			c.fail(s.pos, s.end, "%s outside a loop", s.Word)
 		}
@@ -212,7 +218,16 @@ func (c *checker) effect(x Expr) {
 	case *IncDec:
 		c.expr(x)
 	default:
-		c.failAt(x, "this does nothing: expected an assignment or a call")
+		c.value(x)
+		c.notUsed(x)
+	}
+}
+
+// notUsed keeps where a value is computed for nothing, which the run tells of.
+func (c *checker) notUsed(x Expr) {
+	pos, end := x.span()
+	if !slices.Contains(c.unused, [2]Pos{pos, end}) {
+		c.unused = append(c.unused, [2]Pos{pos, end})
 	}
 }
 

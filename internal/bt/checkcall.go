@@ -10,7 +10,7 @@ import (
 
 // aggregations are the calls that are assigned to maps.
 var aggregations = map[string]Kind{
-	"count": CountOf, "sum": SumOf, "min": MinOf, "max": MaxOf, "avg": AvgOf, "stats": StatsOf, "hist": HistOf, "lhist": LhistOf,
+	"count": CountOf, "sum": SumOf, "min": MinOf, "max": MaxOf, "avg": AvgOf, "stats": StatsOf, "hist": HistOf, "lhist": LhistOf, "tseries": TseriesOf,
 }
 
 // A function of the language: how many arguments it takes and its type.
@@ -77,7 +77,7 @@ func (c *checker) call(e *Call, stmt bool) *Type {
 		c.failAt(e, "%s() has no value", e.Name)
 	}
 	if !f.stmt && !f.both && stmt {
-		c.failAt(e, "%s() does nothing by itself", e.Name)
+		c.notUsed(e)
 	}
 	t := f.typ(c, e)
 	e.setType(t)
@@ -89,15 +89,18 @@ func (c *checker) aggregation(e *Call) *Type {
 	kind := aggregations[e.Name]
 	t := &Type{Kind: kind}
 	e.setType(t)
-	want := map[Kind]int{CountOf: 0, LhistOf: 4}
+	want := map[Kind]int{CountOf: 0, LhistOf: 4, TseriesOf: 3}
 	n, ok := want[kind]
 	if !ok {
 		n = 1
 	}
-	if len(e.Args) != n && !(kind == HistOf && len(e.Args) == 2) {
+	if len(e.Args) != n && !((kind == HistOf || kind == TseriesOf) && len(e.Args) == n+1) {
 		c.failAt(e, "%s() takes %s, not %d", e.Name, plural(n, "argument"), len(e.Args))
 	}
-	for _, a := range e.Args {
+	for i, a := range e.Args {
+		if kind == TseriesOf && i == 3 {
+			break
+		}
 		if at := c.expr(a); !at.number() && at.Kind != KSym {
 			c.failAt(a, "%s() needs a number, not %s", e.Name, at)
 		}
@@ -111,6 +114,9 @@ func (c *checker) aggregation(e *Call) *Type {
 	}
 	if n > 0 {
 		t.Signed = !unsigned64(e.Args[0].typ())
+	}
+	if kind == TseriesOf {
+		c.series(e, t)
 	}
 	if kind == LhistOf {
 		for i, p := range []*int64{&t.min, &t.max, &t.step} {
@@ -198,6 +204,10 @@ func (c *checker) formatted(e *Call) {
 			c.failAt(a, "%s() cannot print %s", e.Name, t)
 		}
 		switch v := verbs[i]; {
+		case v.form == 'g':
+			if !t.word() && t != unknown {
+				c.failAt(a, "%%gr needs a number, not %s", t)
+			}
 		case v.conv == 's' || v.conv == 'r' || v.conv == 'x' && t.Kind == Buffer:
 			if v.conv == 'r' && t.Kind != Buffer && t.Kind != String {
 				c.failAt(a, "%%r needs a buffer, not %s", t)
@@ -354,6 +364,19 @@ func (c *checker) str(e *Call) *Type {
 		}
 		return stringOf(len(c.params[p.N-1]) + 1)
 	}
+	if sum, ok := e.Args[0].(*Binary); ok && sum.Op == "+" { // str($1 + 2) leaves out two characters
+		p, isParam := sum.X.(*Param)
+		if n, known := c.constant(sum.Y); isParam && known && p.N > 0 {
+			text := ""
+			if p.N <= len(c.params) {
+				text = c.params[p.N-1]
+			}
+			if n < 0 || n > int64(len(text)) && text != "" {
+				c.failAt(sum.Y, "%q has no character %d", text, n)
+			}
+			e.Args[0] = &Str{sum.node, text[min(int(n), len(text)):]}
+		}
+	}
 	t := c.expr(e.Args[0])
 	n := c.set.strLen
 	if len(e.Args) == 2 {
@@ -430,12 +453,16 @@ func (c *checker) pton(e *Call) *Type {
 
 func (c *checker) stack(e *Call) *Type {
 	c.uses.context = true
-	t := &Type{Kind: KStack, Depth: stackDepth, Format: c.stackFormat()}
+	t := &Type{Kind: KStack, Depth: stackDepth}
 	if e.Name == "ustack" {
 		t.Kind = UStack
 	}
+	t.Format = c.stackFormat(t.Kind)
 	for _, a := range e.Args {
-		if id, ok := a.(*Ident); ok && (id.Name == "bpftrace" || id.Name == "perf" || id.Name == "raw") {
+		if id, ok := a.(*Ident); ok && id.Name == buildIDs && t.Kind == KStack {
+			c.failAt(a, "the kernel's functions have no build ids: only ustack(build_id) has")
+		}
+		if id, ok := a.(*Ident); ok && (id.Name == "bpftrace" || id.Name == "perf" || id.Name == "raw" || id.Name == buildIDs) {
 			if t.Format = id.Name; id.Name == "bpftrace" {
 				t.Format = ""
 			}
@@ -461,7 +488,7 @@ func (c *checker) mac(e *Call) *Type {
 
 func (c *checker) kaddr(e *Call) *Type {
 	name := c.text(e.Args[0])
-	if c.kernel.address(name) == 0 {
+	if c.kernel.address(name) == 0 && !c.check {
 		c.failAt(e, "this kernel has no symbol %s", name)
 	}
 	return &Type{Kind: Number, Size: 8}

@@ -102,6 +102,8 @@ func (c *checker) typeOf(e Expr) *Type {
 			c.failAt(e, "this block has no value: its last expression has none without a semicolon")
 		}
 		return c.value(e.X)
+	case *TypeExpr:
+		c.failAt(e, "a type is no value")
 	case *Sizeof:
 		if e.Of != nil {
 			e.X = nil
@@ -317,6 +319,9 @@ func (c *checker) field(e *Field) *Type {
 		id.setType(typeVoid)
 		return c.arg(e)
 	}
+	if call, ok := e.X.(*Call); ok && call.Name == "typeinfo" && len(call.Args) == 1 {
+		return c.typeField(e, call)
+	}
 	t := c.expr(e.X)
 	if t == unknown {
 		return unknown
@@ -407,15 +412,21 @@ func (c *checker) arg(e *Field) *Type {
 		c.fail(pos, end, "%s has no argument %s%s", t.Probe, e.Name, orList(e.Name, names))
 	case t.Way == Kretprobe:
 		c.failAt(e, "a %s by kretprobe has no args: keep them at the entry in @map[tid]", t.Kind)
-	case t.Kind.function() || t.Kind == RawTracepoint:
-		proto := c.proto(e)
+	case t.Kind.function() || t.Kind == RawTracepoint || t.Kind == Uprobe:
+		proto, space := c.proto(e), InKernel
+		if t.Kind == Uprobe {
+			space = InUser
+		}
 		var names []string
 		for i, p := range proto.Params {
 			if p.Name == e.Name {
-				if t.Way == Kprobe && i >= len(argRegs) {
-					c.failAt(e, "argument %s is on the stack, where a kprobe cannot find it", e.Name)
+				if (t.Way == Kprobe || t.Way == Uprobe) && i >= len(argRegs) {
+					c.failAt(e, "argument %s is on the stack, where a %s cannot find it", e.Name, t.Way)
 				}
-				return fromBTF(p.Type, InKernel)
+				if t.Kind == Uprobe && (t.Offset != 0 || slices.ContainsFunc(proto.Params[:i+1], func(p btf.FuncParam) bool { return !inRegister(p.Type) })) {
+					c.failAt(e, "argument %s of %s is not where a probe finds it: that is only at the function's begin, and if it and those before it are integers or pointers", e.Name, t.Name)
+				}
+				return fromBTF(p.Type, space)
 			}
 			names = append(names, p.Name)
 		}
@@ -456,6 +467,8 @@ func (c *checker) tryProto() *btf.FuncProto {
 	if t.proto == nil && t.noType == nil {
 		if t.Kind == RawTracepoint {
 			t.proto, t.noType = c.kernel.rawProto(t.Name)
+		} else if t.Kind == Uprobe {
+			t.proto, t.noType = c.kernel.user.proto(t.Path, t.Name)
 		} else {
 			t.proto, t.noType = c.kernel.proto(t.Name, t.Module)
 			if t.noType != nil && t.Module == "" { // a module's, perhaps

@@ -34,8 +34,12 @@ func init() {
 			spec, err := c.kernel.types()
 			return err == nil && spec.TypeByName(c.text(e.Args[0]), &fn) == nil
 		}),
+		"kfunc_allowed": truth(func(c *checker, e *Call) bool { return c.kernel.kfuncAllowed(c.text(e.Args[0]), c.target.Way) }),
+		"typeinfo":      {1, 1, false, false, (*checker).typeInfo},
 		"strcap":        {1, 1, false, false, (*checker).strcap},
 		"memcmp":        {3, 3, false, false, (*checker).memcmp},
+		"skboutput":     {4, 4, false, true, (*checker).skbOutput},
+		"globmatch":     {2, 2, false, false, (*checker).globmatch},
 		"find":          {3, 3, false, false, (*checker).find},
 		"static_assert": {2, 2, true, false, (*checker).staticAssert},
 		"fail":          {1, 64, true, false, (*checker).failCall},
@@ -45,6 +49,12 @@ func init() {
 		"tid":           {1, 1, false, false, (*checker).pidOf},
 		"path":          {1, 2, false, false, (*checker).path},
 		"debugf":        {1, 4, true, false, (*checker).debugf},
+		"signal_name":   {1, 1, false, false, kindOf(SigName)},
+		"unwatch":       {1, 1, true, false, func(c *checker, e *Call) *Type { c.numbers(e); return typeVoid }},
+		"comm":          {1, 1, false, false, kindOf(CommOf)},
+		"uaddr":         {1, 1, false, false, (*checker).userAddress},
+		"write_user":    {3, 3, false, true, (*checker).writeUser},
+		"override":      {1, 1, true, false, (*checker).override},
 	} {
 		functions[name] = f
 	}

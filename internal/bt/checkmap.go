@@ -288,6 +288,8 @@ func unify(a, b *Type) (*Type, bool) {
 		return t, true
 	case HistOf:
 		return a, a.bits == b.bits
+	case TseriesOf:
+		return a, a.step == b.step && a.Depth == b.Depth && a.Format == b.Format
 	case LhistOf:
 		return a, a.min == b.min && a.max == b.max && a.step == b.step
 	case SumOf, MinOf, MaxOf, AvgOf, StatsOf:
@@ -335,7 +337,7 @@ func (c *checker) readValue(m *MapRef, d *mapDef) *Type {
 			d.read, c.changed = true, true
 		}
 		return &Type{Kind: Number, Size: 8, Signed: d.value.Signed || d.value.Kind == CountOf}
-	case StatsOf, HistOf, LhistOf:
+	case StatsOf, HistOf, LhistOf, TseriesOf:
 		c.failAt(m, "%s is a %s, which cannot be read in an expression", m.Name, d.value)
 	}
 	return d.value

@@ -68,7 +68,7 @@ func (c *checker) ident(e *Ident) *Type {
 	case "kstack", "ustack":
 		c.uses.context = true
 		t := *builtins[e.Name]
-		t.Format = c.stackFormat()
+		t.Format = c.stackFormat(t.Kind)
 		return &t
 	case "ctx":
 		c.uses.context = true
@@ -108,7 +108,7 @@ func (c *checker) allArgs(e *Ident) *Type {
 		for i := range t.format {
 			add(t.format[i].name)
 		}
-	case t.Way == Fentry || t.Way == Fexit || t.Kind == RawTracepoint:
+	case t.Way == Fentry || t.Way == Fexit || t.Kind == RawTracepoint || t.Kind == Uprobe:
 		for _, p := range c.proto(e).Params {
 			if p.Name == "" {
 				c.failAt(e, "the arguments of %s have no names", t.Probe)
@@ -157,8 +157,8 @@ func oneSlip(a, b string) bool {
 }
 
 // stackFormat is how stacks are printed unless the call says it.
-func (c *checker) stackFormat() string {
-	if c.set.stackMode == "bpftrace" {
+func (c *checker) stackFormat(k Kind) string {
+	if c.set.stackMode == "bpftrace" || c.set.stackMode == buildIDs && k == KStack {
 		return ""
 	}
 	return c.set.stackMode

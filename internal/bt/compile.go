@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"seine/internal/probe"
+	"seine/internal/row"
 )
 
 // Options of a run. The zero value works.
@@ -24,21 +26,28 @@ type Options struct {
 	Unsafe      bool     // allow system() and signal()
 	PIDs        []uint32 // only these processes
 	Child       uint32   // cpid; 0: there is none
-	Way         string   // trace functions by "kprobe" or "fentry" only; "": by what fits
+	Children    bool     // and the processes that they start
+	Mode        Mode
+	Filter      *regexp.Regexp // only the probes whose full name it matches, and BEGIN and END
+	Check       bool           // it is not to run: compile also what this kernel cannot trace
+	Reads       bool           // tell of reads of memory that failed
+	Headers     []string       // files to include first
+	Way         string         // trace functions by "kprobe" or "fentry" only; "": by what fits
 	Verbose     int
-	Output      string // "" or "table": as bpftrace prints; "json"
-	Tool        string // name in JSON
+	Tool        string // name in rows
 	Duration    time.Duration
 	Interval    time.Duration // print and clear all maps this often
 	Count       uint64        // stop after so many lines, or outputs with Interval
 	Buffer      uint64        // bytes of the ring
 	Out, Err    io.Writer
+	Native      bool       // what Out gets is the JSON of bpftrace -f json
+	Rows        row.Sink   // takes what is printed as rows, besides Out or in place of it; nil: nothing does
 	Ready       func()     // called when everything is attached
 	Ended       func(*Run) // called when everything is printed, before it is detached
 
 	// Show prints the maps in place of print.go, for BCC's tools.
 	Show func(*Run, time.Time) error
-	// Head is printed, but as JSON, before everything else.
+	// Head is text that is printed before everything else.
 	Head string
 	// Line prints a printf record in another form, for BCC's trace.
 	Line func(*Run, *Event)
@@ -74,7 +83,7 @@ type job struct {
 // Compile parses a program and emits its code. It needs no privileges beyond
 // reading tracefs and BTF.
 func Compile(src *Source, o Options) (*Program, error) {
-	s, err := Parse(src)
+	s, err := parse(src, o.Headers)
 	if err != nil {
 		return nil, err
 	}
@@ -87,14 +96,14 @@ func compile(s *Script, k *kernel, o Options) (*Program, error) {
 		return nil, err
 	}
 	p := &Program{Script: s, opts: o, k: k, c: newChecker(s, k)}
-	p.c.params, p.c.unsafe, p.c.child = o.Args, o.Unsafe, o.Child
+	p.c.params, p.c.unsafe, p.c.child, p.c.check = o.Args, o.Unsafe, o.Child, o.Check
 	if o.Context != nil {
 		p.c.ctx = o.Context
 	}
 	if err := p.configure(); err != nil {
 		return nil, err
 	}
-	p.u = &unit{c: p.c, known: map[string]int{}, stacks: map[int]bool{}, pids: o.PIDs, stamped: o.Output == "json" || o.Line != nil}
+	p.u = &unit{c: p.c, known: map[string]int{}, stacks: map[string]stackSpec{}, pids: o.PIDs, family: o.Children && len(o.PIDs) > 0, reads: o.Reads, stamped: o.Rows != nil || o.Line != nil}
 	if o.Verbose > 0 {
 		for _, inc := range s.Includes {
 			o.note("#include %s is not needed: types come from the kernel's BTF", inc)
@@ -104,11 +113,15 @@ func compile(s *Script, k *kernel, o Options) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.u.ends = slices.ContainsFunc(p.u.names, func(t *Target) bool { return t.Kind == End })
 	if err := p.infer(targets); err != nil {
 		return nil, err
 	}
 	if err := p.clauses(func(i int, cl *Clause) error { return p.emitClause(cl, targets[i]) }); err != nil {
 		return nil, err
+	}
+	for _, at := range p.c.unused {
+		o.note("warning: %v", s.Src.errorf(at[0], at[1], "this value is not used: _ = … says that it is meant"))
 	}
 	if n := p.set.maxPrograms; n > 0 && len(p.jobs) > n {
 		return nil, s.Src.errorf(0, 0, "there are %d programs, more than the %d of max_bpf_progs", len(p.jobs), n)
@@ -118,13 +131,16 @@ func compile(s *Script, k *kernel, o Options) (*Program, error) {
 
 // expand finds the targets of all clauses and numbers them.
 func (p *Program) expand() ([][]*Target, error) {
-	x := &expander{src: p.Script.Src, k: p.k, args: p.opts.Args, way: p.opts.Way, pids: p.opts.PIDs, watched: p.watched(), note: p.opts.note, missingProbes: p.set.missing}
+	x := &expander{src: p.Script.Src, k: p.k, args: p.opts.Args, way: p.opts.Way, pids: p.opts.PIDs, watched: p.watched(), note: p.opts.note, missingProbes: p.set.missing, check: p.opts.Check}
 	var all [][]*Target
+	some := false
 	err := p.clauses(func(_ int, cl *Clause) error {
 		list, err := x.expand(cl)
 		if err != nil {
 			return err
 		}
+		some = some || len(list) > 0
+		list = slices.DeleteFunc(list, func(t *Target) bool { return !p.wanted(t) })
 		for _, t := range list {
 			t.ID = len(p.u.names)
 			p.u.names = append(p.u.names, t)
@@ -137,6 +153,8 @@ func (p *Program) expand() ([][]*Target, error) {
 		return nil, err
 	}
 	switch at := p.Script.Clauses[0].Points[0]; {
+	case len(p.u.names) == 0 && some:
+		return nil, p.Script.Src.errorf(at.pos, at.end, "%s", p.unwanted())
 	case len(p.u.names) == 0:
 		return nil, p.Script.Src.errorf(at.pos, at.end, "none of the probes is there")
 	case p.set.maxProbes > 0 && len(p.u.names) > p.set.maxProbes:

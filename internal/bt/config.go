@@ -17,13 +17,17 @@ type settings struct {
 	strLen, mapKeys, catBytes, onStack, ringPages int
 	maxProbes, maxPrograms                        int // 0: any number
 	stackMode                                     string
-	missing                                       string // "": a probe among several may be missing, with a note
+	missing                                       string // "": what a pattern found may be missing, with a note
 	license                                       string
 	quiet                                         bool // maps are not printed at the end
+	trailer                                       string
+	unstable                                      map[string]string
+	mangled                                       bool // names of C++ are as in the symbol table
+	lines                                         bool // user stacks have files and lines
 }
 
 func defaults() settings {
-	return settings{strLen: 256, catBytes: 64 << 10, onStack: 64, license: "GPL"}
+	return settings{strLen: 256, catBytes: 64 << 10, onStack: 64, license: "GPL", trailer: ".."}
 }
 
 // A setting is one key of a config block.
@@ -38,8 +42,9 @@ type known struct {
 	number   func(*settings) *int
 	yes      func(*settings, bool)
 	words    []string
-	word     func(*settings) *string
-	idle     string // why it changes nothing here
+	word     func(*settings) *string // with no words, any text
+	unstable string                  // its name, if it is one of these
+	idle     string                  // why it changes nothing here
 }
 
 // knownSettings are all that bpftrace has, by their names of today.
@@ -52,27 +57,24 @@ var knownSettings = map[string]known{
 	"on_stack_limit":     {min: 0, max: 256, number: func(s *settings) *int { return &s.onStack }},
 	"perf_rb_pages":      {min: 1, max: 1 << 18, number: func(s *settings) *int { return &s.ringPages }},
 	"print_maps_on_exit": {yes: func(s *settings, yes bool) { s.quiet = !yes }},
-	"stack_mode":         {words: []string{"bpftrace", "perf", "raw"}, word: func(s *settings) *string { return &s.stackMode }},
+	"stack_mode":         {words: []string{"bpftrace", "perf", "raw", buildIDs}, word: func(s *settings) *string { return &s.stackMode }},
 	"missing_probes":     {words: []string{"error", "warn", "ignore"}, word: func(s *settings) *string { return &s.missing }},
 	"license": {words: []string{"GPL", "GPL v2", "GPL and additional rights", "Dual BSD/GPL", "Dual MIT/GPL", "Dual MPL/GPL"},
 		word: func(s *settings) *string { return &s.license }},
 
+	"str_trunc_trailer": {word: func(s *settings) *string { return &s.trailer }},
+	"cpp_demangle":      {yes: func(s *settings, yes bool) { s.mangled = !yes }},
+	"show_debug_info":   {yes: func(s *settings, yes bool) { s.lines = yes }},
+
 	"cache_user_symbols":      {idle: "symbols are kept for each process"},
-	"cpp_demangle":            {idle: "symbols are printed as the file has them"},
 	"lazy_symbolication":      {idle: "symbols are looked up when they are printed"},
-	"show_debug_info":         {idle: "stacks have no source lines"},
-	"str_trunc_trailer":       {idle: "strings that were cut are not marked"},
 	"log_size":                {idle: "the verifier's log has the room it needs"},
 	"max_ast_nodes":           {idle: "the size of a program is bounded otherwise"},
 	"max_type_res_iterations": {idle: "the search for types is bounded otherwise"},
 	"symbol_source":           {idle: "symbols come from the ELF file"},
 	"use_blazesym":            {idle: "symbols are looked up by seine itself"},
 	"no_user_symbols":         {idle: "symbols are looked up when they are printed"},
-	"unstable_import":         {idle: "import needs no flag"},
-	"unstable_macro":          {idle: "macro needs no flag"},
-	"unstable_map_decl":       {idle: "map declarations need no flag"},
-	"unstable_tseries":        {idle: "there is no tseries()"},
-	"unstable_addr":           {idle: "& needs no flag"},
+	"unstable_dw_ustack":      {idle: "stacks are walked by frame pointers"},
 	"verify_llvm_ir":          {idle: "there is no LLVM"},
 	"debug_output":            {idle: "--listing prints the instructions"},
 	"btf":                     {idle: "types come from the running kernel"},
@@ -94,12 +96,22 @@ func settingName(key string) string {
 	return name
 }
 
+// settingOf looks up a setting by any of its names.
+func settingOf(key string) (known, bool) {
+	name := settingName(key)
+	if _, ok := unstable[name]; ok {
+		return known{unstable: name}, true
+	}
+	k, ok := knownSettings[name]
+	return k, ok
+}
+
 // configure takes the settings of the script, then those of the environment,
 // which come first.
 func (p *Program) configure() error {
 	p.set = defaults()
 	for _, s := range p.Script.Config {
-		k, ok := knownSettings[settingName(s.key)]
+		k, ok := settingOf(s.key)
 		if !ok {
 			return p.Script.Src.errorf(s.pos, s.end, "unknown setting %s%s", s.key, nearSetting(s.key))
 		}
@@ -114,7 +126,7 @@ func (p *Program) configure() error {
 		if !strings.HasPrefix(key, "BPFTRACE_") {
 			continue
 		}
-		switch k, ok := knownSettings[settingName(key)]; {
+		switch k, ok := settingOf(key); {
 		case !ok:
 			p.opts.note("the variable %s is not a setting%s", key, nearSetting(key))
 		case k.idle != "":
@@ -126,7 +138,7 @@ func (p *Program) configure() error {
 		}
 	}
 	p.c.set = p.set
-	return nil
+	return p.stable()
 }
 
 func nearSetting(key string) string {
@@ -158,8 +170,10 @@ func (k *known) apply(s *settings, value string) (want string) {
 		default:
 			return "true or false"
 		}
+	case k.unstable != "":
+		return k.allow(s, value)
 	default:
-		if !slices.Contains(k.words, value) {
+		if k.words != nil && !slices.Contains(k.words, value) {
 			return "one of " + strings.Join(k.words, ", ")
 		}
 		*k.word(s) = value

@@ -29,8 +29,8 @@ func TestConfig(t *testing.T) {
 		{"max_map_keys", env(`BEGIN { @[1] = 1; @[2] = 1; @[3] = 1; clear(@); exit(); }`, "BPFTRACE_MAX_MAP_KEYS=2"), "", "1 update of a map was refused"},
 		{"max_cat_bytes", env(`config = { max_cat_bytes = 3 } BEGIN { cat("/proc/sys/kernel/ostype"); exit(); }`), "Lin", ""},
 		{"missing_probes", env(`config = { missing_probes = warn } t:no:such { @ = 1; } BEGIN { printf("x\n"); exit(); }`), "x\n", "unknown tracepoint no:such"},
-		{"no effect", env(`config = { str_trunc_trailer = "" } BEGIN { exit(); }`, "BPFTRACE_COLOR=1", "BPFTRACE_MAX_STRLN=5"), "",
-			"config: str_trunc_trailer has no effect: strings that were cut are not marked\nseine: the variable BPFTRACE_COLOR has no effect: output has no colours\n" +
+		{"no effect", env(`config = { use_blazesym = true } BEGIN { exit(); }`, "BPFTRACE_COLOR=1", "BPFTRACE_MAX_STRLN=5"), "",
+			"config: use_blazesym has no effect: symbols are looked up by seine itself\nseine: the variable BPFTRACE_COLOR has no effect: output has no colours\n" +
 				"seine: the variable BPFTRACE_MAX_STRLN is not a setting: did you mean BPFTRACE_MAX_STRLEN?\n"},
 		{"on_stack_limit", env(`config = { on_stack_limit = 8; perf_rb_pages = 4; license = "Dual MIT/GPL" } BEGIN { @[comm == "", "sixteen bytes"] = 1; clear(@); printf("%s\n", "ok"); exit(); }`), "ok\n", ""},
 	} {
@@ -41,6 +41,30 @@ func TestConfig(t *testing.T) {
 			}
 		})
 	}
+	t.Run("unstable", func(t *testing.T) {
+		for feature, text := range map[string]string{
+			"unstable_map_decl": `let @m = hash(5); BEGIN { @m[1] = 1; clear(@m); exit(); }`,
+			"unstable_tseries":  `BEGIN { @m = tseries(1, 1s, 5); clear(@m); exit(); }`,
+			"unstable_addr":     `BEGIN { $x = 1; printf("%d", *(&$x)); exit(); }`,
+			"unstable_macro":    `macro one() { 1 } BEGIN { printf("%d", one()); exit(); }`,
+			"unstable_import":   `import "stdlib"; BEGIN { exit(); }`,
+			"unstable_typeinfo": `BEGIN { $x = typeinfo(1); print($x.full_ty); exit(); }`,
+		} {
+			for value, want := range map[string]string{
+				"enable": "", "true": "", "warn": "warning: " + feature + " = enable", "error": "needs " + feature + " = enable",
+			} {
+				var notes strings.Builder
+				_, err := Compile(&Source{Name: "-e", Text: "config = { " + feature + " = " + value + " } " + text}, Options{Err: &notes})
+				errs := notes.String()
+				if err != nil {
+					errs, _, _ = strings.Cut(err.Error(), "\n")
+				}
+				if want == "" && errs != "" || !strings.Contains(errs, want) || (err != nil) != (value == "error") || strings.Count(errs, feature) > 1 {
+					t.Errorf("%s = %s: got %q, want %q", feature, value, errs, want)
+				}
+			}
+		}
+	})
 	t.Run("ignore", func(t *testing.T) {
 		_, errs := live(t, script(`config = { missing_probes = "ignore" } t:no:such, BEGIN { exit(); }`), Options{}, nil)
 		if errs != "" {
@@ -62,9 +86,12 @@ func TestSettingErrors(t *testing.T) {
 		`config = { stack_mod = perf } BEGIN { }`:              "-e:1:12: unknown setting stack_mod: did you mean stack_mode?",
 		`config = { nothing_like_it = 5 } BEGIN { }`:           "-e:1:12: unknown setting nothing_like_it",
 		`config = { max_strlen = 0 } BEGIN { }`:                "-e:1:12: config: max_strlen is a number from 1 to 8192, not 0",
-		`config = { stack_mode = pref } BEGIN { }`:             "-e:1:12: config: stack_mode is one of bpftrace, perf, raw, not pref",
+		`config = { stack_mode = pref } BEGIN { }`:             "-e:1:12: config: stack_mode is one of bpftrace, perf, raw, build_id, not pref",
 		`config = { print_maps_on_exit = maybe } BEGIN { }`:    "-e:1:12: config: print_maps_on_exit is true or false, not maybe",
+		`config = { unstable_tseries = maybe } BEGIN { }`:      "-e:1:12: config: unstable_tseries is one of error, warn, enable, not maybe",
 		`config = { missing_probes = error } BEGIN,t:no:x { }`: "-e:1:43: unknown tracepoint no:x",
+		`BEGIN,t:no:x { }`:                                     `-e:1:7: unknown tracepoint no:x: seine run -l 't:*' lists them; config = { missing_probes = "warn" } runs the script without it`,
+		`BEGIN { } t:no:x { }`:                                 "-e:1:11: unknown tracepoint no:x: seine run -l 't:*' lists them",
 		`config = { missing_probes = warn } t:no:x { }`:        "-e:1:36: none of the probes is there",
 		`config = { max_probes = 2 } BEGIN { } t:tcp:* { }`:    "-e:1:29: there are ",
 		`config = { max_bpf_progs = 1 } BEGIN { } END { }`:     "-e:1:1: there are 2 programs, more than the 1 of max_bpf_progs",

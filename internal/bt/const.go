@@ -26,6 +26,8 @@ func constant(x Expr, s *Script) (int64, bool) {
 		}
 	case *Call:
 		return deref(x.val)
+	case *Field:
+		return deref(x.val)
 	case *Param:
 		return deref(x.val)
 	case *Sizeof:
@@ -40,6 +42,10 @@ func constant(x Expr, s *Script) (int64, bool) {
 		}
 		return truncate(v, n.size, n.signed), true
 	case *Binary:
+		if a, ok := knownText(x.X); ok && (x.Op == "==" || x.Op == "!=") {
+			b, ok := knownText(x.Y)
+			return b2i((a == b) == (x.Op == "==")), ok
+		}
 		a, ok1 := constant(x.X, s)
 		b, ok2 := constant(x.Y, s)
 		if !ok1 || !ok2 {

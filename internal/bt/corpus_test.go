@@ -5,6 +5,7 @@ package bt
 import (
 	"embed"
 	"errors"
+	"fmt"
 	"os"
 	"path"
 	"runtime"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"seine/internal/host"
+	"seine/internal/lab"
 )
 
 //go:embed testdata/corpus
@@ -32,6 +34,16 @@ func needRoot(t *testing.T) {
 	if err := host.Memlock(); err != nil {
 		t.Log(err)
 	}
+}
+
+// lack ends a test that needs what make test installs, or what the machine that runs it
+// has: guests do without, elsewhere a test that did not run must not look well.
+func lack(t *testing.T, what any) {
+	t.Helper()
+	if lab.Emulated() {
+		t.Skip(what)
+	}
+	t.Fatal(what)
 }
 
 // loadOnly is this kernel, made to believe that it has kprobes: the programs can
@@ -78,6 +90,20 @@ func options(text string) Options {
 	return o
 }
 
+// needKernel skips a script that begins with "// since 5.17: why" on an older kernel.
+func needKernel(t *testing.T, text string) {
+	t.Helper()
+	var major, minor, since, andMinor int
+	if n, _ := fmt.Sscanf(text, "// since %d.%d", &since, &andMinor); n < 2 {
+		return
+	}
+	must(fmt.Sscanf(host.KernelVersion(), "%d.%d", &major, &minor))
+	if major < since || major == since && minor < andMinor {
+		reason, _, _ := strings.Cut(text, "\n")
+		t.Skip(reason)
+	}
+}
+
 // TestCorpus compiles every script and loads all of its programs.
 func TestCorpus(t *testing.T) {
 	needRoot(t)
@@ -89,6 +115,7 @@ func TestCorpus(t *testing.T) {
 				reason, _, _ := strings.Cut(what, "\n")
 				t.Skip(reason)
 			}
+			needKernel(t, text)
 			s, err := Parse(&Source{Name: name, Text: text})
 			if err != nil {
 				t.Fatal(err)

@@ -16,6 +16,9 @@ func (c *checker) resolveDepth(n *TypeName, depth int) *Type {
 	if depth > 16 {
 		c.fail(n.pos, n.end, "type %s leads to itself", n.Name)
 	}
+	if n.Tag == "" && n.Name == "string" && n.Stars == 0 && len(n.Len) == 1 {
+		return stringOf(min(max(n.Len[0], 1), 8192))
+	}
 	t := c.base(n, depth)
 	for range n.Stars {
 		t = pointerTo(t, InKernel)

@@ -26,7 +26,7 @@ func veths(t *testing.T) (send func(n int)) {
 	_ = os.WriteFile("/proc/sys/net/ipv6/conf/all/disable_ipv6", []byte("1"), 0)
 	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "btv0"}, PeerName: "btv1"}
 	if err := netlink.LinkAdd(pair); err != nil {
-		t.Skipf("no veth devices here: %v", err)
+		lack(t, fmt.Errorf("veth: %w", err))
 	}
 	for _, name := range []string{"btv0", "btv1"} {
 		check(netlink.LinkSetUp(must(netlink.LinkByName(name))))
@@ -112,7 +112,7 @@ func TestUserFunctions(t *testing.T) {
 func TestLibrary(t *testing.T) {
 	needRoot(t)
 	if _, err := exec.LookPath("sh"); err != nil {
-		t.Skip("no shell here")
+		lack(t, err)
 	}
 	a, b := t.TempDir(), t.TempDir() // names that nobody else has
 	shell := func() { _ = exec.Command("sh", "-c", "cd "+a+"; cd "+b+"; cd "+a+"; cd "+b+"/none 2>/dev/null").Run() }

@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -87,6 +88,12 @@ func TestElements(t *testing.T) {
 			"two\n(4, 5)\n97 c 0\ntrue\n"},
 		{"strstr", `BEGIN { $s = "to find something in"; printf("%d %d %d %d\n", strstr($s, "to"), strstr($s, "find"), strstr($s, "in it"), strstr($s, "something in")); exit(); }`, "0 3 -1 8\n"},
 		{"syscall_name", `BEGIN { printf("%s %s\n", syscall_name(__NR_read), syscall_name(99999)); @[syscall_name(__NR_connect)] = 1; exit(); }`, "read 99999\n@[connect]: 1\n\n"},
+		{"tseries", `begin { @a = tseries(5, 1000d, 3, "sum"); @a = tseries(-3, 1000d, 3, "sum"); @b["x"] = tseries(4, 1000d, 2, "avg"); @b["x"] = tseries(7, 1000d, 2, "avg"); @c = tseries(4, 1000d, 2, "max"); @c = tseries(2, 1000d, 2, "max"); @d = tseries(4, 1000d, 2, "min"); @d = tseries(-2, 1000d, 2, "min"); @e = tseries(4, 1000d, 2); @e = tseries(3, 1000d, 2); }`,
+			series("@a", 2) + series("@b[x]", 5) + series("@c", 4) + series("@d", -2) + series("@e", 3)},
+		{"tseries over time", `interval:ms:30 { @n++; @ = tseries(@n, 10ms, 50); if (@n == 3) { exit(); } } end { clear(@n); }`,
+			"@: \n⟨ +⟩1⟨ +⟩3\nhh:mm:ss.ms  |⟨_{51}⟩|\n⟨(?s)([\\d:.]+ \\* {51}. 1\n.* \\|.{25}\\*.{25}\\| 2\n.*\\* 3\n +v.*)⟩\n"},
+		{"names of signals and processes", fmt.Sprintf(`begin { printf("%%s %%s %%s\n", signal_name(SIGTERM), signal_name(99), comm(%d)); @[comm(%d)] = 1; assert_str("x"); print(comm(2147483647)); }`, os.Getpid(), os.Getpid()),
+			"SIGTERM 99 " + comm() + "\nN/A\n@[" + comm() + "]: 1\n\n"},
 		{"buf of a string", `BEGIN { $s = "a\x01b"; printf("%r %r\n", buf($s, 3), buf("text", 4)); @[buf("key", 3)] = 1; exit(); }`, "a\\x01b text\n@[key]: 1\n\n"},
 		{"macros", `macro one() { 1 } macro add_one(x) { x + 1 } macro each($a, @b) { $a += 1; @b += 1; } macro thrice(x) { x; x; x; } macro add_two(x) { add_one(x) + 1 } macro once(x) { let $x = x; $x + $x }
 			macro pick(x) { if (x > 1) { $r = "more"; } else { $r = "one"; } $r } macro pick($a, x) { $a = x; }
@@ -105,6 +112,23 @@ func TestElements(t *testing.T) {
 		{"functions on strings", `begin { $h = "to find something"; $n = "some"; print((strstr($h, $n), strcontains($h, $n), strcontains($n, $h), strstr($h, $h), strstr($n, ""), strcap("abcdef"))); print((memcmp("abc", "abd", 3), memcmp("abc", "abd", 2), memcmp("b", "a", 1), memcmp("123456789", "123456780", 9))); }`,
 			"(8, true, false, 0, 0, 8)\n(-1, 0, 1, 1)\n"},
 		{"find", `begin { @m[1] = 7; @t["a"] = (1, "x"); let $v; if (find(@m, 1, $v)) { print($v); } if (!find(@m, 2, $v)) { print($v); } let $w; if (find(@t, "a", $w)) { print($w.1); } clear(@m); clear(@t); }`, "7\n7\nx\n"},
+		{"types", `begin { $a = (uint8)1; print((typeinfo($a).base_ty, typeinfo($a).full_ty, typeinfo("x").base_ty, typeinfo((1, 2)).base_ty, typeinfo(curtask).full_ty, typeinfo((x=1)).base_ty));
+			if comptime typeinfo(curtask).base_ty == "pointer" { print("address"); } else { fail("no"); } if comptime typeinfo($a).base_ty != "int" { fail("no"); } }`,
+			"(int, uint8, string, tuple, struct task_struct *, record)\naddress\n"},
+		{"types of types", `struct own { int a; } begin { print((typeinfo(int8).full_ty, typeinfo(int8).1, typeinfo(struct task_struct *).full_ty, typeinfo(struct own).base_ty)); print(typeinfo(uint16)); $t = typeinfo("abc"); print($t.base_ty);
+			print((typeinfo(curtask) == typeinfo(struct task_struct *), typeinfo((uint8)1) == typeinfo(int8), typeinfo(struct own).btf_id, typeinfo(curtask).0 > 0, typeinfo(curtask).btf_id == typeinfo(struct task_struct).btf_id, typeinfo(curtask).btf_id == $1));
+			if comptime (typeinfo(int8) == typeinfo(int8)) { print("alike"); } else { fail("no"); } static_assert(typeinfo(uint8) != typeinfo(int8), "signs"); }`,
+			"(int8, int, struct task_struct *, c_struct)\n{ .btf_id = ⟨\\d+⟩, .base_ty = int, .full_ty = uint16 }\nstring\n(true, false, 0, true, true, false)\nalike\n"},
+		{"patterns", `begin { $s = "to find 7 things"; print((globmatch($s, "to*"), globmatch($s, "to"), globmatch($s, "*things"), globmatch($s, "*thing"), globmatch($s, "t? find [0-9] *"), globmatch($s, "*[!0-9]"), globmatch($s, "*f*i*n*g*"), globmatch($s, "*z*")));
+			print((globmatch("", ""), globmatch("", "*"), globmatch("", "?"), globmatch("abc", "abc"), globmatch("abc", "ab"), globmatch("abc", "[a-c][!a][c]"), globmatch("abc", "[a-c][!b][c]"), globmatch("a-]", "a[a-][]]"), globmatch("aaab", "*a?b"), globmatch(comm, "*")));
+			print((globmatch("a/b/c", "a*c"), globmatch("\xff", "?"), globmatch("\xff", "[\x80-\xff]"))); }`,
+			"(true, false, true, false, true, true, true, false)\n(true, true, false, true, false, true, false, true, true, true)\n(true, true, true)\n"},
+		{"flags of allocations", `begin { printf("%gr|%gr|%-12gr|%gr|%gr\n", 0xcc0, 0xdc0, 0xc40, 0x40, 0); }`, "GFP_KERNEL|GFP_KERNEL|__GFP_ZERO|GFP_NOFS    |__GFP_IO|none\n"},
+		{"texts of the script", "#define RED \"\\033[31m\"\n" + `begin { print("\033[32mgreen\033[0m"); printf("%sred%s %-4s|\n", RED, "\033[0m", "ab"); @["\033[1m"] = 1; }`, "\x1b[32mgreen\x1b[0m\n\x1b[31mred\x1b[0m ab  |\n@[\\x1b[1m]: 1\n\n"},
+		{"names of probes", `first=begin { print("one"); } second=begin { print("two"); }`, "one\ntwo\n"},
+		{"lengths of strings", `config = { max_strlen = 96 } begin { print((default_str_length(), default_str_length)); let $s : string[24] = "abc"; print(($s, sizeof($s))); $s = "more"; print($s); }`, "(96, 96)\n(abc, 24)\nmore\n"},
+		{"parts of arguments", `begin { printf("%s|%s|%s\n", str($2 + 1), str($2 + 4), str($3 + 5)); }`, "ord||\n"},
+		{"functions of the kernel that programs call", `begin { print((kfunc_allowed("no_such_function"), kfunc_allowed("do_exit"))); }`, "(false, false)\n"},
 		{"what is known beforehand", `begin { $s = "x"; print((is_str($s), is_str(1), is_ptr(curtask), is_integer(1), is_unsigned_integer(nsecs), is_array(pton("::1")), is_literal("x"), is_literal($s), kfunc_exist("no_such_function")));
 			if comptime (is_str($s)) { print("string"); } else { print($s + 1); } static_assert(sizeof(uint64) == 8 && sizeof($s) == 8, "eight"); if ($# > 3) { fail("too many: %d", $#); } if (0) { fail("never"); } }`,
 			"(true, false, true, true, true, true, true, false, false)\nstring\n"},
@@ -198,7 +222,7 @@ func TestElements(t *testing.T) {
 				return
 			}
 			if _, err := os.Stat("/bin/sh"); err != nil && c.name == "unsafe" {
-				t.Skip("system() needs a shell")
+				lack(t, err)
 			}
 			if runtime.GOARCH != "amd64" && c.name == "usermode" {
 				_, err := Compile(&Source{Name: "-e", Text: c.text}, Options{})
@@ -215,6 +239,18 @@ func TestElements(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s\n%s", out, c.want, errs)
 			}
 		})
+	}
+}
+
+// TestUnused runs scripts with values that nobody asks for, and wants to be told of each once.
+func TestUnused(t *testing.T) {
+	out, errs := live(t, script(`begin { @a[1] = 2; $x = 5; 1; { $x++ } has_key(@a, 1); $x + 1; "text"; (1, $x++); strlen("abc"); print($x); clear(@a); } begin { _ = 1; delete(@a, 1); }`), Options{}, nil)
+	want(t, out, "7\n")
+	for _, at := range []string{"28", "40", "56", "64", "72", "83"} {
+		want(t, errs, "warning: -e:1:"+at+": this value is not used")
+	}
+	if n := strings.Count(errs, "not used"); n != 6 {
+		t.Errorf("there are %d warnings, want 6:\n%s", n, errs)
 	}
 }
 
@@ -265,6 +301,21 @@ func TestEventElements(t *testing.T) {
 					_, _ = unix.Open("/nonexistent/file", unix.O_RDONLY, 0)
 				}
 			}, []string{"@[/nonexistent/file, /nonexis]: 4\n", "@n[/nonexist]: 4\n"}},
+		// A C library leaves the upper half of a register zero, Go fills it with the sign.
+		{"arguments of system calls", `t:syscalls:sys_enter_openat /str(args.filename) == "/nonexistent/file"/ { @at[args.dfd, args.dfd == AT_FDCWD, args.dfd < 0, args.mode] = count(); }
+			t:syscalls:sys_enter_kill { @kill[args.pid, args.sig] = count(); } t:syscalls:sys_enter_lseek { @seek[args.fd, args.offset] = count(); }
+			t:syscalls:sys_enter_write /args.count == 1/ { @bytes[args.fd, args.count] = count(); }`,
+			func() {
+				name := must(unix.BytePtrFromString("/nonexistent/file"))
+				for _, at := range []int{unix.AT_FDCWD, 1<<32 + unix.AT_FDCWD} {
+					_, _, _ = unix.Syscall6(unix.SYS_OPENAT, uintptr(at), uintptr(unsafe.Pointer(name)), unix.O_RDONLY, 0o640, 0, 0)
+				}
+				for _, pid := range []int{-0x7fffff00, 1<<32 - 0x7fffff00} {
+					_, _, _ = unix.Syscall(unix.SYS_KILL, uintptr(pid), 0, 0)
+				}
+				_, _ = unix.Seek(-1, -5, 0)
+				_, _ = unix.Write(-1, []byte{0})
+			}, []string{"@at[-100, true, true, 416]: 2\n", "@kill[-2147483392, 0]: 2\n", "@seek[4294967295, -5]: 1\n", "@bytes[4294967295, 1]: 1\n"}},
 		{"strings from arrays", `t:sock:inet_sock_set_state /args.newstate == TCP_SYN_SENT/ { $n = 3; $t = curtask; @[str($t->comm, 2), str($t->comm, $n), str($t->comm) == comm] = count(); }`,
 			func() { refused(2) }, []string{"@[" + comm()[:2] + ", " + comm()[:3] + ", true]: 2\n"}},
 		{"bytes", `t:syscalls:sys_enter_write /args.count == 5/ { printf("%r\n", buf(args.buf, args.count)); }`, func() {
@@ -521,15 +572,34 @@ func TestChild(t *testing.T) {
 
 // TestStringLength has config = { max_strlen }.
 func TestStringLength(t *testing.T) {
-	out, _ := live(t, script(`config = { max_strlen = 8 } t:syscalls:sys_enter_openat /str(args.filename) == "/nonexi"/ { @[str(args.filename)] = count(); }`), Options{PIDs: self()}, func() {
-		_, _ = unix.Open("/nonexistent/file", unix.O_RDONLY, 0)
+	open := func() { _, _ = unix.Open("/nonexistent/file", unix.O_RDONLY, 0) }
+	for set, want := range map[string]string{
+		"max_strlen = 8": "/nonexi..",
+		"max_strlen = 8; str_trunc_trailer = \"\"":  "/nonexi",
+		"max_strlen = 8; str_trunc_trailer = \"~\"": "/nonexi~",
+		"max_strlen = 6":  "/none..", // no multiple of a word
+		"max_strlen = 7":  "/nonex..",
+		"max_strlen = 9":  "/nonexis..",
+		"max_strlen = 18": "/nonexistent/file", // all of it
+		"max_strlen = 17": "/nonexistent/fil..",
+		"max_strlen = 16": "/nonexistent/fi..",
+		"max_strlen = 64": "/nonexistent/file",
+	} {
+		out, _ := live(t, script(`config = { `+set+` } t:syscalls:sys_enter_openat /strncmp(str(args.filename), "/none", 5) == 0/ { @[str(args.filename)] = count(); @same[str(args.filename) == str(args.filename)] = count(); }`), Options{PIDs: self()}, open)
+		if want := "@[" + want + "]: 1\n"; !strings.Contains(out, want) || !strings.Contains(out, "@same[true]: 1\n") {
+			t.Errorf("%s: got %q, want %q", set, out, want)
+		}
+	}
+	// Who asks for some characters gets them.
+	out, _ := live(t, script(`t:syscalls:sys_enter_openat /strncmp(str(args.filename), "/none", 5) == 0/ { @[str(args.filename, 5)] = count(); print((1, str(args.filename, 64))); }`), Options{PIDs: self()}, open)
+	want(t, out, "@[/none]: 1\n", "(1, /nonexistent/file)\n")
+	// One that just fits is not cut.
+	out, _ = live(t, script(`config = { max_strlen = 16 } t:syscalls:sys_enter_openat /strncmp(str(args.filename), "/123456", 7) == 0/ { @[str(args.filename)] = count(); }`), Options{PIDs: self()}, func() {
+		for _, name := range []string{"/1234567890abcd", "/1234567890abcde", "/1234567890abcdef"} {
+			_, _ = unix.Open(name, unix.O_RDONLY, 0)
+		}
 	})
-	want(t, out, "@[/nonexi]: 1\n")
-	// One that is no multiple of a word.
-	out, _ = live(t, script(`config = { max_strlen = 6 } t:syscalls:sys_enter_openat /str(args.filename) == "/none"/ { @[str(args.filename)] = count(); }`), Options{PIDs: self()}, func() {
-		_, _ = unix.Open("/nonexistent/file", unix.O_RDONLY, 0)
-	})
-	want(t, out, "@[/none]: 1\n")
+	want(t, out, "@[/1234567890abcd]: 1\n", "@[/1234567890abcd..]: 2\n")
 }
 
 // TestLoss fills a map and the ring, and wants both counted.
@@ -562,15 +632,29 @@ func TestCut(t *testing.T) {
 
 // TestJSON looks at the names of fields.
 func TestJSON(t *testing.T) {
-	out, _ := live(t, script(`BEGIN { $port = 80; @[comm, pid, $port] = count(); @h = hist(5); @s["x"] = stats(4); printf("port %d\n", $port); @v = "text"; exit(); }`), Options{Output: "json"}, nil)
+	out, _ := live(t, asJSON(script(`BEGIN { $port = 80; @[comm, pid, $port] = count(); @h = hist(5); @s["x"] = stats(4); printf("port %d\n", $port); @v = "text"; exit(); }`)), Options{}, nil)
 	want(t, out, `"tool":"run","port":80,"text":"port 80"}`, `"map":"@","comm":"`, `,"pid":`, `,"port":80,"count":1}`,
 		`"map":"@h","count":1,"buckets":[{"lo":4,"hi":8,"count":1}]}`, `"map":"@s","key0":"x","count":1,"avg":4,"total":4}`, `"map":"@v","value":"text"}`)
 	if running().forEach() == nil {
-		out, _ := live(t, script(`BEGIN { @m["a", 2] = 7; for ($kv : @m) { print($kv); printf("%s %d\n", $kv.0.0, $kv.1); @o[$kv.0] = 1; } exit(); }`), Options{Output: "json"}, nil)
+		out, _ := live(t, asJSON(script(`BEGIN { @m["a", 2] = 7; for ($kv : @m) { print($kv); printf("%s %d\n", $kv.0.0, $kv.1); @o[$kv.0] = 1; } exit(); }`)), Options{}, nil)
 		want(t, out, `"kv":[["a",2],7],"text":"((a, 2), 7)"}`, `"key0":"a","key1":7,"text":"a 7"}`, `"map":"@o","key0":"a","key1":2,"value":1}`)
 	}
 	if !strings.HasPrefix(out, `{"time":"20`) {
 		t.Errorf("got %s", out)
+	}
+	out, _ = live(t, asJSON(script(`BEGIN { @t = tseries(-4, 1000d, 2); exit(); }`)), Options{}, nil)
+	if !regexp.MustCompile(`"map":"@t","values":\[\{"time":"20\d\d[^"]*","value":-4\}\]\}\n$`).MatchString(out) {
+		t.Errorf("a series is %s", out)
+	}
+	for mode, text := range map[Mode]string{ToTest: `"test":"a","passed":true}`, ToBench: `"benchmark":"b","run_ns":`} {
+		out, _ = live(t, asJSON(func(o Options) (*Program, error) {
+			o.Mode = mode
+			return Compile(&Source{Name: "-e", Text: `test:a { print("not shown"); } bench:b { print(1); }`}, o)
+		}), Options{}, nil)
+		want(t, out, text)
+		if strings.Count(out, "\n") != 1 {
+			t.Errorf("got %s, want one row", out)
+		}
 	}
 }
 
@@ -656,7 +740,7 @@ func TestIntervals(t *testing.T) {
 	var calls uint64
 	const point = "t:syscalls:sys_enter_getpgid"
 	var shown lineCount
-	o := Options{PIDs: self(), Interval: each, Output: "json", Out: &shown}
+	o := Options{PIDs: self(), Interval: each, Out: &shown}
 	work := func() { // for fifty intervals, and until one was shown that is not the last
 		calls = 0
 		shown.n.Store(0)
@@ -686,7 +770,7 @@ func TestIntervals(t *testing.T) {
 		{"keys of stats", ofKey("stats(7)"), "total", 7},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			out, errs := live(t, c.compile, o, work)
+			out, errs := live(t, asJSON(c.compile), o, work)
 			var sum uint64
 			lines := 0
 			for line := range strings.Lines(out) {
@@ -710,7 +794,7 @@ func TestIntervalRoom(t *testing.T) {
 	o.Show = func(r *Run, now time.Time) error {
 		defer turns.Add(1)
 		for _, d := range r.p.c.order {
-			if err := r.printMap(r.out, d, 0, 0); err != nil {
+			if err := r.show(d, 0, 0, now); err != nil {
 				return err
 			}
 		}
@@ -747,6 +831,13 @@ func TestIntervalRoom(t *testing.T) {
 	if read != 93 {
 		t.Errorf("outputs of @read have %d, want 93", read)
 	}
+}
+
+// series is a time series of one interval.
+func series(name string, v int) string {
+	ends := fmt.Sprintf("%8s %-21d%32d\n", "", v-1, v+1)
+	return name + ": \n" + ends + "hh:mm:ss |" + strings.Repeat("_", 51) + "|\n⟨[0-9:]{8}⟩ |" + strings.Repeat(" ", 25) + "*" + strings.Repeat(" ", 25) + "| " + strconv.Itoa(v) + "\n" +
+		"         v" + strings.Repeat("_", 51) + "v\n" + ends + "\n"
 }
 
 // bar is a row of a histogram.

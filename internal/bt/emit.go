@@ -30,6 +30,7 @@ const (
 	mapScratch = "scratch"
 	mapCounts  = "counts" // what was lost; then the start
 	mapZeroes  = "zeroes"
+	mapEnded   = "ended" // one word, not 0 once END begins
 )
 
 // Indices in the map counts.
@@ -47,11 +48,14 @@ const (
 type unit struct {
 	c       *checker
 	actions []*action
-	known   map[string]int // actions by what they are
-	stacks  map[int]bool   // depths in use
-	scratch int            // bytes of a slot
+	known   map[string]int       // actions by what they are
+	stacks  map[string]stackSpec // maps of stacks in use
+	scratch int                  // bytes of a slot
 	zeroes  int
 	pids    []uint32
+	family  bool // the processes are in a map
+	reads   bool // tell of reads that fail
+	ends    bool // there is an END
 	stamped bool // records carry their time
 	names   []*Target
 }
@@ -91,6 +95,7 @@ type emitter struct {
 	room, depth int        // of the stack; loops over maps around
 	out         string     // where the function ends
 	left        loc        // not 0: a loop's body has ended the clause
+	result      loc        // what a test returns
 	callbacks   []callback // bodies of loops over maps
 }
 
@@ -115,6 +120,10 @@ func (u *unit) emit(cl *Clause, t *Target, cookie bool, via *calls) (_ *code, er
 	}
 	if via != nil {
 		e.number = e.slot()
+	}
+	if t.Kind == Test {
+		e.result = e.inScratch(8)
+		e.zero(e.result, 8)
 	}
 	e.prepareVars(shared)
 	e.prepareVars(0)
@@ -245,7 +254,8 @@ func (e *emitter) readTo(dst loc, n int, space Space) {
 	if space == InUser {
 		fn = asm.FnProbeReadUser
 	}
-	e.add(asm.Mov.Imm(asm.R2, int32(n)), fn.Call())
+	e.add(asm.Mov.Imm(asm.R2, int32(n)))
+	e.read(fn)
 }
 
 // readStringTo reads a string of at most n bytes from the address in R3.
@@ -255,7 +265,8 @@ func (e *emitter) readStringTo(dst loc, n int, space Space) {
 	if space == InUser {
 		fn = asm.FnProbeReadUserStr
 	}
-	e.add(asm.Mov.Imm(asm.R2, int32(n)), fn.Call())
+	e.add(asm.Mov.Imm(asm.R2, int32(n)))
+	e.read(fn)
 }
 
 func (e *emitter) mapPtr(r asm.Register, name string) {
@@ -300,11 +311,20 @@ func (e *emitter) finish() *code {
 	e.add(asm.Mov.Reg(asm.R6, asm.R1))
 	if len(e.u.pids) > 0 && !e.target.Kind.ownTask() {
 		e.add(asm.FnGetCurrentPidTgid.Call(), asm.RSh.Imm(asm.R0, 32))
+		if e.u.family {
+			e.inFamily("mine")
+		}
 		for _, p := range e.u.pids {
+			if e.u.family {
+				break
+			}
 			e.add(asm.JEq.Imm(asm.R0, int32(p), "mine"))
 		}
 		e.add(asm.Ja.Label("end"))
 		e.here("mine")
+	}
+	if e.u.ends && e.target.Kind != Begin && e.target.Kind != End {
+		e.add(asm.LoadMapValue(asm.R1, 0, 0).WithReference(mapEnded), asm.LoadMem(asm.R1, asm.R1, 0, asm.DWord), asm.JNE.Imm(asm.R1, 0, "end"))
 	}
 	if e.calls != nil {
 		e.dispatch()
@@ -313,8 +333,9 @@ func (e *emitter) finish() *code {
 		e.noObject("end")
 	}
 	if e.usesScratch {
-		e.takeScratch()
+		e.takeScratch("", "end", lostScratch)
 	}
+	body, spans = e.rare(body, spans)
 	if len(body) > 0 {
 		if e.pending != "" {
 			body[0] = body[0].WithSymbol(e.pending) // no label leads to the first
@@ -326,11 +347,14 @@ func (e *emitter) finish() *code {
 		e.here(last)
 	}
 	e.here("out")
+	if e.target.Kind == Test {
+		e.load(asm.R9, e.result)
+	}
 	if e.usesScratch {
-		e.add(
-			asm.LoadMem(asm.R1, asm.RFP, stackBase, asm.DWord), asm.LoadMem(asm.R2, asm.RFP, stackBit, asm.DWord),
-			asm.Neg.Imm(asm.R2, 0), asm.StoreXAdd(asm.R1, asm.R2, asm.DWord),
-		)
+		e.releaseScratch()
+	}
+	if e.target.Kind == Test {
+		e.add(asm.Mov.Reg(asm.R0, asm.R9), asm.Return())
 	}
 	e.here("end")
 	e.add(asm.Mov.Imm(asm.R0, 0), asm.Return())
@@ -340,7 +364,7 @@ func (e *emitter) finish() *code {
 		e.ins, e.spans = append(e.ins, f.ins...), append(e.spans, f.spans...)
 	}
 	for i := range e.ins {
-		if ref := e.ins[i].Reference(); e.alias[ref] != "" {
+		for ref := e.ins[i].Reference(); e.alias[ref] != ""; ref = e.alias[ref] {
 			e.ins[i] = e.ins[i].WithReference(e.alias[ref])
 		}
 	}
@@ -395,23 +419,24 @@ const scratchSlots = 4
 // The bits of the slots in use are in the first word. A program that interrupts us
 // between the read and the add is done when we add. Where one can preempt us it
 // need not be: there the bit is taken only if nobody else has it by now.
-func (e *emitter) takeScratch() {
+// If there is none, that is counted as what, and the program goes on at none.
+func (e *emitter) takeScratch(mark, none string, what int) {
 	e.add(storeImm(asm.RFP, stackKey, 0))
 	e.mapPtr(asm.R1, mapScratch)
 	e.add(
 		asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, stackKey), asm.FnMapLookupElem.Call(),
-		asm.JEq.Imm(asm.R0, 0, "end"),
+		asm.JEq.Imm(asm.R0, 0, none),
 		asm.StoreMem(asm.RFP, stackBase, asm.R0, asm.DWord),
 		// R2 = the lowest zero bit
 		asm.LoadMem(asm.R1, asm.R0, 0, asm.DWord), asm.Xor.Imm(asm.R1, -1), asm.And.Imm(asm.R1, 1<<scratchSlots-1),
 		asm.Mov.Reg(asm.R2, asm.R1), asm.Neg.Imm(asm.R2, 0), asm.And.Reg(asm.R2, asm.R1),
 		asm.StoreMem(asm.RFP, stackBit, asm.R2, asm.DWord),
-		asm.JNE.Imm(asm.R2, 0, "free"),
+		asm.JNE.Imm(asm.R2, 0, "free"+mark),
 	)
-	e.here("none free")
-	e.lose(lostScratch)
-	e.add(asm.Ja.Label("end"))
-	e.here("free")
+	e.here("none free" + mark)
+	e.lose(what)
+	e.add(asm.Ja.Label(none))
+	e.here("free" + mark)
 	e.add(
 		asm.LoadMem(asm.R0, asm.RFP, stackBase, asm.DWord),
 		asm.LoadMem(asm.R2, asm.RFP, stackBit, asm.DWord),
@@ -419,7 +444,7 @@ func (e *emitter) takeScratch() {
 	if e.c.kernel.preempt() {
 		e.add(
 			asm.Mov.Reg(asm.R1, asm.R2), fetchOr(asm.R0, asm.R1),
-			asm.And.Reg(asm.R1, asm.R2), asm.JNE.Imm(asm.R1, 0, "none free"),
+			asm.And.Reg(asm.R1, asm.R2), asm.JNE.Imm(asm.R1, 0, "none free"+mark),
 		)
 	} else {
 		e.add(asm.StoreXAdd(asm.R0, asm.R2, asm.DWord))
@@ -432,5 +457,13 @@ func (e *emitter) takeScratch() {
 		asm.LoadImm(asm.R2, 0, asm.DWord).WithReference(slotSizeRef),
 		asm.Mul.Reg(asm.R1, asm.R2),
 		asm.Mov.Reg(asm.R7, asm.R0), asm.Add.Imm(asm.R7, 8), asm.Add.Reg(asm.R7, asm.R1),
+	)
+}
+
+// releaseScratch gives the slot back.
+func (e *emitter) releaseScratch() {
+	e.add(
+		asm.LoadMem(asm.R1, asm.RFP, stackBase, asm.DWord), asm.LoadMem(asm.R2, asm.RFP, stackBit, asm.DWord),
+		asm.Neg.Imm(asm.R2, 0), asm.StoreXAdd(asm.R1, asm.R2, asm.DWord),
 	)
 }

@@ -5,10 +5,12 @@ package bt
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
 
 	"seine/internal/host"
 )
@@ -18,13 +20,15 @@ type action struct {
 	kind   string // the function's name
 	format string
 	verbs  []verb
-	types  []*Type // of the values that come along
+	types  []*Type   // of the values that come along
+	texts  []*string // those of them that the script itself writes; nil: it does not
 	names  []string
 	m      *mapDef // of print, clear, zero
 	key    bool    // print(@x[key]): the types are those of the keys, then the value's
 	top    int64
 	div    int64
 	probe  string
+	at     [2]Pos // of a read
 }
 
 // recordHead is the number of the action and the time.
@@ -54,9 +58,9 @@ func (e *emitter) builtin(x *Ident) {
 	case "gid":
 		e.add(asm.FnGetCurrentUidGid.Call(), asm.RSh.Imm(asm.R0, 32))
 	case "nsecs":
-		e.add(asm.FnKtimeGetNs.Call())
+		e.add(asm.FnKtimeGetBootNs.Call())
 	case "elapsed":
-		e.add(asm.FnKtimeGetNs.Call())
+		e.add(asm.FnKtimeGetBootNs.Call())
 		e.global(asm.R1, startTime)
 		e.add(asm.LoadMem(asm.R1, asm.R1, 0, asm.DWord), asm.Sub.Reg(asm.R0, asm.R1))
 	case "jiffies":
@@ -118,62 +122,121 @@ func (e *emitter) parent(x *Ident) {
 	e.loadPlace(spot{off: id.off}, typeU32)
 }
 
-// stackHash keeps the stack under its hash, which it leaves in R0: unlike the
-// kernel's own stack map, no two stacks get in each other's way.
+// stackHash leaves in R0 what stands for a stack, 0 if there is none. Of a kernel
+// stack that is its number in the kernel's own map of stacks, plus one. Where another
+// stack has that place, and for user stacks, it is a hash with the highest bit set,
+// under which the stack is kept: no two get in each other's way.
 func (e *emitter) stackHash(t *Type) {
 	f := e.enter()
 	defer e.leave(f)
-	n := 8 * t.Depth
-	e.u.stacks[t.Depth] = true
-	buf, key := e.alloc(n), e.slot()
+	n := t.frame() * t.Depth
+	e.u.stacks[stackMap(t)] = stackSpec{n, false}
+	none, done, end := e.label("nostack"), e.label("hashed"), e.label("stack")
+	buf, rare := loc{}, false
+	if t.Kind == KStack && e.c.kernel.stackMost() >= t.Depth {
+		e.u.stacks[stackIDs(t)] = stackSpec{n, true}
+		taken := e.label("taken")
+		e.add(asm.Mov.Reg(asm.R1, asm.R6))
+		e.mapPtr(asm.R2, stackIDs(t))
+		e.add(asm.Mov.Imm(asm.R3, 0), asm.FnGetStackid.Call(), asm.JSLT.Imm(asm.R0, 0, taken), asm.Add.Imm(asm.R0, 1), asm.Ja.Label(end))
+		e.here(taken)
+		e.add(asm.JNE.Imm(asm.R0, -int32(unix.EEXIST), none))
+		if rare = n > e.c.set.onStack; rare {
+			buf = e.inRareScratch(n)
+			e.takeRare(none)
+		}
+	}
+	if !rare {
+		buf = e.alloc(n)
+	}
+	key, unread := e.slot(), none
+	if rare {
+		unread = e.label("unread")
+	}
 	flags := int32(0)
 	if t.Kind == UStack {
 		flags = 1 << 8 // BPF_F_USER_STACK
+	}
+	if t.Format == buildIDs {
+		flags |= 1 << 11 // BPF_F_USER_BUILD_ID
 	}
 	if buf.reg == asm.RFP {
 		e.zero(buf, n) // 5.10 wants the stack initialised
 	}
 	e.add(asm.Mov.Reg(asm.R1, asm.R6))
 	e.address(asm.R2, buf)
-	none, done := e.label("nostack"), e.label("hashed")
-	e.add(asm.Mov.Imm(asm.R3, int32(n)), asm.Mov.Imm(asm.R4, flags), asm.FnGetStack.Call(), asm.JSLE.Imm(asm.R0, 0, none))
+	e.add(asm.Mov.Imm(asm.R3, int32(n)), asm.Mov.Imm(asm.R4, flags), asm.FnGetStack.Call(), asm.JSLE.Imm(asm.R0, 0, unread))
 	e.add(asm.Mov.Imm(asm.R0, int32(t.Depth)), asm.LoadImm(asm.R5, -7046029254386353131, asm.DWord)) // 2^64 / φ
 	e.add(asm.Mov.Imm(asm.R4, 1))
-	for i := range t.Depth { // two sums, by turns: they do not wait for each other
+	for i := range n / 8 { // two sums, by turns: they do not wait for each other
 		sum, was := asm.R0, asm.R2
 		if i%2 == 1 {
 			sum, was = asm.R4, asm.R3
 		}
 		e.load(asm.R1, buf.at(8*i))
-		e.add(asm.JEq.Imm(asm.R1, 0, done), asm.Xor.Reg(sum, asm.R1), asm.Mul.Reg(sum, asm.R5),
+		if 8*i%t.frame() == 0 {
+			e.add(asm.JEq.Imm(asm.R1, 0, done))
+		}
+		e.add(asm.Xor.Reg(sum, asm.R1), asm.Mul.Reg(sum, asm.R5),
 			asm.Mov.Reg(was, sum), asm.RSh.Imm(was, 29), asm.Xor.Reg(sum, was))
 	}
 	e.here(done)
-	e.add(asm.Mul.Reg(asm.R0, asm.R5), asm.Xor.Reg(asm.R0, asm.R4))
+	e.add(asm.Mul.Reg(asm.R0, asm.R5), asm.Xor.Reg(asm.R0, asm.R4), asm.LoadImm(asm.R1, math.MinInt64, asm.DWord), asm.Or.Reg(asm.R0, asm.R1))
 	e.store(key, asm.R0)
 	kept := e.label("kept")
-	e.lookup(stackMap(t.Depth), key)
+	e.lookup(stackMap(t), key)
 	e.add(asm.JNE.Imm(asm.R0, 0, kept))
-	e.mapPtr(asm.R1, stackMap(t.Depth))
+	e.mapPtr(asm.R1, stackMap(t))
 	e.address(asm.R2, key)
 	e.address(asm.R3, buf)
 	e.add(asm.Mov.Imm(asm.R4, 0), asm.FnMapUpdateElem.Call(), asm.JEq.Imm(asm.R0, 0, kept))
 	e.lose(lostStacks)
 	e.here(kept)
+	if rare {
+		e.releaseRare()
+	}
 	e.load(asm.R0, key)
-	end := e.label("stack")
 	e.add(asm.Ja.Label(end))
+	if rare {
+		e.here(unread)
+		e.releaseRare()
+	}
 	e.here(none)
 	e.add(asm.Mov.Imm(asm.R0, 0))
 	e.here(end)
 }
 
-func stackMap(depth int) string { return fmt.Sprintf("stacks%d", depth) }
+// A stackSpec is a map of stacks: the bytes of one, and whether it is the kernel's kind.
+type stackSpec struct {
+	size   int
+	kernel bool
+}
+
+// stackPlaces is how many stacks the kernel's map has place for.
+var stackPlaces = 8192
+
+// stackIDs is the kernel's map of stacks of a type.
+func stackIDs(t *Type) string { return fmt.Sprintf("stackids%d", t.Depth) }
+
+// stackMap is the map that keeps stacks of a type.
+func stackMap(t *Type) string { return fmt.Sprintf("stacks%dx%d", t.Depth, t.frame()) }
+
+// frame is how many bytes a frame of a stack has: an address, or a build id and an
+// offset in that file.
+func (t *Type) frame() int {
+	if t.Format == buildIDs {
+		return 32
+	}
+	return 8
+}
+
+// buildIDs is the form of user stacks that names files and not functions.
+const buildIDs = "build_id"
 
 // callValue leaves the value of a function in R0.
 func (e *emitter) callValue(x *Call) {
 	switch x.Name {
-	case "ksym", "username", "strerror", "syscall_name", "kptr", "uptr", "cgroup_path":
+	case "ksym", "username", "strerror", "syscall_name", "kptr", "uptr", "cgroup_path", "comm", "signal_name":
 		e.scalar(x.Args[0])
 	case "strftime":
 		e.scalar(x.Args[1])
@@ -221,10 +284,18 @@ func (e *emitter) callValue(x *Call) {
 		e.strlen(x)
 	case "find":
 		e.findKey(x)
+	case "globmatch":
+		e.globmatch(x)
+	case "skboutput":
+		e.skbOutput(x)
 	case "memcmp":
 		e.memcmp(x)
 	case "percpu_kaddr":
 		e.percpu(x)
+	case "uaddr":
+		e.userAddress(x)
+	case "write_user":
+		e.writeUser(x)
 	case "pid", "tid":
 		e.processID(x.Name, x.Args[0].(*Ident).Name == "curr_ns")
 	case "strcontains", "strstr":
@@ -297,6 +368,10 @@ func (e *emitter) contains(x Expr, part string) {
 // callStmt emits a function that is called for what it does.
 func (e *emitter) callStmt(x *Call) {
 	a := &action{kind: x.Name, probe: e.target.Kind.String()}
+	if e.target.pin != "" {
+		e.toFile(x)
+		return
+	}
 	switch x.Name {
 	case "printf", "cat", "system", "errorf", "warnf":
 		a.format = x.Args[0].(*Str).V
@@ -323,6 +398,8 @@ func (e *emitter) callStmt(x *Call) {
 			return
 		}
 		e.deleteKey(m)
+	case "unwatch":
+		e.send(x, a, x.Args)
 	case "exit":
 		e.send(x, a, x.Args)
 		e.add(asm.Ja.Label(e.out))
@@ -336,8 +413,18 @@ func (e *emitter) callStmt(x *Call) {
 		e.add(asm.Mov.Reg(asm.R1, asm.R0), asm.FnSendSignalThread.Call())
 	case "debugf":
 		e.debugf(x)
+	case "write_user":
+		e.writeUser(x)
+	case "skboutput":
+		e.skbOutput(x)
+	case "override":
+		e.override(x)
 	case "fail":
 		e.refuse(x)
+	default:
+		if !functions[x.Name].stmt {
+			e.discard(x)
+		}
 	}
 }
 
@@ -400,6 +487,10 @@ func (e *emitter) sendAs(x *Call, a *action, args []Expr, typ func(int) *Type) {
 	for i := range args {
 		t := typ(i)
 		a.types = append(a.types, t)
+		a.texts = append(a.texts, nil)
+		if s, ok := args[i].(*Str); ok {
+			a.texts[i] = &s.V
+		}
 		size += t.store()
 	}
 	l := e.alloc(size)

@@ -111,7 +111,7 @@ func (e *emitter) known(x Expr) (int64, bool) {
 		return e.c.named(id.Name)
 	}
 	switch x.(type) {
-	case *Int, *Param, *Call, *Sizeof, *Offsetof:
+	case *Int, *Param, *Call, *Field, *Sizeof, *Offsetof:
 		return e.c.constant(x)
 	}
 	return 0, false

@@ -161,7 +161,7 @@ func (e *emitter) frames(t *Type) {
 // clock leaves the time of a clock in R0. That of TAI, where programs cannot ask for
 // it, is so much ahead of another one.
 func (e *emitter) clock(x *Call) {
-	name := "monotonic"
+	name := "boot"
 	if len(x.Args) == 1 {
 		name = x.Args[0].(*Ident).Name
 	}

@@ -79,6 +79,10 @@ func (e *emitter) memory(x Expr, t *Type, dst loc) {
 			return
 		}
 	case *Call:
+		if x.Name == "typeinfo" {
+			e.memory(x.as, t, dst)
+			return
+		}
 		e.callMemory(x, t, dst)
 		return
 	case *Ident:
@@ -103,6 +107,10 @@ func (e *emitter) memory(x Expr, t *Type, dst loc) {
 			return
 		}
 	case *Field, *Index, *Unary:
+		if text, ok := knownText(x); ok {
+			e.literal(text, t.store(), dst)
+			return
+		}
 		p := e.place(x)
 		from := x.typ()
 		if t.Kind == String && from.Kind != String {
@@ -189,6 +197,10 @@ func (e *emitter) stringFrom(p spot, n, room int, dst loc) {
 func (e *emitter) userStack(t *Type, dst loc) {
 	e.stackHash(t)
 	e.store(dst, asm.R0)
+	if t.Format == buildIDs { // alike in all processes
+		e.zero(dst.at(8), 8)
+		return
+	}
 	e.add(asm.FnGetCurrentPidTgid.Call(), asm.RSh.Imm(asm.R0, 32))
 	e.seen()
 	e.store(dst.at(8), asm.R0)
@@ -269,12 +281,35 @@ func (e *emitter) str(x *Call, t *Type, dst loc) {
 			return
 		}
 	}
+	from := e.slot()
 	e.scalar(a)
+	e.store(from, asm.R0)
 	e.add(asm.Mov.Reg(asm.R3, asm.R0))
 	e.zero(dst, room)
 	e.address(asm.R1, dst)
 	e.add(asm.Mov.Imm(asm.R2, int32(limit)))
 	e.readStr(at.Space)
+	if len(x.Args) == 1 {
+		e.markCut(from, limit, dst.at(room-1), at.Space)
+	}
+}
+
+// markCut has the last byte of a string that was cut be one that is not zero: the
+// first that is left out. R0 is what the helper that read it returned.
+func (e *emitter) markCut(from loc, limit int, last loc, space Space) {
+	whole := e.label("whole")
+	e.add(asm.JNE.Imm(asm.R0, int32(limit), whole))
+	e.load(asm.R3, from)
+	e.add(asm.Add.Imm(asm.R3, int32(limit-1)))
+	e.address(asm.R1, last)
+	e.add(asm.Mov.Imm(asm.R2, 1))
+	if space != InUser {
+		user := e.label("user")
+		e.add(asm.JSGE.Imm(asm.R3, 0, user), asm.FnProbeReadKernel.Call(), asm.Ja.Label(whole))
+		e.here(user)
+	}
+	e.add(asm.FnProbeReadUser.Call())
+	e.here(whole)
 }
 
 // readStr calls the helper that reads a string. A kernel function's argument may
@@ -282,13 +317,15 @@ func (e *emitter) str(x *Call, t *Type, dst loc) {
 // the addresses is the kernel's, on all machines that we run on.
 func (e *emitter) readStr(space Space) {
 	if space == InUser {
-		e.add(asm.FnProbeReadUserStr.Call())
+		e.read(asm.FnProbeReadUserStr)
 		return
 	}
 	kernel, done := e.label("kernel"), e.label("read")
-	e.add(asm.JSLT.Imm(asm.R3, 0, kernel), asm.FnProbeReadUserStr.Call(), asm.Ja.Label(done))
+	e.add(asm.JSLT.Imm(asm.R3, 0, kernel))
+	e.read(asm.FnProbeReadUserStr)
+	e.add(asm.Ja.Label(done))
 	e.here(kernel)
-	e.add(asm.FnProbeReadKernelStr.Call())
+	e.read(asm.FnProbeReadKernelStr)
 	e.here(done)
 }
 
@@ -340,7 +377,7 @@ func (e *emitter) buf(x *Call, t *Type, dst loc) {
 	if space == InUser {
 		fn = asm.FnProbeReadUser
 	}
-	e.add(fn.Call())
+	e.read(fn)
 }
 
 // ntop keeps the length of the address and its bytes.

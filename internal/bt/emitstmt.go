@@ -22,6 +22,15 @@ func (e *emitter) stmts(list []Stmt) {
 	}
 }
 
+// discard computes a value for nothing but what happens meanwhile.
+func (e *emitter) discard(x Expr) {
+	if t := kept(x.typ()); t.word() {
+		e.scalar(x)
+	} else {
+		e.value(x, t, e.alloc(t.store()))
+	}
+}
+
 func (e *emitter) stmt(s Stmt) {
 	switch s := s.(type) {
 	case *ExprStmt:
@@ -37,7 +46,7 @@ func (e *emitter) stmt(s Stmt) {
 				e.stmt(&ExprStmt{x.X})
 			}
 		default:
-			e.scalar(s.X)
+			e.discard(s.X)
 		}
 	case *Assign:
 		e.span[0], _ = s.Target.span()
@@ -106,6 +115,10 @@ func (e *emitter) stmt(s Stmt) {
 	case *Jump:
 		switch s.Word {
 		case "return":
+			if s.X != nil && e.target.Kind == Test {
+				e.scalar(s.X)
+				e.store(e.result, asm.R0)
+			}
 			e.add(asm.Ja.Label(e.out))
 		case "break":
 			e.add(asm.Ja.Label(e.loops[len(e.loops)-1].done))
@@ -248,6 +261,10 @@ func (e *emitter) aggregate(d *mapDef, m *MapRef, call *Call) {
 		e.scalar(call.Args[0])
 		e.store(val, asm.R0)
 	}
+	var now, epoch loc
+	if d.value.Kind == TseriesOf {
+		now, epoch = e.epoch(d.value)
+	}
 	done := e.label("agg")
 	e.ensure(d, key, done)
 	switch d.value.Kind {
@@ -283,6 +300,8 @@ func (e *emitter) aggregate(d *mapDef, m *MapRef, call *Call) {
 	case LhistOf:
 		e.load(asm.R1, val)
 		e.linear(d.value)
+	case TseriesOf:
+		e.series(d.value, val, now, epoch, done)
 	}
 	e.here(done)
 }

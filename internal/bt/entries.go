@@ -91,7 +91,7 @@ func (r *Run) entries(d *mapDef) ([]*entry, error) {
 // before it, so that nothing is deleted that came meanwhile. There is none of a
 // minimum, and a script that reads a map or its keys is to see it cleared.
 func (d *mapDef) differs() bool {
-	return !d.read && !d.listed && d.value.Kind != MinOf && d.value.Kind != MaxOf
+	return !d.read && !d.listed && d.value.Kind != MinOf && d.value.Kind != MaxOf && d.value.Kind != TseriesOf
 }
 
 // crowded says whether a map with so many keys has to make room for others.
@@ -179,7 +179,7 @@ func (e *entry) empty(t *Type) bool {
 	switch t.Kind {
 	case MinOf, MaxOf, AvgOf, StatsOf:
 		return e.nums[1] == 0
-	case HistOf, LhistOf:
+	case HistOf, LhistOf, TseriesOf:
 		for _, n := range e.nums {
 			if n != 0 {
 				return false
@@ -218,6 +218,10 @@ func (r *Run) one(d *mapDef, key []byte) *entry {
 // total adds up the values of the CPUs.
 func total(t *Type, values [][]byte) []uint64 {
 	sum := make([]uint64, t.store()/8)
+	if t.Kind == TseriesOf {
+		mergeSeries(t, sum, values)
+		return sum
+	}
 	for _, v := range values {
 		switch t.Kind {
 		case MinOf, MaxOf:

@@ -29,10 +29,12 @@ type expander struct {
 	note    func(format string, args ...any)
 
 	missingProbes string // the setting
+	check, told   bool   // nothing will be attached; it has been said what could not be
 }
 
-// expand gives the targets of a clause. Points without a match are an error
-// unless another point of the clause has one.
+// expand gives the targets of a clause. A name that is not there is an error, as in
+// bpftrace since 0.24. Patterns without a match are one unless another point of the
+// clause has a target.
 func (x *expander) expand(c *Clause) ([]*Target, error) {
 	var all []*Target
 	var missing *missingError
@@ -48,6 +50,12 @@ func (x *expander) expand(c *Clause) ([]*Target, error) {
 				continue
 			case "ignore":
 				continue
+			}
+			if !wild(ap.Raw) && !ap.many {
+				if len(c.Points) > 1 {
+					m.at.Msg += `; config = { missing_probes = "warn" } runs the script without it`
+				}
+				return nil, m
 			}
 			if missing == nil {
 				missing = m
@@ -97,13 +105,10 @@ func (x *expander) point(ap AttachPoint) ([]*Target, error) {
 	}
 	kind, ok := kindNames[parts[0]]
 	if !ok {
-		if unsupportedKinds[parts[0]] {
-			return fail("%s probes are not supported", parts[0])
-		}
 		if near := row.Nearest(parts[0], slices.Sorted(maps.Keys(kindNames))); near != "" {
 			return fail("unknown probe type %s: did you mean %s?", parts[0], near)
 		}
-		return fail("unknown probe type %s: there are %s", parts[0], "BEGIN, END, interval, profile, tracepoint, rawtracepoint, kprobe, kretprobe, fentry, fexit, uprobe, uretprobe, usdt, watchpoint, iter, self, software, hardware")
+		return fail("unknown probe type %s: there are %s", parts[0], "BEGIN, END, interval, profile, tracepoint, rawtracepoint, kprobe, kretprobe, fentry, fexit, uprobe, uretprobe, usdt, watchpoint, iter, self, bench, test, software, hardware")
 	}
 	want := func(n ...int) bool { return slices.Contains(n, len(parts)) }
 	t := Target{Kind: kind, Way: kind}
@@ -133,10 +138,13 @@ func (x *expander) point(ap AttachPoint) ([]*Target, error) {
 		}
 		return x.rawTracepoints(ap, group, parts[len(parts)-1])
 	case Uprobe, Uretprobe:
+		if cpp := want(4) && parts[2] == "cpp" && parts[1] != "" && parts[3] != ""; cpp {
+			return x.userFunctions(ap, kind, parts[1], parts[3], true)
+		}
 		if !want(3) || parts[1] == "" || parts[2] == "" {
 			return fail("write a user function as %s:PATH:FUNCTION", kind)
 		}
-		return x.userFunctions(ap, kind, parts[1], parts[2])
+		return x.userFunctions(ap, kind, parts[1], parts[2], false)
 	case Usdt:
 		return x.staticProbes(ap, parts)
 	case Watch:
@@ -145,6 +153,11 @@ func (x *expander) point(ap AttachPoint) ([]*Target, error) {
 		return x.iterator(ap, t, parts)
 	case Self:
 		return x.self(ap, t, parts)
+	case Bench, Test:
+		return x.own(ap, t, parts)
+	}
+	if (kind == Fentry || kind == Fexit) && want(3, 4) && parts[1] == "bpf" && parts[len(parts)-1] != "" {
+		return x.bpfPrograms(ap, kind, parts[2:])
 	}
 	if !want(2, 3) || parts[len(parts)-1] == "" {
 		return fail("write a kernel function as %s:FUNCTION or %s:MODULE:FUNCTION", kind, kind)
@@ -382,6 +395,13 @@ func (x *expander) chooseWay(kind ProbeKind) (ProbeKind, error) {
 			why = fmt.Errorf("%w; %w", why, err)
 		}
 	}
+	if x.check {
+		if !x.told {
+			x.note("this kernel cannot trace functions (%s): they are checked all the same", strings.ReplaceAll(why.Error(), probe.ErrNotSupported.Error()+": ", ""))
+		}
+		x.told = true
+		return kind, nil
+	}
 	return kind, why
 }
 
@@ -431,6 +451,10 @@ func (x *expander) kernelFunctions(ap AttachPoint, kind ProbeKind, module, name 
 				x.note("this kernel has no function %s: using %s, which took over from it", name, next)
 				return []*Target{make(next, mod)}, nil
 			}
+		}
+		if x.check {
+			x.note("this kernel has no function %s (inlined or gone): its clause is checked all the same", name)
+			return []*Target{make(name, "")}, nil
 		}
 		if near := row.Nearest(name, sameStart(name, functions)); near != "" {
 			return nil, x.missing(ap, "this kernel has no function %s (inlined or gone): did you mean %s?", name, near)

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"seine/internal/row"
+	"seine/internal/sym"
 )
 
 // libraryDirs are where a library named without its path is looked for.
@@ -46,10 +47,10 @@ func findBinary(name string) (string, bool) {
 	return name, false
 }
 
-// userFunctions gives the functions of an ELF file.
-func (x *expander) userFunctions(ap AttachPoint, kind ProbeKind, file, name string) ([]*Target, error) {
+// userFunctions gives the functions of an ELF file; with cpp, by their names as C++ has them.
+func (x *expander) userFunctions(ap AttachPoint, kind ProbeKind, file, name string, cpp bool) ([]*Target, error) {
 	if wild(file) {
-		return x.allFiles(ap, kind, file, name)
+		return x.allFiles(ap, kind, file, name, cpp)
 	}
 	path, ok := findBinary(file)
 	if !ok {
@@ -81,9 +82,14 @@ func (x *expander) userFunctions(ap AttachPoint, kind ProbeKind, file, name stri
 		return nil, x.missing(ap, "%s: %v", path, err)
 	}
 	var list []*Target
+	is := func(f string) bool { return match(name, f) }
+	if cpp {
+		is = func(f string) bool { return matchCPP(name, sym.Written(f)) }
+	}
 	for _, f := range funcs {
-		if match(name, f) {
+		if is(f) {
 			t := make(f)
+			t.Wild = t.Wild || cpp
 			t.Offset = off
 			list = append(list, t)
 		}
@@ -94,16 +100,25 @@ func (x *expander) userFunctions(ap AttachPoint, kind ProbeKind, file, name stri
 	return nil, x.missing(ap, "%s", noFunction(path, name, funcs))
 }
 
+// matchCPP says whether a pattern is of a name of C++, with its parameters or without.
+func matchCPP(pattern, name string) bool {
+	if match(pattern, name) {
+		return true
+	}
+	without, _, ok := strings.Cut(name, "(")
+	return ok && match(pattern, without)
+}
+
 // allFiles gives the functions of all files that match a pattern: a path, or the
 // name of a file that a process of -p has mapped. A file without the function is
 // passed over.
-func (x *expander) allFiles(ap AttachPoint, kind ProbeKind, pattern, name string) (list []*Target, err error) {
+func (x *expander) allFiles(ap AttachPoint, kind ProbeKind, pattern, name string, cpp bool) (list []*Target, err error) {
 	files, err := x.matchingFiles(ap, pattern)
 	if err != nil {
 		return nil, err
 	}
 	for _, f := range files {
-		found, err := x.userFunctions(ap, kind, f, name)
+		found, err := x.userFunctions(ap, kind, f, name, cpp)
 		var none *missingError
 		if err != nil && !errors.As(err, &none) {
 			return nil, err

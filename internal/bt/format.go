@@ -131,6 +131,11 @@ func (c *checker) fieldType(t *Target, f *tpField) *Type {
 		}
 		return arrayOf(typeU8, f.size)
 	}
+	if space == InUser { // a register, of which the call takes as much as its type has
+		if d := c.declType(f, 0); d.Kind == Number && d.Size > 0 && d.Size <= f.size {
+			return &Type{Kind: Number, Size: d.Size, Signed: d.Signed, Space: space}
+		}
+	}
 	return &Type{Kind: Number, Size: f.size, Signed: f.signed, Space: space, Bool: f.decl == "bool"}
 }
 

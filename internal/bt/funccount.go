@@ -58,14 +58,15 @@ func showFuncs(r *Run, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if !r.asJSON() {
+	if r.out != nil {
 		fmt.Fprintf(r.out, "%-36s %8s\n", "FUNC", "COUNT")
 	}
 	for _, e := range list {
 		name := strings.TrimPrefix(r.text(d.keys[0], e.key), "tracepoint:")
-		if r.asJSON() {
-			r.object(append(r.head(now), field{"map", d.name}, field{"func", name}, field{"count", e.nums[0]}))
-		} else {
+		if r.rows() {
+			r.emit(d, now, field{"map", d.name}, field{"func", name}, field{"count", e.nums[0]})
+		}
+		if r.out != nil {
 			fmt.Fprintf(r.out, "%-36s %8d\n", clean(name), e.nums[0])
 		}
 	}

@@ -38,7 +38,10 @@ func (r *Run) handle(data []byte) {
 			return
 		}
 		r.write(ev, r.sprintf(ev))
+	case "read":
+		r.readFailed(ev)
 	case "errorf", "warnf":
+		r.errors += int(b2i(a.kind == "errorf"))
 		r.p.opts.note("%s", strings.TrimSuffix(r.sprintf(ev), "\n"))
 	case "time":
 		r.write(ev, strftime(a.format, time.Now()))
@@ -58,6 +61,10 @@ func (r *Run) handle(data []byte) {
 		r.clear(a.m, true)
 	case "seen":
 		r.procs.Seen(uint32(word(ev.data)))
+	case "skboutput":
+		r.packet(ev)
+	case "unwatch":
+		r.a.unwatch(word(ev.data))
 	case "exit":
 		r.exit = true
 		if len(a.types) > 0 {
@@ -87,22 +94,15 @@ func (r *Run) line() {
 	}
 }
 
-// write puts out text: as it is, or as an object with the values by name.
+// write puts out text as it is, and as a row with the values by name.
 func (r *Run) write(ev *Event, s string) {
 	if r.native() {
 		r.nativeText(ev, s)
-	} else if !r.asJSON() {
+	} else if r.out != nil {
 		r.out.WriteString(s)
-	} else {
-		fields := r.head(ev.Time)
-		b := ev.data
-		for i, t := range ev.a.types {
-			if i < len(ev.a.names) {
-				fields = append(fields, field{ev.a.names[i], r.json(t, b)})
-			}
-			b = b[t.store():]
-		}
-		r.object(append(fields, field{"text", strings.ToValidUTF8(strings.TrimSuffix(s, "\n"), "\ufffd")}))
+	}
+	if r.rows() {
+		r.emitEvent(ev, s)
 	}
 	r.line()
 }
@@ -115,8 +115,12 @@ func (r *Run) sprintf(ev *Event) string {
 		t := ev.a.types[i]
 		s.WriteString(text(v.before))
 		switch {
+		case v.form == 'g':
+			s.WriteString(v.str(gfp(word(b), gfpNames())))
 		case t.Kind == Buffer:
 			s.WriteString(v.bytes(b[8 : 8+min(int(word(b)), t.Len)]))
+		case v.conv == 's' && ev.a.texts[i] != nil: // colours are meant
+			s.WriteString(v.str(*ev.a.texts[i]))
 		case v.conv == 's' || v.conv == 'r':
 			s.WriteString(v.str(r.text(t, b)))
 		default:
@@ -142,7 +146,11 @@ func (r *Run) joined(ev *Event) string {
 
 func (r *Run) value(ev *Event) {
 	t := ev.a.types[0]
-	r.write(ev, r.text(t, ev.data)+"\n")
+	text := r.text(t, ev.data)
+	if own := ev.a.texts[0]; own != nil {
+		text = *own
+	}
+	r.write(ev, text+"\n")
 }
 
 // print is print(@map) and print(@map[key]), one output to -n.
@@ -151,11 +159,7 @@ func (r *Run) print(ev *Event) {
 	a := ev.a
 	d := a.m
 	if !a.key {
-		if r.asJSON() {
-			_ = r.jsonMap(d, a.top, time.Now())
-		} else {
-			_ = r.printMap(r.out, d, a.top, a.div)
-		}
+		_ = r.show(d, a.top, a.div, time.Now())
 		return
 	}
 	e := &entry{key: ev.data[:d.keySize()]}
@@ -168,10 +172,11 @@ func (r *Run) print(ev *Event) {
 	}
 	if r.native() {
 		r.nativeMap(d, []*entry{e}, a.div)
-	} else if r.asJSON() {
-		r.jsonEntry(d, e, ev.Time)
-	} else {
+	} else if r.out != nil {
 		r.printValue(r.out, d, e, a.div) // the key is known: bpftrace prints the value alone
+	}
+	if r.rows() {
+		r.emitEntries(d, []*entry{e}, 0, ev.Time)
 	}
 }
 
@@ -209,7 +214,7 @@ func (r *Run) system(ev *Event) {
 	if err != nil {
 		r.p.opts.note("system(): %v", err)
 	}
-	_ = r.out.Flush() // the ring need not be empty for a long time; an error comes again
+	_ = r.flush() // the ring need not be empty for a long time; an error comes again
 }
 
 // Summary is what was lost, in words; empty if nothing was.

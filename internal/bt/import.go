@@ -41,6 +41,7 @@ const (
 func (p *parser) importDecl() {
 	p.next()
 	t := p.next()
+	p.script.uses = append(p.script.uses, unstableUse{t.pos, t.end, "unstable_import"})
 	if t.kind != tokStr {
 		p.fail(t.pos, t.end, "import takes the name of a file in quotes, not %s", t)
 	}

@@ -5,6 +5,7 @@ package bt
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -56,11 +57,14 @@ func (k *kernel) iterContext(name string) *btf.Struct {
 
 func (x *expander) iterator(ap AttachPoint, t Target, parts []string) ([]*Target, error) {
 	switch {
-	case len(parts) == 3:
-		return nil, x.src.errorf(ap.pos, ap.end, "iterators are not pinned: what they print is seine's output")
+	case len(parts) == 3 && parts[2] != "":
+		if t.pin = parts[2]; !filepath.IsAbs(t.pin) {
+			t.pin = filepath.Join("/sys/fs/bpf", t.pin)
+		}
 	case len(parts) != 2 || parts[1] == "":
 		return nil, x.src.errorf(ap.pos, ap.end, "write an iterator as iter:task")
-	case needsMap[parts[1]] || wild(parts[1]):
+	}
+	if needsMap[parts[1]] || wild(parts[1]) {
 		return nil, x.src.errorf(ap.pos, ap.end, "iter:%s is not supported", parts[1])
 	}
 	t.Name, t.Func = parts[1], parts[1]
@@ -95,13 +99,16 @@ func (e *emitter) noObject(end string) {
 	}
 }
 
-// iterate runs an iterator's program for all objects.
-func iterate(prog *ebpf.Program, t *Target) error {
+// iterate runs an iterator's program for all objects, or pins it.
+func iterate(prog *ebpf.Program, t *Target, say func(format string, args ...any)) error {
 	it, err := link.AttachIter(link.IterOptions{Program: prog})
 	if err != nil {
 		return fmt.Errorf("%s: %w", t.Probe, err)
 	}
 	defer it.Close()
+	if t.pin != "" {
+		return pin(it, t.pin, say)
+	}
 	r, err := it.Open()
 	if err != nil {
 		return fmt.Errorf("%s: %w", t.Probe, err)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -25,6 +26,7 @@ import (
 // when first asked for: a tracepoint's one-liner needs no BTF at all.
 type kernel struct {
 	cache *btf.Cache
+	user  userProtos
 
 	types     func() (*btf.Spec, error)
 	modules   func() []string
@@ -40,6 +42,9 @@ type kernel struct {
 	forEach   func() error
 	loop      func() bool       // bpf_loop
 	tai       func() bool       // bpf_ktime_get_tai_ns
+	stackMost func() int        // frames that the kernel's map of stacks can have
+	writes    func() bool       // bpf_probe_write_user
+	overrides func() bool       // bpf_override_return
 	pidSpace  func() *namespace // ours, if it is not the machine's
 	preempt   func() bool       // programs can be preempted by others of this script
 	events    func() ([]string, error)
@@ -98,6 +103,20 @@ func newKernel() *kernel {
 	})
 	k.loop = sync.OnceValue(func() bool { return features.HaveProgramHelper(ebpf.RawTracepoint, asm.FnLoop) == nil })
 	k.tai = sync.OnceValue(func() bool { return features.HaveProgramHelper(ebpf.RawTracepoint, asm.FnKtimeGetTaiNs) == nil })
+	k.stackMost = sync.OnceValue(func() int {
+		data, err := os.ReadFile("/proc/sys/kernel/perf_event_max_stack")
+		n, err2 := strconv.Atoi(strings.TrimSpace(string(data)))
+		if err != nil || err2 != nil {
+			return 0
+		}
+		return n
+	})
+	k.writes = sync.OnceValue(func() bool {
+		return !errors.Is(features.HaveProgramHelper(ebpf.Kprobe, asm.FnProbeWriteUser), ebpf.ErrNotSupported)
+	})
+	k.overrides = sync.OnceValue(func() bool {
+		return !errors.Is(features.HaveProgramHelper(ebpf.Kprobe, asm.FnOverrideReturn), ebpf.ErrNotSupported)
+	})
 	k.pidSpace = sync.OnceValue(pidSpace)
 	k.preempt = host.TracepointsPreempt
 	k.events = sync.OnceValues(readEvents)

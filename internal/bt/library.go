@@ -23,6 +23,12 @@ var library = map[string]struct {
 			&ExprStmt{b.call("exit", &Int{node: b.node, V: 1})},
 		}}}}
 	}},
+	"assert_str": {1, 1, func(b *builder, args []Expr) Expr {
+		return &BlockExpr{node: b.node, Body: []Stmt{&ExprStmt{b.call("static_assert", b.call("is_str", args[0]), &Str{b.node, "this is not a string"})}}}
+	}},
+	"default_str_length": {0, 0, func(b *builder, _ []Expr) Expr {
+		return &Sizeof{node: b.node, X: b.call("str", &Int{node: b.node})}
+	}},
 	"socket_cookie": {1, 1, func(b *builder, args []Expr) Expr {
 		sk := &Cast{b.node, TypeName{pos: b.pos, end: b.end, Tag: "struct", Name: "sock", Stars: 1}, args[0]}
 		v := b.field(b.field(b.field(sk, "__sk_common"), "skc_cookie"), "counter")
@@ -33,7 +39,9 @@ var library = map[string]struct {
 // A builder makes trees whose place is that of a call.
 type builder struct{ node }
 
-func (b *builder) field(x Expr, name string) Expr { return &Field{b.node, x, name, true} }
+func (b *builder) field(x Expr, name string) Expr {
+	return &Field{node: b.node, X: x, Name: name, Arrow: true}
+}
 
 func (b *builder) call(name string, args ...Expr) Expr {
 	return &Call{node: b.node, Name: name, Args: args}

@@ -11,13 +11,25 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cilium/ebpf/btf"
+
 	"seine/internal/probe"
 )
 
 // List writes the probes that match a pattern: TYPE:REST, with * and ?, or a
-// word that is looked for in all of them. With args, each is followed by its
+// word that is looked for in all of them; several with commas between; or a type of the kernel,
+// as struct NAME. With args, each is followed by its
 // arguments.
 func List(w io.Writer, pattern string, args bool) error {
+	for one := range strings.SplitSeq(pattern, ",") {
+		if err := list(w, strings.TrimSpace(one), args); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func list(w io.Writer, pattern string, args bool) error {
 	k := running()
 	kind, rest, hasKind := strings.Cut(pattern, ":")
 	want := func(k ProbeKind) bool {
@@ -42,6 +54,12 @@ func List(w io.Writer, pattern string, args bool) error {
 		}
 	}
 	l := &lister{w: w, k: k, args: args}
+	if tag, name, ok := strings.Cut(pattern, " "); ok && (tag == "struct" || tag == "union" || tag == "enum") {
+		if err := l.types(tag, strings.TrimSpace(name)); err != nil || l.n > 0 {
+			return errors.Join(err, l.err)
+		}
+		return (&Source{Name: "-l", Text: pattern}).errorf(0, Pos(len(pattern)), "the kernel has no such type")
+	}
 	if want(Software) && (hasKind || match(rest, "software")) {
 		for _, n := range sortedKeys(softEvents) {
 			if match(rest, n) || match(rest, n+":") {
@@ -85,9 +103,11 @@ func List(w io.Writer, pattern string, args bool) error {
 		if !want(fn) || !hasKind && fn != Kprobe {
 			continue
 		}
-		if err := l.functions(fn, rest, hasKind); err != nil {
-			return err
+		if own, ok := strings.CutPrefix(rest, "bpf:"); ok && fn >= Fentry {
+			l.bpfPrograms(fn, own)
+			continue
 		}
+		l.functions(fn, rest)
 	}
 	if hidden != nil {
 		return noEvents(hidden)
@@ -199,7 +219,13 @@ func (l *lister) user(kind ProbeKind, rest, pattern string) error {
 	before := l.n
 	for _, f := range funcs {
 		if match(name, f) || name == "" {
-			l.add(kind.String() + ":" + found + ":" + f)
+			var args []string
+			if l.args && kind == Uprobe {
+				if proto, err := l.k.user.proto(found, f); err == nil {
+					args = described(proto.Params)
+				}
+			}
+			l.add(kind.String()+":"+found+":"+f, args...)
 		}
 	}
 	if l.n == before {
@@ -208,19 +234,20 @@ func (l *lister) user(kind ProbeKind, rest, pattern string) error {
 	return nil
 }
 
+// described is the arguments of a function, with their types.
+func described(params []btf.FuncParam) (args []string) {
+	for _, p := range params {
+		args = append(args, describe(p.Type)+" "+p.Name)
+	}
+	return args
+}
+
 // functions lists kernel functions. Where none can be traced, it says so if they
 // were asked for.
-func (l *lister) functions(kind ProbeKind, pattern string, asked bool) error {
-	x := &expander{src: &Source{Name: "-l", Text: kind.String() + ":" + pattern}, k: l.k, note: func(string, ...any) {}}
-	if _, err := x.chooseWay(kind); err != nil {
-		if asked {
-			return x.noFunctions(AttachPoint{Raw: kind.String() + ":" + pattern}, pattern, err)
-		}
-		return nil
-	}
+func (l *lister) functions(kind ProbeKind, pattern string) {
 	functions, err := l.k.functions()
 	if err != nil {
-		return nil
+		return
 	}
 	for _, f := range functions.find(func(f traceable) bool { return match(pattern, f.name) || match(pattern, f.module+":"+f.name) }) {
 		var args []string
@@ -230,9 +257,7 @@ func (l *lister) functions(kind ProbeKind, pattern string, asked bool) error {
 				continue
 			}
 			if err == nil {
-				for _, p := range proto.Params {
-					args = append(args, describe(p.Type)+" "+p.Name)
-				}
+				args = described(proto.Params)
 				if kind.returns() {
 					args = append(args, describe(proto.Return)+" retval")
 				}
@@ -240,5 +265,4 @@ func (l *lister) functions(kind ProbeKind, pattern string, asked bool) error {
 		}
 		l.add(kind.String()+":"+f.name, args...)
 	}
-	return nil
 }

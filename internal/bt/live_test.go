@@ -152,18 +152,22 @@ func session(n int, sizes ...int) {
 	defer unix.Close(l)
 	check(unix.Bind(l, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 	check(unix.Listen(l, 16))
-	addr := must(unix.Getsockname(l))
 	for range n {
-		c := must(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))
-		check(unix.Connect(c, addr))
-		s, _, err := unix.Accept4(l, unix.SOCK_CLOEXEC)
-		check(err)
-		for _, size := range sizes {
-			exchange(c, s, size)
-		}
-		unix.Close(c)
-		unix.Close(s)
+		connection(l, sizes...)
 	}
+}
+
+// connection makes one connection to a listener and sends messages over it.
+func connection(l int, sizes ...int) {
+	c := must(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))
+	check(unix.Connect(c, must(unix.Getsockname(l))))
+	s, _, err := unix.Accept4(l, unix.SOCK_CLOEXEC)
+	check(err)
+	for _, size := range sizes {
+		exchange(c, s, size)
+	}
+	unix.Close(c)
+	unix.Close(s)
 }
 
 // exchange sends size bytes by one call and receives them by one.

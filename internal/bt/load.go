@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -32,7 +33,7 @@ type loaded struct {
 
 // makeMaps makes the maps that the code refers to.
 func (p *Program) makeMaps() (*loaded, error) {
-	used := map[string]bool{mapCounts: true}
+	used := map[string]bool{mapCounts: true, mapFamily: p.u.family}
 	for _, j := range p.jobs {
 		for i := range j.code.ins {
 			used[j.code.ins[i].Reference()] = true
@@ -69,13 +70,19 @@ func (p *Program) makeMaps() (*loaded, error) {
 		err,
 		add(mapRing, &ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: ring}),
 		add(mapCounts, &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8 * countSlots, MaxEntries: 1}),
+		add(mapEnded, &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1}),
 		add(mapZeroes, &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: uint32(max(p.u.zeroes, 8)), MaxEntries: 1}),
 		add(mapScratch, &ebpf.MapSpec{Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: uint32(8 + scratchSlots*p.slotSize()), MaxEntries: 1}),
 		add(mapNever, &ebpf.MapSpec{Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 1}),
+		add(mapFamily, &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 8, MaxEntries: familyMost}),
 		add(mapSeen, &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 8, MaxEntries: 16384}),
 	)
-	for depth := range p.u.stacks {
-		err = errors.Join(err, add(stackMap(depth), &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: uint32(8 * depth), MaxEntries: 8192}))
+	for name, stack := range p.u.stacks {
+		spec := &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: uint32(stack.size), MaxEntries: 8192}
+		if stack.kernel {
+			spec.Type, spec.KeySize, spec.MaxEntries = ebpf.StackTrace, 4, uint32(stackPlaces)
+		}
+		err = errors.Join(err, add(name, spec))
 	}
 	for _, j := range p.jobs {
 		if c := j.calls; c != nil {
@@ -143,6 +150,12 @@ func (l *loaded) close() {
 // same events, in the order to attach them in.
 func (p *Program) programs(l *loaded, j *job, t *Target, multi bool) (list []program, err error) {
 	spec := p.spec(l, j, t, multi)
+	if t.bpf != 0 {
+		if spec.AttachTarget, err = ebpf.NewProgramFromID(t.bpf); err != nil {
+			return nil, fmt.Errorf("%s: %w", t.Probe, err)
+		}
+		defer spec.AttachTarget.Close()
+	}
 	copies := []probe.Copy{{ProgramSpec: spec}}
 	if !t.Way.ownTask() {
 		copies = l.twice.Copies(spec)
@@ -177,19 +190,26 @@ func (p *Program) spec(l *loaded, j *job, t *Target, multi bool) *ebpf.ProgramSp
 	if p.ownStack(t) {
 		ins = neverCalls(ins)
 	}
-	spec := &ebpf.ProgramSpec{Name: "seine_bt", License: p.set.license, Instructions: p.link(l, ins)}
-	switch t.Way {
-	case Begin, End, Interval, Self, RawTracepoint:
+	spec := programSpec(t.Way, t.Name, multi)
+	spec.Name, spec.License, spec.Instructions = "seine_bt", p.set.license, p.link(l, ins)
+	return spec
+}
+
+// programSpec is the kind of program that a probe takes.
+func programSpec(way ProbeKind, name string, multi bool) *ebpf.ProgramSpec {
+	spec := &ebpf.ProgramSpec{}
+	switch way {
+	case Begin, End, Interval, Self, Bench, Test, RawTracepoint:
 		spec.Type = ebpf.RawTracepoint
 	case Profile, Software, Hardware, Watch:
 		spec.Type = ebpf.PerfEvent
 	case Tracepoint:
 		spec.Type = ebpf.TracePoint
 	case Iter:
-		spec.Type, spec.AttachTo, spec.AttachType = ebpf.Tracing, t.Name, ebpf.AttachTraceIter
+		spec.Type, spec.AttachTo, spec.AttachType = ebpf.Tracing, name, ebpf.AttachTraceIter
 	case Fentry, Fexit:
-		spec.Type, spec.AttachTo, spec.AttachType = ebpf.Tracing, t.Name, ebpf.AttachTraceFEntry
-		if t.Way == Fexit {
+		spec.Type, spec.AttachTo, spec.AttachType = ebpf.Tracing, name, ebpf.AttachTraceFEntry
+		if way == Fexit {
 			spec.AttachType = ebpf.AttachTraceFExit
 		}
 	default:
@@ -270,7 +290,7 @@ func (p *Program) link(l *loaded, ins asm.Instructions) asm.Instructions {
 
 const slotSizeRef = "slot size"
 
-var verifierLine = regexp.MustCompile(`^(\d+): \(`)
+var verifierLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(\d+): \(`) })
 
 const tooLong = "the verifier refuses it: a loop that may not end, or too large"
 
@@ -303,7 +323,7 @@ func (p *Program) refused(j *job, t *Target, err error, front int) error {
 	}
 	at := -1
 	for i := len(ve.Log) - 1; i >= 0 && at < 0; i-- {
-		if m := verifierLine.FindStringSubmatch(ve.Log[i]); m != nil {
+		if m := verifierLine().FindStringSubmatch(ve.Log[i]); m != nil {
 			at, _ = strconv.Atoi(m[1])
 		}
 	}

@@ -196,6 +196,8 @@ func (x *expansion) call(e Expr, m *macro, args []Expr) Expr {
 	if len(x.inside) >= maxMacros {
 		x.fail(e, "macro %s calls itself without end", m.name)
 	}
+	pos, end := e.span()
+	x.s.uses = append(x.s.uses, unstableUse{pos, end, "unstable_macro"})
 	x.n++
 	mark := fmt.Sprintf("%s%d", hidden, x.n)
 	x.inside = append(x.inside, m)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -114,4 +116,29 @@ func TestEveryTarget(t *testing.T) {
 	want(t, out, "interval:ms:3\n", "interval:ms:7\n")
 	out, _ = live(t, script(`interval:ms:3,interval:s:1000 { @n++; if (@n == 2) { printf("twice\n"); exit(); } }`), Options{}, nil)
 	want(t, out, "twice\n") // a tick may still come before it ends
+}
+
+// TestLast has events go on while the run ends: none is seen once END has begun.
+func TestLast(t *testing.T) {
+	needRoot(t)
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop.Store(true)
+	wg.Go(func() {
+		for !stop.Load() {
+			unix.Getppid()
+			runtime.Gosched() // a loop of bare system calls does not stop for the garbage collector
+		}
+	})
+	for range 10 {
+		out, _ := live(t, script(`t:syscalls:sys_enter_getppid { @[nsecs] = 1; @n = count(); } END { printf("%d\n", @n > 0); clear(@); clear(@n); }`), Options{PIDs: self()}, func() {
+			for range 100 {
+				unix.Getppid()
+			}
+		})
+		if out != "1\n" {
+			t.Fatalf("got %q …, want what END prints and nothing else", out[:min(len(out), 100)])
+		}
+	}
 }

@@ -34,7 +34,10 @@ type parser struct {
 }
 
 // Parse reads a program.
-func Parse(src *Source) (s *Script, err error) {
+func Parse(src *Source) (*Script, error) { return parse(src, nil) }
+
+// parse reads headers first, then the script.
+func parse(src *Source, headers []string) (s *Script, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			e, ok := r.(*Error)
@@ -51,6 +54,7 @@ func Parse(src *Source) (s *Script, err error) {
 	s = newScript(src)
 	s.Includes = pre.includes
 	p := &parser{src: src, text: pre.text, defines: pre.defines, script: s, busy: map[string]bool{}}
+	p.headers(headers)
 	p.program()
 	if len(p.errs) > 0 {
 		return nil, joined(p.errs)
@@ -272,11 +276,23 @@ func (p *parser) clause() {
 	p.script.Clauses = append(p.script.Clauses, c)
 }
 
+// probeName passes over the name that a probe may have, as name=kprobe:f. Nothing refers to it.
+func (p *parser) probeName() {
+	at := p.at
+	for at < len(p.text) && (isLetter(p.text[at]) || at > p.at && isDigit(p.text[at])) {
+		at++
+	}
+	if at > p.at && at < len(p.text) && p.text[at] == '=' {
+		p.at = at + 1
+	}
+}
+
 // points are raw text, since paths and offsets are no tokens. A list ends at
 // the brace or at a slash that begins a predicate.
 func (p *parser) points() (list []AttachPoint) {
 	for {
 		p.space()
+		p.probeName()
 		start, end := p.at, -1
 		for p.at < len(p.text) {
 			c := p.text[p.at]
@@ -329,7 +345,7 @@ func (p *parser) points() (list []AttachPoint) {
 func pathStarted(s string) bool {
 	kind, _, ok := strings.Cut(s, ":")
 	k, known := kindNames[kind]
-	return ok && (known && (k.user() || k == Iter) || unsupportedKinds[kind])
+	return ok && known && (k.user() || k == Iter)
 }
 
 func (p *parser) block(after string) []Stmt {

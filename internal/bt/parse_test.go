@@ -257,6 +257,22 @@ func TestList(t *testing.T) {
 	} else if !KernelsFault(err) {
 		t.Error(err)
 	}
+	// Functions are listed also where they cannot be traced.
+	b.Reset()
+	check(List(&b, "kprobe:tcp_v4_connec*, t:syscalls:sys_enter_connect", false))
+	want(t, b.String(), "kprobe:tcp_v4_connect\n", "tracepoint:syscalls:sys_enter_connect\n")
+	b.Reset()
+	check(List(&b, "struct in_addr", true))
+	want(t, b.String(), "struct in_addr {\n        __be32 s_addr;\n};\n")
+	b.Reset()
+	check(List(&b, "enum pid_type", true))
+	want(t, b.String(), "enum pid_type {\n        PIDTYPE_PID = 0,\n")
+	b.Reset()
+	check(List(&b, "struct in_add*", false))
+	want(t, b.String(), "struct in_addr\n")
+	if err := List(&b, "struct no_such_struct", true); err == nil || !strings.Contains(err.Error(), "the kernel has no such type") {
+		t.Errorf("got %v", err)
+	}
 	b.Reset()
 	if err := List(&b, "u:/proc/self/exe:seine/internal/bt.traced", false); err != nil || !strings.Contains(b.String(), "bt.traced\n") {
 		t.Errorf("got %v %q", err, b.String())

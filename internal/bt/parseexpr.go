@@ -148,7 +148,7 @@ func (p *parser) postfix(x Expr) Expr {
 			if name.kind != tokIdent && !(name.kind == tokInt && t.text == ".") {
 				p.fail(name.pos, name.end, "expected a field's name after '%s', found %s", t.text, name)
 			}
-			x = &Field{p.node(pos, name.end), x, name.text, t.text == "->"}
+			x = &Field{node: p.node(pos, name.end), X: x, Name: name.text, Arrow: t.text == "->"}
 		case "[":
 			i := p.expr()
 			end := p.expect("]", "after the index").end
@@ -280,6 +280,19 @@ func (p *parser) list(end, what string) (xs []Expr) {
 	}
 }
 
+// typeArg is the type in typeinfo(type), nil if it is an expression.
+func (p *parser) typeArg(function string) Expr {
+	if function != "typeinfo" {
+		return nil
+	}
+	at := p.peek()
+	n, ok := p.castType()
+	if !ok {
+		return nil
+	}
+	return &TypeExpr{p.node(at.pos, at.end), n}
+}
+
 func (p *parser) word(t token) Expr {
 	switch t.text {
 	case "sizeof":
@@ -333,7 +346,11 @@ func (p *parser) word(t token) Expr {
 	}
 	if p.accept("(") {
 		c := &Call{node: p.node(t.pos, t.end), Name: t.text}
-		c.Args = p.list(")", "between arguments")
+		if of := p.typeArg(t.text); of != nil {
+			c.Args = []Expr{of}
+		} else {
+			c.Args = p.list(")", "between arguments")
+		}
 		if p.fixed == nil {
 			c.end = Pos(p.at)
 		}

@@ -8,17 +8,25 @@ import (
 	"math/bits"
 	"strconv"
 	"strings"
+	"time"
 )
 
-// printMap prints a map as bpftrace does: all of it, or the top largest values.
-func (r *Run) printMap(w io.Writer, d *mapDef, top, div int64) error {
+// show prints a map, all of it or the top largest values, and hands it on as rows.
+func (r *Run) show(d *mapDef, top, div int64, now time.Time) error {
 	list, err := r.entries(d)
-	if err == nil {
-		r.printEntries(w, d, list, top, div)
+	if err != nil {
+		return err
 	}
-	return err
+	if r.out != nil {
+		r.printEntries(r.out, d, list, top, div)
+	}
+	if r.rows() {
+		r.emitEntries(d, list, top, now)
+	}
+	return nil
 }
 
+// printEntries prints entries as bpftrace does.
 func (r *Run) printEntries(w io.Writer, d *mapDef, list []*entry, top, div int64) {
 	if top > 0 && int64(len(list)) > top {
 		list = list[int64(len(list))-top:]
@@ -37,7 +45,7 @@ func (r *Run) printEntries(w io.Writer, d *mapDef, list []*entry, top, div int64
 	}
 }
 
-func (t *Type) hist() bool { return t.Kind == HistOf || t.Kind == LhistOf }
+func (t *Type) hist() bool { return t.Kind == HistOf || t.Kind == LhistOf || t.Kind == TseriesOf }
 
 func (r *Run) printEntry(w io.Writer, d *mapDef, e *entry, div int64) {
 	fmt.Fprintf(w, "%s%s: ", d.name, r.keyText(d, e.key))
@@ -53,6 +61,8 @@ func (r *Run) printValue(w io.Writer, d *mapDef, e *entry, div int64) {
 		bars(w, logBuckets(d.value.bits, e.nums), div)
 	case LhistOf:
 		bars(w, linearBuckets(d.value, e.nums), div)
+	case TseriesOf:
+		printSeries(w, d.value, e.nums, div)
 	default:
 		fmt.Fprintln(w, r.valueText(d.value, e, div))
 	}

@@ -16,7 +16,7 @@ type verb struct {
 	prec   int // -1: none
 	size   int // bytes that h, hh, l say; 0: the value's own
 	conv   byte
-	form   byte // of %r: x, h, or 0
+	form   byte // of %r: x, h, or 0; of %gr g
 }
 
 // parseFormatString reads C's formats. The text after the last conversion is not
@@ -84,10 +84,14 @@ func splitFormat(s string) (verbs []verb, rest string, err error) {
 			continue
 		}
 		v.conv = s[i]
-		if strings.IndexByte("diuoxXcspr", v.conv) < 0 {
-			return nil, "", fmt.Errorf("%%%c is no conversion: there are %%d %%i %%u %%x %%X %%o %%c %%s %%p %%r", v.conv)
+		if v.conv == 'g' && i+1 < len(s) && s[i+1] == 'r' { // %gr: the flags of an allocation
+			i++
+			v.conv, v.form = 'r', 'g'
 		}
-		if v.conv == 'r' && i+1 < len(s) && (s[i+1] == 'x' || s[i+1] == 'h') {
+		if strings.IndexByte("diuoxXcspr", v.conv) < 0 {
+			return nil, "", fmt.Errorf("%%%c is no conversion: there are %%d %%i %%u %%x %%X %%o %%c %%s %%p %%r %%gr", v.conv)
+		}
+		if v.conv == 'r' && v.form == 0 && i+1 < len(s) && (s[i+1] == 'x' || s[i+1] == 'h') {
 			i++
 			v.form = s[i]
 		}

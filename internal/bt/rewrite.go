@@ -158,6 +158,10 @@ func (r *rewriter) expr(x Expr) Expr {
 			n.X = r.expr(x.X)
 		}
 		return &n
+	case *TypeExpr:
+		n := *x
+		n.Of = *r.typeName(&x.Of)
+		return &n
 	case *Offsetof:
 		n := *x
 		n.Of = *r.typeName(&x.Of)

@@ -6,9 +6,11 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"debug/dwarf"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -17,8 +19,8 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sys/unix"
 
-	"seine/internal/kern"
 	"seine/internal/probe"
+	"seine/internal/row"
 	"seine/internal/sym"
 )
 
@@ -27,10 +29,13 @@ type Run struct {
 	p      *Program
 	l      *loaded
 	a      *attached
-	out    *bufio.Writer
+	out    *bufio.Writer // text as bpftrace prints it; nil: none is wanted
 	under  *under
-	kernel sym.Kernel
-	procs  sym.Processes
+	rowErr error // of the sink of rows
+	// schemas of rows, by the map or the call that they come of.
+	schemas map[any]*row.Schema
+	kernel  sym.Kernel
+	procs   sym.Processes
 
 	mu     sync.Mutex // of everything that prints
 	lines  uint64
@@ -40,6 +45,10 @@ type Run struct {
 	cut    uint64                          // readings of maps whose keys came and went meanwhile
 	unrun  uint64                          // commands of system() that the end came before
 	broken uint64                          // records that make no sense
+	failed map[*action]int                 // reads of memory
+	files  map[string]*os.File             // of skboutput()
+	dwarfs map[any]*dwarf.Data             // of files, for show_debug_info; nil: there is none
+	errors int                             // of errorf()
 	exit   bool
 	Code   int // of exit(code)
 	lost   Lost
@@ -64,9 +73,14 @@ func (p *Program) Run(ctx context.Context) (*Run, error) {
 		return nil, err
 	}
 	defer l.close()
-	to := &under{Writer: p.opts.Out}
-	r := &Run{p: p, l: l, out: bufio.NewWriterSize(to, 64<<10), under: to, began: time.Now(), taken: map[*mapDef]map[string][]uint64{}}
+	r := &Run{p: p, l: l, began: time.Now(), taken: map[*mapDef]map[string][]uint64{}}
+	if p.opts.Out != nil {
+		r.under = &under{Writer: p.opts.Out}
+		r.out = bufio.NewWriterSize(r.under, 64<<10)
+	}
+	r.procs.Mangled = p.set.mangled
 	defer r.procs.Close()
+	defer r.closeFiles()
 	if err := r.setStart(); err != nil {
 		return nil, err
 	}
@@ -79,7 +93,7 @@ func (p *Program) Run(ctx context.Context) (*Run, error) {
 		}
 		defer r.reader.Close()
 	}
-	if !r.asJSON() {
+	if r.out != nil {
 		if _, err := r.out.WriteString(p.opts.Head); err != nil {
 			return nil, err
 		}
@@ -94,6 +108,14 @@ func (p *Program) Run(ctx context.Context) (*Run, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	if p.u.family {
+		forks, err := p.followForks(l)
+		if err != nil {
+			r.a.close()
+			return nil, err
+		}
+		defer forks.Close()
 	}
 	l.twice.Begin()
 	defer func() { // after the printing
@@ -113,11 +135,18 @@ func (p *Program) Run(ctx context.Context) (*Run, error) {
 	if p.opts.Ready != nil {
 		p.opts.Ready()
 	}
-	if err = r.out.Flush(); err == nil {
+	if err = r.flush(); err == nil && p.opts.Mode == ToTrace {
 		err = r.loop(ctx)
+	} else if err == nil {
+		err = r.ownRuns()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if len(r.a.end) > 0 {
+		if e := r.last(); err == nil {
+			err = e
+		}
+	}
 	r.drain() // under a flood the ring is full, and END's records would be lost
 	for _, prog := range r.a.end {
 		if e := trigger(prog); e != nil && err == nil {
@@ -130,17 +159,36 @@ func (p *Program) Run(ctx context.Context) (*Run, error) {
 			err = e
 		}
 	}
-	if e := r.out.Flush(); err == nil {
-		err = e
-	}
 	if r.lost = r.readLost(); r.native() && r.lost.Events > 0 {
 		r.typed("lost_events", fmt.Sprintf(`{"events": %d}`, r.lost.Events))
-		_ = r.out.Flush()
+	}
+	if losses := r.lost.Losses(); losses != nil && err == nil {
+		err = r.endRows(row.End{Losses: losses})
+	}
+	if e := r.flush(); err == nil {
+		err = e
+	}
+	if e := r.endRows(row.End{Output: true, Last: true}); err == nil {
+		err = e
 	}
 	if err == nil && p.opts.Ended != nil {
 		p.opts.Ended(r)
 	}
 	return r, err
+}
+
+// last has no program but END's do anything from now on, and waits for those that run. To detach them takes longer.
+func (r *Run) last() error {
+	m := r.l.maps[mapEnded]
+	if m == nil {
+		return nil
+	}
+	if err := m.Put(uint32(0), uint64(1)); err != nil {
+		return fmt.Errorf("before END: %w", err)
+	}
+	const global = 1                                          // MEMBARRIER_CMD_GLOBAL: all CPUs have been seen without a program
+	_, _, _ = unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0) // the kernel refuses it with nohz_full: then one may be late
+	return nil
 }
 
 // trigger runs a program of type raw tracepoint now.
@@ -151,7 +199,7 @@ func trigger(prog *ebpf.Program) error {
 
 func (r *Run) setStart() error {
 	value := make([]uint64, countSlots)
-	value[startTime] = uint64(kern.MonoNow())
+	value[startTime] = uint64(bootNow())
 	return r.l.maps[mapCounts].Put(uint32(0), value)
 }
 
@@ -183,9 +231,14 @@ func (r *Run) loop(ctx context.Context) error {
 	iterated := make(chan error, 1)
 	if len(r.a.iters) > 0 {
 		alone := r.a.count == len(r.a.begin)+len(r.a.end)+len(r.a.iters)
+		say := func(format string, args ...any) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.say(format, args...)
+		}
 		wg.Go(func() {
 			for _, it := range r.a.iters {
-				if err := iterate(it.Program, it.target); err != nil {
+				if err := iterate(it.Program, it.target, say); err != nil {
 					iterated <- err
 					r.stop()
 					return
@@ -203,7 +256,7 @@ func (r *Run) loop(ctx context.Context) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.drain()
-		return r.out.Flush()
+		return r.flush()
 	}
 	if r.reader == nil {
 		<-ctx.Done()
@@ -225,7 +278,7 @@ func (r *Run) loop(ctx context.Context) error {
 		r.mu.Lock()
 		r.handle(rec.RawSample)
 		if rec.Remaining == 0 {
-			err = r.out.Flush()
+			err = r.flush()
 		}
 		done := r.exit
 		if ctx.Err() != nil { // the ring need never be empty: writing what it holds may fill it
@@ -289,7 +342,10 @@ func (r *Run) outputs(ctx context.Context) {
 			err := r.maps(now)
 			r.turn = false
 			r.ticks++
-			if e := r.out.Flush(); e != nil {
+			if e := r.endRows(row.End{Time: now, Output: true}); err == nil {
+				err = e
+			}
+			if e := r.flush(); e != nil {
 				err = e
 			}
 			if err != nil || r.enough() {
@@ -306,7 +362,7 @@ func (r *Run) enough() bool { return r.p.opts.Count > 0 && r.ticks >= r.p.opts.C
 // maps prints all maps, as at the end. Those of intervals have their time above
 // them and an empty line between them, as outputs of tools do.
 func (r *Run) maps(now time.Time) error {
-	if r.p.opts.Interval > 0 && !r.asJSON() {
+	if r.p.opts.Interval > 0 && r.out != nil {
 		if err := r.out.Flush(); err != nil {
 			return err
 		}
@@ -322,13 +378,7 @@ func (r *Run) maps(now time.Time) error {
 		if d.value == nil {
 			continue
 		}
-		var err error
-		if r.asJSON() {
-			err = r.jsonMap(d, 0, now)
-		} else {
-			err = r.printMap(r.out, d, 0, 0)
-		}
-		if err != nil {
+		if err := r.show(d, 0, 0, now); err != nil {
 			return err
 		}
 	}
@@ -348,7 +398,15 @@ func (u *under) Write(b []byte) (int, error) {
 	return u.Writer.Write(b)
 }
 
-func (r *Run) asJSON() bool { return r.p.opts.Output == "json" }
+// flush writes out text and rows so far.
+func (r *Run) flush() error {
+	if r.out != nil {
+		if err := r.out.Flush(); err != nil {
+			return err
+		}
+	}
+	return r.endRows(row.End{})
+}
 
 // drain handles what is in the ring now. What comes in meanwhile must not keep us.
 func (r *Run) drain() {

@@ -34,19 +34,22 @@ func TestSamples(t *testing.T) {
 				key = builtins["kstack"]
 				stacks = must(ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 8 * stackDepth, MaxEntries: 8}))
 				defer stacks.Close()
-				r.l.maps[stackMap(stackDepth)] = stacks
+				r.l.maps[stackMap(&Type{Kind: KStack, Depth: stackDepth})] = stacks
 			}
 			d := &mapDef{name: "@", keyed: true, keys: []*Type{key}, value: &Type{Kind: CountOf}}
 			var list []*entry
 			for i, m := range slices.Backward(sampleLine.FindAllStringSubmatch(golden, -1)) {
 				id := uint64(i + 1) // 0 is no stack
 				if stacks != nil {
-					check(stacks.Put(id, frames(t, m[1])))
+					check(stacks.Put(id|1<<63, frames(t, m[1])))
 				}
 				for uint64(len(r.p.u.names)) <= id {
 					r.p.u.names = append(r.p.u.names, nil)
 				}
 				r.p.u.names[id] = &Target{Func: m[1], Probe: m[1]}
+				if stacks != nil {
+					id |= 1 << 63
+				}
 				list = append(list, &entry{key: binary.NativeEndian.AppendUint64(nil, id), nums: []uint64{must(strconv.ParseUint(m[2], 10, 64))}})
 			}
 			var b strings.Builder

@@ -205,6 +205,8 @@ func (x *scopes) expr(e Expr) {
 		if e.X != nil {
 			x.expr(e.X)
 		}
+	case *TypeExpr:
+		x.typeName(&e.Of)
 	case *Offsetof:
 		x.typeName(&e.Of)
 	}

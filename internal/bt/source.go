@@ -20,7 +20,8 @@ type Pos int
 type Source struct {
 	Name  string
 	Text  string
-	parts []part // files that were imported
+	Dirs  []string // where #include <file> is looked for
+	parts []part   // files that were imported
 }
 
 // Position gives line and column in their file, both from 1.

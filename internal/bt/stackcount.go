@@ -49,11 +49,13 @@ func showStacks(r *Run, so StackOptions, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	if r.rows() {
+		r.emitEntries(d, list, 0, now)
+	}
+	if r.out == nil {
+		return nil
+	}
 	for _, e := range list {
-		if r.asJSON() {
-			r.jsonEntry(d, e, now)
-			continue
-		}
 		key := e.key
 		var pid, comm string
 		for i, t := range d.keys {

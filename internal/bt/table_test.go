@@ -22,7 +22,12 @@ import (
 var asserting = []string{
 	"TestElements", "TestEventElements", "TestSignal", "TestLibrary", "TestUserFunctions", "TestTracepointOneLiners", "TestReceiveOneLiner",
 	"TestRetransmitOneLiner", "TestFunctions", "TestWays", "TestLimits", "TestChild", "TestStringLength", "TestLoss", "TestGetopt", "TestImport", "TestDebugf", "TestPerCPU", "TestUSDT", "TestWatch", "TestIter", "TestSelf",
+	"TestUserMemory", "TestMovedFile", "TestWriteUser", "TestUnwatch", "TestOverride", "TestModes", "TestFamily",
+	"TestOffset", "TestCPP", "TestUnused", "TestToolScripts", "TestCorpusRuns", "TestSkbOutput", "TestPinned", "TestBPFPrograms", "TestDWARF", "TestLoops", "TestJSON", "TestIntervalRoom", "TestPIDNamespace", "TestRows", "TestReads", "TestIncludes", "TestProbeFilter",
 }
+
+// leastScripts is how many different scripts they run.
+const leastScripts = 200
 
 // loaded are elements that no machine of ours has events for: their programs
 // are only loaded.
@@ -102,7 +107,7 @@ func scriptsOf(t *testing.T) map[string][]string {
 				if data, e := corpus.ReadFile(text); e == nil {
 					text = string(data)
 				}
-				text = strings.NewReplacer("%%", "%", "%d", "0", "%#x", "0x8").Replace(text)
+				text = strings.NewReplacer("%%", "%", "%d", "0", "%#x", "0x8", "%[1]s", "ax").Replace(text)
 				if s, e := Parse(&Source{Name: "t", Text: text}); err == nil && e == nil {
 					text = literal.ReplaceAllString(comment.ReplaceAllString(text, ""), `""`)
 					found[fn.Name.Name] = append(found[fn.Name.Name], "#probes "+kinds(s)+"\n"+text)
@@ -162,6 +167,16 @@ func TestTable(t *testing.T) {
 			}
 		}
 	}
+	all := map[string]bool{}
+	for _, test := range asserting {
+		for _, s := range found[test] {
+			all[s] = true
+		}
+	}
+	if len(all) < leastScripts {
+		t.Errorf("the tests compare what %d scripts print, want %d", len(all), leastScripts)
+	}
+	fmt.Fprintf(&b, "\nThese tests run %d scripts and compare what they print. TestCorpus loads %d, those of the corpus.\n", len(all), len(scripts(t)))
 	const begin, end = "<!-- made by internal/bt/table_test.go -->\n", "<!-- end -->\n"
 	before, rest, ok := strings.Cut(string(text), begin)
 	_, after, ok2 := strings.Cut(rest, end)

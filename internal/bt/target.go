@@ -5,6 +5,7 @@ package bt
 import (
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 )
@@ -32,6 +33,8 @@ const (
 	Watch
 	Iter
 	Self
+	Bench
+	Test
 )
 
 var kindNames = map[string]ProbeKind{
@@ -43,18 +46,13 @@ var kindNames = map[string]ProbeKind{
 	"fentry": Fentry, "fexit": Fexit, "f": Fentry, "fr": Fexit, "kfunc": Fentry, "kretfunc": Fexit,
 	"uprobe": Uprobe, "u": Uprobe, "uretprobe": Uretprobe, "ur": Uretprobe,
 	"usdt": Usdt, "U": Usdt,
-	"watchpoint": Watch, "w": Watch, "asyncwatchpoint": Watch, "aw": Watch, "iter": Iter, "it": Iter, "self": Self,
-}
-
-// unsupportedKinds get a better answer than "unknown".
-var unsupportedKinds = map[string]bool{
-	"bench": true, "test": true,
+	"watchpoint": Watch, "w": Watch, "asyncwatchpoint": Watch, "aw": Watch, "iter": Iter, "it": Iter, "self": Self, "bench": Bench, "test": Test,
 }
 
 func (k ProbeKind) String() string {
 	return [...]string{
 		"BEGIN", "END", "interval", "profile", "software", "hardware", "tracepoint", "rawtracepoint",
-		"kprobe", "kretprobe", "fentry", "fexit", "uprobe", "uretprobe", "usdt", "watchpoint", "iter", "self",
+		"kprobe", "kretprobe", "fentry", "fexit", "uprobe", "uretprobe", "usdt", "watchpoint", "iter", "self", "bench", "test",
 	}[k]
 }
 
@@ -68,7 +66,7 @@ func (k ProbeKind) function() bool { return k >= Kprobe && k <= Fexit }
 func (k ProbeKind) user() bool { return k == Uprobe || k == Uretprobe || k == Usdt }
 
 // ownTask says whether the current task is seine's, so that -p does not apply.
-func (k ProbeKind) ownTask() bool { return k <= Interval || k == Iter || k == Self }
+func (k ProbeKind) ownTask() bool { return k <= Interval || k == Iter || k >= Self }
 
 // A Target is one place that a clause is attached to.
 type Target struct {
@@ -89,6 +87,8 @@ type Target struct {
 	ID          int // in the table of names, both for func and for probe
 	Wild        bool
 
+	bpf    ebpf.ProgramID // whose function it is; 0: the kernel's
+	pin    string         // of an iterator, whose output is then the file's
 	usdt   *usdtProbe
 	watch  *watchpoint
 	iter   *btf.Struct // what the program gets

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -26,59 +28,59 @@ func TestToolScripts(t *testing.T) {
 		want   string // a line
 		times  int    // 0: once
 	}{
-		{"t_opensnoop", []string{"--failed"}, func() {
+		{"testdata/corpus/t_opensnoop.bt", []string{"--failed"}, func() {
 			for range n {
 				_, _ = unix.Open(none, unix.O_RDONLY, 0)
 			}
 		}, fmt.Sprintf(`%d +\S.* -1 +2 +%s`, pid, none), n},
-		{"t_opensnoop", nil, func() {
+		{"testdata/corpus/t_opensnoop.bt", nil, func() {
 			for range n {
 				fd := must(unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0))
 				unix.Close(fd)
 			}
 		}, fmt.Sprintf(`%d +\S.* \d+ +0 +/dev/null`, pid), n},
-		{"t_syscount", nil, func() {
+		{"testdata/corpus/t_syscount.bt", nil, func() {
 			for range n {
 				unix.Getppid()
 			}
 		}, fmt.Sprintf(`@call\[getppid\]: %d`, n), 0},
-		{"t_killsnoop", nil, func() {
+		{"testdata/corpus/t_killsnoop.bt", nil, func() {
 			for range n {
 				_ = unix.Kill(pid, 0)
 				_ = unix.Kill(0x3fffffff, 0)
 			}
 		}, fmt.Sprintf(`.{15} %d +\S.* 0 +1073741823 No such process`, pid), n},
-		{"t_killsnoop", nil, func() {
+		{"testdata/corpus/t_killsnoop.bt", nil, func() {
 			for range n {
 				_ = unix.Kill(pid, 0)
 			}
 		}, fmt.Sprintf(`.{15} %d +\S.* 0 +%d +Success`, pid, pid), n},
-		{"t_statsnoop", nil, func() {
+		{"testdata/corpus/t_statsnoop.bt", nil, func() {
 			var st unix.Stat_t
 			for range n {
 				_ = unix.Stat(none, &st)
 			}
 		}, fmt.Sprintf(`%d +\S.* +2 %s`, pid, none), n},
-		{"t_naptime", nil, func() {
+		{"testdata/corpus/t_naptime.bt", nil, func() {
 			for range n {
 				_ = unix.Nanosleep(&unix.Timespec{Nsec: 1_234_567}, nil)
 			}
 		}, fmt.Sprintf(`\S+ +%d +\S.* %d +\S.* 0\.001234567`, os.Getppid(), pid), n},
-		{"t_syncsnoop", nil, func() {
+		{"testdata/corpus/t_syncsnoop.bt", nil, func() {
 			fd := must(unix.Open("/dev/null", unix.O_WRONLY|unix.O_CLOEXEC, 0))
 			defer unix.Close(fd)
 			for range n {
 				_ = unix.Fdatasync(fd)
 			}
 		}, fmt.Sprintf(`\S+ +%d +\S.* tracepoint:syscalls:sys_enter_fdatasync`, pid), n},
-		{"b_setuids", nil, func() {
+		{"testdata/corpus/b_setuids.bt", nil, func() {
 			for range n { // of a thread, to what it is
 				_, _, _ = unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), ^uintptr(0), ^uintptr(0))
 			}
 		}, fmt.Sprintf(`@\[.*, tracepoint:syscalls:sys_enter_setresuid\]: %d`, n), 0},
 	} {
-		t.Run(c.script, func(t *testing.T) {
-			text := string(must(corpus.ReadFile("testdata/corpus/" + c.script + ".bt")))
+		t.Run(strings.TrimSuffix(filepath.Base(c.script), ".bt"), func(t *testing.T) {
+			text := string(must(corpus.ReadFile(c.script)))
 			var missing *missingError
 			if _, err := Compile(&Source{Name: c.script, Text: text}, Options{Named: c.named}); errors.As(err, &missing) {
 				t.Skip(missing) // arm64 has fewer system calls

@@ -24,11 +24,13 @@ func Trace(texts []string, timestamp bool, o Options) (*Program, error) {
 	}
 	o.Line = func(r *Run, ev *Event) {
 		ev.a.narrow()
-		if r.asJSON() {
-			r.traceJSON(ev)
+		parts := strings.SplitN(r.sprintf(ev), "\x00", 5)
+		if r.rows() {
+			r.emitTrace(ev, strings.TrimSuffix(parts[4], "\n"))
+		}
+		if r.out == nil {
 			return
 		}
-		parts := strings.SplitN(r.sprintf(ev), "\x00", 5)
 		if timestamp {
 			fmt.Fprintf(r.out, "%-8s ", ev.Time.Format("15:04:05"))
 		}
@@ -124,16 +126,16 @@ func (b *bccSpec) trace(s *Script) (err error) {
 	return nil
 }
 
-func (r *Run) traceJSON(ev *Event) {
-	fields := r.head(ev.Time)
+func (r *Run) emitTrace(ev *Event, text string) {
+	var fields []field
 	b := ev.data
 	for i, t := range ev.a.types {
-		fields = append(fields, field{ev.a.names[i], r.json(t, b)})
+		fields = append(fields, field{ev.a.names[i], r.cell(t, b)})
 		b = b[t.store():]
 	}
-	parts := strings.SplitN(r.sprintf(ev), "\x00", 5)
-	if parts[4] != "" {
-		fields = append(fields, field{"text", strings.TrimSuffix(parts[4], "\n")})
+	said := field{"text", nil}
+	if text != "" {
+		said.value = text
 	}
-	r.object(fields)
+	r.emit(ev.a, ev.Time, append(fields, said)...)
 }

@@ -26,6 +26,8 @@ const (
 	User    // uid
 	Cgroup  // cgroup id
 	Errno   // error number
+	CommOf  // process, printed by its name
+	SigName // number of a signal
 	SysCall // number of a system call
 	String  // Len bytes, padded with zeroes
 	Buffer  // length, then Len bytes
@@ -45,6 +47,7 @@ const (
 	StatsOf
 	HistOf
 	LhistOf
+	TseriesOf
 )
 
 // Space is the memory that a pointer leads to.
@@ -68,16 +71,16 @@ type Type struct {
 	Char   bool // an array of it is a string
 	Space  Space
 	Len    int    // of String, Buffer, Array; of a Pointer, the most that a string there can have, if known
-	Format string // of Time
-	Depth  int    // of stacks
+	Format string // of Time; of TseriesOf, what becomes of the values of an interval
+	Depth  int    // of stacks; of TseriesOf, the intervals
 	Elems  []*Type
 	Names  []string // of the elements, in a record of the script; nil: a tuple
 	elem   func() *Type
 	Rec    *record
 	min    int64 // of LhistOf
 	max    int64
-	step   int64
-	bits   int // of HistOf: 2^bits buckets for each power of two
+	step   int64 // of TseriesOf, the nanoseconds of an interval
+	bits   int   // of HistOf: 2^bits buckets for each power of two
 }
 
 // An enum gives values names.
@@ -220,6 +223,8 @@ func (t *Type) store() int {
 		return 8 * histSlots(t.bits)
 	case LhistOf:
 		return 8 * int((t.max-t.min)/t.step+2)
+	case TseriesOf:
+		return seriesSlot * t.Depth
 	}
 	return 8
 }
@@ -275,9 +280,9 @@ func (t *Type) String() string {
 		return "(" + strings.Join(s, ", ") + ")"
 	}
 	return [...]string{
-		KStack: "kstack", KSym: "ksym", Time: "timestamp", User: "username", Cgroup: "cgroup path", Errno: "strerror", SysCall: "syscall_name",
+		KStack: "kstack", KSym: "ksym", Time: "timestamp", User: "username", Cgroup: "cgroup path", Errno: "strerror", CommOf: "comm", SigName: "signal_name", SysCall: "syscall_name",
 		String: "string", Buffer: "buffer", UStack: "ustack", USym: "usym", Inet: "inet", PathOf: "path", Mac: "macaddr",
-		CountOf: "count", SumOf: "sum", MinOf: "min", MaxOf: "max", AvgOf: "avg", StatsOf: "stats", HistOf: "hist", LhistOf: "lhist",
+		CountOf: "count", SumOf: "sum", MinOf: "min", MaxOf: "max", AvgOf: "avg", StatsOf: "stats", HistOf: "hist", LhistOf: "lhist", TseriesOf: "tseries",
 	}[t.Kind]
 }
 

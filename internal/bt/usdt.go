@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/cilium/ebpf/asm"
 
@@ -114,14 +115,18 @@ func inFile(f *elf.File, addr uint64) uint64 {
 }
 
 var (
-	argStart = regexp.MustCompile(`(-?\d+)f?@`)
-	x86Mem   = regexp.MustCompile(`^([-+]?(?:0x[0-9a-f]+|\d+))?\((%\w+)?(?:,(%\w+)(?:,(\d))?)?\)$`)
-	armMem   = regexp.MustCompile(`^\[(\w+)(?:, *#?(-?\d+)|, *(\w+)(?:, *[ls]xt?[wxl] *#?(\d))?)?\]$`)
+	argStart = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(-?\d+)f?@`) })
+	x86Mem   = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^([-+]?(?:0x[0-9a-f]+|\d+))?\((%\w+)?(?:,(%\w+)(?:,(\d))?)?\)$`)
+	})
+	armMem = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^\[(\w+)(?:, *#?(-?\d+)|, *(\w+)(?:, *[ls]xt?[wxl] *#?(\d))?)?\]$`)
+	})
 )
 
 // usdtArgs reads "-4@%edi 8@-16(%rbp)".
 func usdtArgs(text string) (args []usdtArg) {
-	starts := argStart.FindAllStringSubmatchIndex(text, -1)
+	starts := argStart().FindAllStringSubmatchIndex(text, -1)
 	for i, m := range starts {
 		end := len(text)
 		if i+1 < len(starts) {
@@ -144,7 +149,7 @@ func usdtOperand(size, op string) usdtArg {
 	if rest, is := strings.CutPrefix(op, "$"); is || op != "" && (isDigit(op[0]) || op[0] == '-') && !strings.Contains(op, "(") {
 		a.constant, ok = true, true
 		a.off = num(strings.TrimPrefix(rest, "#"))
-	} else if m := x86Mem.FindStringSubmatch(op); m != nil {
+	} else if m := x86Mem().FindStringSubmatch(op); m != nil {
 		a.memory, ok = true, true
 		if a.off = num(m[1]); m[2] != "" {
 			a.base, ok = register(m[2])
@@ -155,7 +160,7 @@ func usdtOperand(size, op string) usdtArg {
 		if m[4] != "" {
 			a.scale = num(m[4])
 		}
-	} else if m := armMem.FindStringSubmatch(op); m != nil {
+	} else if m := armMem().FindStringSubmatch(op); m != nil {
 		a.memory = true
 		a.off = num(m[2])
 		if a.base, ok = register(m[1]); m[3] != "" && ok {

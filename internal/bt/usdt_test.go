@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -124,6 +125,21 @@ func TestUSDT(t *testing.T) {
 	if n := listeners(); n != 0 {
 		t.Errorf("the program counts %d listeners at the end, want none", n)
 	}
+	// In all files of a process.
+	cmd := exec.Command(path, "wait")
+	in := must(cmd.StdinPipe())
+	check(cmd.Start())
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	soon(func() bool { // it is the program, not the test any more
+		maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", cmd.Process.Pid))
+		return err == nil && strings.Contains(string(maps), path)
+	})
+	out, _ = live(t, script(`usdt:*:tick { @all[probe] = count(); } usdt::tick { @any[probe] = count(); }`), Options{PIDs: []uint32{uint32(cmd.Process.Pid)}}, func() {
+		_, _ = io.WriteString(in, "x")
+		_ = in.Close()
+		_, _ = cmd.Process.Wait()
+	})
+	want(t, out, fmt.Sprintf("@all[usdt:%s:test:tick]: %d\n", path, usdtRounds), fmt.Sprintf("@any[usdt:%s:test:tick]: %d\n", path, usdtRounds))
 	for text, want := range map[string]string{
 		"usdt:" + path + ":tock { }":             "has no static probe tock",
 		"usdt:" + path + ":tick { @ = arg6; }":   "has 6 arguments",

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"seine/internal/host"
-	"seine/internal/kern"
 	"seine/internal/sym"
 )
 
@@ -29,7 +28,7 @@ func (r *Run) text(t *Type, b []byte) string {
 	case Name:
 		return r.name(t, word(b))
 	case String:
-		return clean(cstring(b[:t.store()]))
+		return clean(r.stringText(b[:t.store()]))
 	case Buffer:
 		n := min(int(word(b)), t.Len)
 		return escapeBytes(b[8 : 8+n])
@@ -40,13 +39,20 @@ func (r *Run) text(t *Type, b []byte) string {
 	case Mac:
 		return net.HardwareAddr(b[:6]).String()
 	case Time:
-		return strftime(t.Format, kern.Wall(kern.Mono(word(b))))
+		return strftime(t.Format, bootWall(word(b)))
 	case User:
 		id := strconv.FormatUint(word(b), 10)
 		if u, err := user.LookupId(id); err == nil {
 			return u.Username
 		}
 		return id
+	case SigName:
+		if name := unix.SignalName(unix.Signal(word(b))); name != "" {
+			return name
+		}
+		return strconv.FormatUint(word(b), 10)
+	case CommOf:
+		return clean(commOf(word(b)))
 	case Cgroup:
 		if path := host.CgroupPath(word(b)); path != "" {
 			return clean(path)
@@ -177,6 +183,15 @@ func (r *Run) name(t *Type, id uint64) string {
 	return r.p.u.names[id].Func
 }
 
+// stringText is a string, with str_trunc_trailer if it was cut: see markCut.
+func (r *Run) stringText(b []byte) string {
+	last := len(b) - 1
+	if last < 0 || b[last] == 0 {
+		return cstring(b)
+	}
+	return cstring(b[:last]) + r.p.set.trailer
+}
+
 func cstring(b []byte) string {
 	if i := strings.IndexByte(string(b), 0); i >= 0 {
 		b = b[:i]
@@ -233,14 +248,23 @@ func symText(f sym.Frame, offset bool) string {
 	return f.Sym
 }
 
-// frames are the functions of a stack, innermost first.
-func (r *Run) frames(t *Type, b []byte) []sym.Frame {
-	m := r.l.maps[stackMap(t.Depth)]
-	raw := make([]byte, 8*t.Depth)
-	hash := word(b)
-	if m == nil || hash == 0 || m.Lookup(hash, &raw) != nil {
+// rawStack is a stack as the kernel gave it.
+func (r *Run) rawStack(t *Type, b []byte) []byte {
+	raw := make([]byte, t.frame()*t.Depth)
+	m, hash := r.l.maps[stackMap(t)], word(b)
+	key := any(hash)
+	if hash>>63 == 0 {
+		m, key = r.l.maps[stackIDs(t)], uint32(hash-1)
+	}
+	if m == nil || hash == 0 || m.Lookup(key, &raw) != nil {
 		return nil
 	}
+	return raw
+}
+
+// frames are the functions of a stack, innermost first.
+func (r *Run) frames(t *Type, b []byte) []sym.Frame {
+	raw := r.rawStack(t, b)
 	var addrs []uint64
 	for i := 0; i < len(raw) && word(raw[i:]) != 0; i += 8 {
 		addrs = append(addrs, word(raw[i:]))
@@ -255,7 +279,13 @@ func (r *Run) frames(t *Type, b []byte) []sym.Frame {
 func (r *Run) stackText(t *Type, b []byte) string {
 	var s strings.Builder
 	s.WriteByte('\n')
-	for _, f := range r.frames(t, b) {
+	if t.Format == buildIDs {
+		for _, line := range r.buildIDs(t, b) {
+			fmt.Fprintf(&s, "    %s\n", line)
+		}
+		return s.String()
+	}
+	for i, f := range r.frames(t, b) {
 		switch t.Format {
 		case "raw":
 			fmt.Fprintf(&s, "    %x\n", f.Addr)
@@ -264,12 +294,31 @@ func (r *Run) stackText(t *Type, b []byte) string {
 			if mod == "" {
 				mod = "[unknown]"
 			}
-			fmt.Fprintf(&s, "\t%x %s (%s)\n", f.Addr, clean(symText(f, true)), clean(mod))
+			fmt.Fprintf(&s, "\t%x %s%s (%s)\n", f.Addr, clean(symText(f, true)), clean(r.sourceText(t, b, f, i == 0)), clean(mod))
 		default:
-			fmt.Fprintf(&s, "    %s\n", clean(symText(f, true)))
+			fmt.Fprintf(&s, "    %s%s\n", clean(symText(f, true)), clean(r.sourceText(t, b, f, i == 0)))
 		}
 	}
 	return s.String()
+}
+
+// buildIDs are the frames of a stack as the build id of a file and an offset in it;
+// an address where the kernel found no build id.
+func (r *Run) buildIDs(t *Type, b []byte) []string {
+	list := []string{}
+	raw := r.rawStack(t, b)
+	for i := 0; i+32 <= len(raw); i += 32 {
+		f := raw[i : i+32]
+		switch binary.LittleEndian.Uint32(f) {
+		case unix.BPF_STACK_BUILD_ID_VALID:
+			list = append(list, fmt.Sprintf("%x 0x%x", f[4:24], word(f[24:])))
+		case unix.BPF_STACK_BUILD_ID_IP:
+			list = append(list, fmt.Sprintf("0x%x", word(f[24:])))
+		default:
+			return list
+		}
+	}
+	return list
 }
 
 // json is a value for encoding/json.
@@ -289,6 +338,9 @@ func (r *Run) json(t *Type, b []byte) any {
 		}
 		return int64(word(b))
 	case KStack, UStack:
+		if t.Format == buildIDs {
+			return r.buildIDs(t, b)
+		}
 		list := []map[string]any{}
 		for _, f := range r.frames(t, b) {
 			m := map[string]any{}
@@ -327,7 +379,7 @@ func (r *Run) json(t *Type, b []byte) any {
 			return list
 		}
 	case String:
-		return strings.ToValidUTF8(cstring(b[:t.store()]), "\ufffd")
+		return strings.ToValidUTF8(r.stringText(b[:t.store()]), "\ufffd")
 	}
 	return r.text(t, b)
 }

@@ -5,11 +5,11 @@ package bt
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"strconv"
 	"strings"
+	"sync"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -42,7 +42,7 @@ func (x *expander) watch(ap AttachPoint, t Target, parts []string) ([]*Target, e
 		return fail("write a watchpoint as watchpoint:ADDRESS:LENGTH:MODE, as watchpoint:0x10000000:8:w")
 	}
 	if strings.Contains(parts[1], "+arg") {
-		return fail("watchpoints at the arguments of functions are not supported: give an address")
+		return fail("watchpoints at the arguments of functions are not in the language any more: give an address")
 	}
 	w := &watchpoint{}
 	var err, err2 error
@@ -84,7 +84,7 @@ func (x *expander) watch(ap AttachPoint, t Target, parts []string) ([]*Target, e
 }
 
 // watchEvents opens the breakpoint in all threads of the processes, or on all CPUs.
-func (p *Program) watchEvents(prog *ebpf.Program, w *watchpoint) (io.Closer, error) {
+func (p *Program) watchEvents(prog *ebpf.Program, w *watchpoint) (perfEvent, error) {
 	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_BREAKPOINT, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})), Bp_type: w.mode, Ext1: w.addr, Ext2: w.length, Sample: 1}
 	if w.mode == watchX {
 		attr.Ext2 = uint64(unsafe.Sizeof(uintptr(0))) // what the kernel asks for
@@ -124,6 +124,25 @@ func (p *Program) watchEvents(prog *ebpf.Program, w *watchpoint) (io.Closer, err
 		return nil, last
 	}
 	return fds, nil
+}
+
+// watchEvents are the breakpoints of one address, until unwatch() or the end.
+type watchEvents struct {
+	perfEvent
+	addr uint64
+	once sync.Once
+}
+
+func (w *watchEvents) Close() error {
+	w.once.Do(func() { _ = w.perfEvent.Close() })
+	return nil
+}
+
+// unwatch takes the watchpoints of an address away.
+func (a *attached) unwatch(addr uint64) {
+	for _, w := range a.watches[addr] {
+		_ = w.Close()
+	}
 }
 
 // watched are the processes whose memory is meant: those of -p, and that of -c.

@@ -10,9 +10,9 @@ import (
 	"seine/internal/tool"
 )
 
-// bccFlags is what those who know BCC or libbpf-tools may type, and what serves
-// in its place: flags that are not here, and letters that mean something else
-// here. What means the same is not in the table.
+// bccFlags maps flags of BCC and libbpf-tools to flags of seine. It has the flags that
+// seine lacks and the letters that mean something else in seine. Flags with the same
+// meaning are not in the table.
 var bccFlags = map[string]map[string]string{
 	"": { // any tool that makes rows
 		"T": "--columns +time", "timestamp": "--columns +time --time rel", "csv": "-o csv", "ebpf": "-vv",
@@ -35,10 +35,10 @@ var bccFlags = map[string]map[string]string{
 	"trace":      {"n": "a filter, as ($comm == \"NAME\")", "M": "--count N", "max-events": "--count N", "T": "-t", "u": "-o json", "unix-timestamp": "-o json"},
 }
 
-// elsewhere is the names that other tools for the same have, and ours.
+// elsewhere maps names of other programs to our commands.
 var elsewhere = map[string]string{"bpftrace": "seine run"}
 
-// bccFlag is what to write here for a flag of BCC's tool; empty: no idea.
+// bccFlag returns the replacement for a flag of BCC's tool, empty if there is none.
 func bccFlag(toolName, flag string) string {
 	ours := bccFlags[toolName][flag]
 	if t, _ := find(toolName); ours == "" && t != nil {
@@ -47,8 +47,8 @@ func bccFlag(toolName, flag string) string {
 	return ours
 }
 
-// checkLetters refuses, where seine goes by a tool's own name, letters to which
-// that tool gives another meaning in BCC, though they would be taken here.
+// checkLetters refuses letters that have another meaning in BCC's tool, if seine was
+// called by that tool's name.
 func checkLetters(name string, fs *pflag.FlagSet, args []string) error {
 	for i := 0; i < len(args) && args[i] != "--"; i++ {
 		word, long := strings.CutPrefix(args[i], "--")
@@ -72,8 +72,8 @@ func checkLetters(name string, fs *pflag.FlagSet, args []string) error {
 	return nil
 }
 
-// checkCluster looks at the letters after one dash, and says whether the next
-// argument is the last one's value.
+// checkCluster checks the letters after one dash. It reports whether the next
+// argument is the value of the last letter.
 func checkCluster(fs *pflag.FlagSet, name, letters string) (wantsValue bool, err error) {
 	for i := range len(letters) {
 		letter := letters[i : i+1]
@@ -82,10 +82,10 @@ func checkCluster(fs *pflag.FlagSet, name, letters string) (wantsValue bool, err
 		}
 		f := fs.ShorthandLookup(letter)
 		if f == nil {
-			return false, nil // pflag says so, and unknownFlag what to write instead
+			return false, nil // pflag refuses it, and unknownFlag names the replacement
 		}
 		if ours := bccFlags[name][letter]; ours != "" {
-			return false, tool.Usagef("-%s of BCC's %s is not that of seine: write %s, or --%s for what seine means by it", letter, name, ours, f.Name)
+			return false, tool.Usagef("-%s means something else in BCC's %s: write %s, or --%s for what it means in seine", letter, name, ours, f.Name)
 		}
 		if f.NoOptDefVal == "" {
 			return i == len(letters)-1, nil

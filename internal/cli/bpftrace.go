@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,12 +16,17 @@ import (
 	"seine/internal/words"
 )
 
-// bpftraceName is the name under which seine takes bpftrace's flags.
+// bpftraceName is the program name under which seine takes bpftrace's flags.
 const bpftraceName = "bpftrace"
 
-// runFlags are those of seine run that have bpftrace's meaning under both names.
+// bpftraceJSON is the output of bpftrace -f json.
+const bpftraceJSON = "bpftrace-json"
+
+// runFlags are the flags of seine run that mean the same in bpftrace.
 type runFlags struct {
 	program, command, list, to string
+	filter                     string
+	bench, test, children      bool
 	unsafe, quiet, noWarnings  bool
 	dryRun, info               bool
 	reads                      int
@@ -30,33 +36,49 @@ type runFlags struct {
 func (r *runFlags) declare(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVarP(&r.program, "program", "e", "", "the program itself")
-	fs.StringVarP(&r.command, "command", "c", "", "run this command when all is attached, and end with it; cpid is its process")
+	fs.StringVarP(&r.command, "command", "c", "", "run this command once all probes are attached, and end with it; cpid is its process id")
 	fs.StringVarP(&r.list, "list", "l", "", "list the probes that match; with -v, their arguments too")
 	fs.Lookup("list").NoOptDefVal = "*"
 	fs.BoolVar(&r.unsafe, "unsafe", false, "allow system() and signal()")
-	fs.BoolVarP(&r.quiet, "quiet", "q", false, "say nothing but what the script prints")
+	fs.BoolVarP(&r.quiet, "quiet", "q", false, "print only the output of the script")
 	fs.BoolVar(&r.noWarnings, "no-warnings", false, "leave out warnings and notes")
-	fs.BoolVar(&r.dryRun, "dry-run", false, "compile the script and attach nothing; probes that are not there are only named")
-	fs.BoolVar(&r.info, "info", false, "say what of the language this kernel can do")
-	fs.CountVarP(&r.reads, "kernel-errors", "k", "taken for bpftrace's sake: reads that fail give 0 and are not told")
-	fs.StringArrayVar(&r.include, "include", nil, "taken for bpftrace's sake: types come from the kernel's BTF")
-	fs.StringArrayVarP(&r.dirs, "include-dir", "I", nil, "taken for bpftrace's sake, as --include")
+	fs.BoolVar(&r.dryRun, "dry-run", false, "compile the script and attach nothing; probes that do not exist are only named")
+	fs.BoolVar(&r.info, "info", false, "print which parts of the language this kernel supports")
+	fs.CountVarP(&r.reads, "kernel-errors", "k", "report reads of memory that fail; without it they give 0 silently")
+	fs.StringArrayVar(&r.include, "include", nil, "read this header first: its structs, enums, typedefs and #defines (may be repeated)")
+	fs.StringArrayVarP(&r.dirs, "include-dir", "I", nil, "look for headers in this folder too (may be repeated)")
+	fs.StringVar(&r.filter, "probe-filter", "", "only the probes whose full name matches this regular expression, and BEGIN and END")
+	fs.BoolVar(&r.bench, "bench", false, "run the bench probes of the script, and print how long each takes")
+	fs.BoolVar(&r.test, "test", false, "run the test probes of the script; exit code 1 if one fails")
 }
 
 // apply puts the flags into the options of a run.
-func (r *runFlags) apply(o *bt.Options) {
-	o.Unsafe, o.Environment = r.unsafe, os.Environ()
-	if r.dryRun {
-		o.Environment = append(o.Environment, "BPFTRACE_MISSING_PROBES=warn")
+func (r *runFlags) apply(o *bt.Options) error {
+	o.Unsafe, o.Environment, o.Reads, o.Headers, o.Children = r.unsafe, os.Environ(), r.reads > 0, r.include, r.children
+	switch {
+	case r.bench && r.test:
+		return tool.Usagef("--bench and --test exclude each other")
+	case r.bench:
+		o.Mode = bt.ToBench
+	case r.test:
+		o.Mode = bt.ToTest
 	}
-	for _, name := range append(r.include, r.dirs...) {
-		if o.Verbose > 0 {
-			fmt.Fprintf(o.Err, "seine: %s is not read: types come from the kernel's BTF\n", name)
+	if r.filter != "" {
+		var err error
+		if o.Filter, err = regexp.Compile(r.filter); err != nil {
+			return tool.Usagef("--probe-filter: %v", err)
 		}
+	}
+	if r.children && len(o.PIDs) == 0 {
+		return tool.Usagef("--children goes with -p")
+	}
+	if r.dryRun {
+		o.Check, o.Environment = true, append(o.Environment, "BPFTRACE_MISSING_PROBES=warn")
 	}
 	if r.noWarnings {
 		o.Err = io.Discard
 	}
+	return nil
 }
 
 // bpftraceCommand is seine run with bpftrace's flags: -o names a file, -f a format.
@@ -68,7 +90,7 @@ func bpftraceCommand(stdout, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "bpftrace [flags] FILE.bt [args] | -e 'PROGRAM' [args] | -l [PATTERN]",
 		Short:         "runs programs of the bpftrace language, with bpftrace's flags",
-		Long:          "seine under the name of bpftrace: the flags are those of bpftrace. seine run has more.",
+		Long:          "seine under the name of bpftrace takes bpftrace's flags. seine run has more.",
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	r.declare(cmd)
@@ -79,18 +101,18 @@ func bpftraceCommand(stdout, stderr io.Writer) *cobra.Command {
 	fs.StringVarP(&format, "format", "f", "text", "text or json")
 	fs.StringVarP(&f.pids, "pid", "p", "", "only this process")
 	fs.CountVarP(&f.verbose, "verbose", "v", "explain what is attached and why")
-	fs.StringVarP(&buffering, "buffering", "B", "line", "taken for bpftrace's sake: output is written as soon as there is nothing to wait for")
+	fs.StringVarP(&buffering, "buffering", "B", "line", "accepted for compatibility and ignored: output is written as soon as it is complete")
 	fs.StringVarP(&debug, "debug", "d", "", "print the BPF instructions and do not run them")
 	fs.Lookup("debug").NoOptDefVal = "all"
 	fs.BoolVarP(&asked, "version", "V", false, "print the version")
-	fs.BoolVar(&fileActivation, "usdt-file-activation", false, "taken for bpftrace's sake: the kernel counts listeners of static probes")
-	fs.StringArrayVar(&features, "no-feature", nil, "taken for bpftrace's sake")
+	fs.BoolVar(&fileActivation, "usdt-file-activation", false, "accepted for compatibility and ignored: the kernel counts the listeners of static probes")
+	fs.StringArrayVar(&features, "no-feature", nil, "accepted for compatibility and ignored")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch format {
 		case "text":
 			f.output = "table"
 		case "json":
-			f.output = bt.BpftraceJSON
+			f.output = bpftraceJSON
 		default:
 			return tool.Usagef("-f %s: text or json", format)
 		}
@@ -103,7 +125,7 @@ func bpftraceCommand(stdout, stderr io.Writer) *cobra.Command {
 	return cmd
 }
 
-// run is what seine run and bpftrace have in common.
+// run runs a program for both seine run and bpftrace.
 func (r *runFlags) run(cmd *cobra.Command, f *btFlags, stdout, stderr io.Writer, args []string, listing bool) (err error) {
 	if r.info {
 		return bt.Info(stdout)
@@ -136,13 +158,16 @@ func (r *runFlags) run(cmd *cobra.Command, f *btFlags, stdout, stderr io.Writer,
 		}
 		src, args = &bt.Source{Name: args[0], Text: data}, args[1:]
 	}
+	src.Dirs = r.dirs
 	var named []string
-	if n := cmd.ArgsLenAtDash(); n >= 0 { // those of getopt() are behind the dashes
+	if n := cmd.ArgsLenAtDash(); n >= 0 { // the options of getopt() come after the dashes
 		args, named = namedOptions(args, max(0, len(args)-(all-n)))
 	}
 	compile := func(o bt.Options) (*bt.Program, error) {
 		o.Args, o.Named = args, named
-		r.apply(&o)
+		if err := r.apply(&o); err != nil {
+			return nil, err
+		}
 		return bt.Compile(src, o)
 	}
 	if !listing && !r.dryRun && !cmd.Flags().Changed("list") {
@@ -152,7 +177,7 @@ func (r *runFlags) run(cmd *cobra.Command, f *btFlags, stdout, stderr io.Writer,
 	if err != nil {
 		return err
 	}
-	o.Child = 1 // there is none yet; cpid may be used
+	o.Child = 1 // not started yet, but scripts may use cpid
 	p, err := compile(o)
 	if err != nil {
 		return btError(stderr, err)
@@ -163,7 +188,7 @@ func (r *runFlags) run(cmd *cobra.Command, f *btFlags, stdout, stderr io.Writer,
 	case listing:
 		_, err = io.WriteString(stdout, p.Listing())
 	case !r.quiet:
-		fmt.Fprintf(stderr, "seine: the script is fine: %s\n", words.Count(uint64(p.Probes()), "probe", "probes"))
+		fmt.Fprintf(stderr, "seine: the script is valid: %s\n", words.Count(uint64(p.Probes()), "probe", "probes"))
 	}
 	return err
 }

@@ -16,11 +16,13 @@ import (
 
 	"seine/internal/bt"
 	"seine/internal/host"
+	"seine/internal/row"
+	"seine/internal/sink"
 	"seine/internal/tool"
 	"seine/internal/words"
 )
 
-// btFlags are the common flags that the language's commands take.
+// btFlags are the flags that all commands of the language take.
 type btFlags struct {
 	output             string
 	duration, interval time.Duration
@@ -32,16 +34,8 @@ type btFlags struct {
 	quiet              bool // no banner
 }
 
-// multiTools are the commands that go by the names of BCC's.
+// multiTools are the commands that have the names of BCC's tools.
 var multiTools = []string{"funccount", "stackcount", "argdist", "trace"}
-
-// btCommands are seine run and BCC's multi-tools, which are front ends to it.
-func btCommands(stdout, stderr io.Writer) []*cobra.Command {
-	return []*cobra.Command{
-		runCommand(stdout, stderr), funccountCommand(stdout, stderr), stackcountCommand(stdout, stderr),
-		argdistCommand(stdout, stderr), traceCommand(stdout, stderr),
-	}
-}
 
 func (f *btFlags) declare(cmd *cobra.Command) {
 	fs := cmd.Flags()
@@ -49,24 +43,29 @@ func (f *btFlags) declare(cmd *cobra.Command) {
 	cmd.SetFlagErrorFunc(flagError)
 	fs.StringVarP(&f.output, "output", "o", "table", "format: table, json")
 	fs.VarP(&durationFlag{&f.duration, true}, "duration", "d", "stop after this long: 10s, 2m")
-	fs.Uint64VarP(&f.count, "count", "n", 0, "stop after so many lines or outputs")
-	fs.VarP(&durationFlag{&f.interval, true}, "interval", "i", "print the maps this often, of aggregations what came since: 1s, 500ms")
+	fs.Uint64VarP(&f.count, "count", "n", 0, "stop after this many lines or outputs")
+	fs.VarP(&durationFlag{&f.interval, true}, "interval", "i", "print the maps this often, and start aggregations anew: 1s, 500ms")
 	fs.StringVarP(&f.pids, "pid", "p", "", "only these processes: 12 or 12,34")
-	fs.Var(&sizeFlag{&f.buffer}, "buffer", "size of the ring between kernel and seine (default 1M)")
+	fs.Var(&sizeFlag{&f.buffer}, "buffer", "size of the ring buffer between the kernel and seine (default 1M)")
 	fs.CountVarP(&f.verbose, "verbose", "v", "explain what is attached and why; -vv adds the verifier's log")
 	fs.StringVar(&f.way, "way", "", "trace kernel functions by kprobe or fentry only")
 }
 
 func (f *btFlags) options(name string, out, errw io.Writer) (o bt.Options, err error) {
-	if f.output != "table" && f.output != "json" && f.output != bt.BpftraceJSON {
+	if f.output != "table" && f.output != "json" && f.output != bpftraceJSON {
 		return o, tool.Usagef("-o %s: %s knows table and json", f.output, name)
 	}
 	if f.way != "" && f.way != "kprobe" && f.way != "fentry" {
 		return o, tool.Usagef("--way %s: write kprobe or fentry", f.way)
 	}
 	o = bt.Options{
-		Output: f.output, Tool: name, Duration: f.duration, Interval: f.interval, Count: f.count, Buffer: f.buffer,
-		Verbose: f.verbose, Way: f.way, Out: out, Err: errw,
+		Tool: name, Duration: f.duration, Interval: f.interval, Count: f.count, Buffer: f.buffer,
+		Verbose: f.verbose, Way: f.way, Err: errw,
+	}
+	if f.output != "json" {
+		o.Out, o.Native = out, f.output == bpftraceJSON // as bpftrace prints it
+	} else if o.Rows, err = sink.New(f.output, out, sink.Options{Schemas: []*row.Schema{{Tool: name}}}); err != nil {
+		return o, err
 	}
 	if f.pids != "" {
 		for p := range strings.SplitSeq(f.pids, ",") {
@@ -102,10 +101,10 @@ func (f *btFlags) positionals(args []string) (err error) {
 	return nil
 }
 
-// attaching is what bpftrace says, of functions too.
+// attaching is bpftrace's message, used for functions too.
 const attaching = "Attaching %s..."
 
-// execute compiles with make, runs, and says what was lost.
+// execute compiles with make, runs the program, and prints what was lost.
 func (f *btFlags) execute(ctx context.Context, name string, out, errw io.Writer, banner string, compile func(bt.Options) (*bt.Program, error)) error {
 	o, err := f.options(name, out, errw)
 	if err != nil {
@@ -144,7 +143,7 @@ func (f *btFlags) execute(ctx context.Context, name string, out, errw io.Writer,
 	}
 	prog, err := compile(o)
 	if errors.Is(err, context.Canceled) {
-		return nil // ended before it began
+		return nil // cancelled before it started
 	}
 	var help *bt.HelpError
 	if errors.As(err, &help) {
@@ -155,7 +154,7 @@ func (f *btFlags) execute(ctx context.Context, name string, out, errw io.Writer,
 	if err != nil && (errors.As(err, &at) && !bt.KernelsFault(err) || checkPermission() == nil) {
 		return btError(errw, err)
 	}
-	// Without privileges nothing can be said of the kernel either.
+	// Without privileges nothing can be said about the kernel either.
 	if err := checkPermission(); err != nil {
 		return err
 	}
@@ -179,13 +178,13 @@ func (f *btFlags) execute(ctx context.Context, name string, out, errw io.Writer,
 	return nil
 }
 
-// exitCode is what exit(code) of a script asks for.
+// exitCode is the exit code that exit(code) of a script asks for.
 type exitCode int
 
 func (e exitCode) Error() string { return fmt.Sprintf("the script ended with exit(%d)", int(e)) }
 
-// btError shows the place in the script above the message, and makes a usage
-// error of what is wrong with the script.
+// btError prints the place in the script above the message, and turns errors of
+// the script into usage errors.
 func btError(errw io.Writer, err error) error {
 	list := bt.All(err)
 	for i, e := range list {
@@ -213,14 +212,15 @@ func runCommand(stdout, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run FILE.bt [args] | -e 'PROGRAM' [args] | -l [PATTERN]",
 		Short: "runs programs of the bpftrace language",
-		Long: "Runs programs of the bpftrace language, without LLVM and headers. What is supported, and what differs\n" +
-			"from bpftrace, is in docs/LANGUAGE.md.",
+		Long: "Runs programs of the bpftrace language, without LLVM and headers. docs/LANGUAGE.md says what is supported\n" +
+			"and what differs from bpftrace.",
 		Example: "  seine run -e 't:syscalls:sys_enter_connect { @[pid, comm] = count(); }'\n" +
 			"  seine run script.bt 10\n  seine run -l 't:tcp:*'\n  seine run -lv t:syscalls:sys_enter_connect",
 	}
 	f.declare(cmd)
 	r.declare(cmd)
 	cmd.Flags().StringVar(&r.to, "to", "", "write what the script prints to this file")
+	cmd.Flags().BoolVar(&r.children, "children", false, "with -p: also their children, and the processes that these start")
 	cmd.Flags().BoolVar(&listing, "listing", false, "print the BPF instructions and do not run them")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return r.run(cmd, f, stdout, stderr, args, listing)
@@ -228,7 +228,7 @@ func runCommand(stdout, stderr io.Writer) *cobra.Command {
 	return cmd
 }
 
-// namedOptions takes --name and --name=value out of the arguments from the dash on.
+// namedOptions takes --name and --name=value out of the arguments after the dashes.
 func namedOptions(args []string, dash int) (rest, named []string) {
 	rest = args[:dash:dash]
 	for _, a := range args[dash:] {

@@ -20,8 +20,8 @@ type child struct {
 	cmd  *exec.Cmd
 }
 
-// hold starts a command and stops it. A shell looks for it and takes its words
-// apart, and becomes it.
+// hold starts a command and stops it before its first instruction. A shell finds it,
+// splits its words and executes it.
 func hold(command string) (*child, error) {
 	c := &child{free: make(chan struct{}), done: make(chan struct{})}
 	c.cmd = exec.Command("/bin/sh", "-c", "exec "+command)
@@ -29,7 +29,7 @@ func hold(command string) (*child, error) {
 	c.cmd.SysProcAttr = &unix.SysProcAttr{Ptrace: true}
 	started := make(chan error)
 	go func() {
-		runtime.LockOSThread() // ptrace knows the thread, which ends with us
+		runtime.LockOSThread() // ptrace is bound to this thread, which ends with the goroutine
 		err := c.cmd.Start()
 		if err == nil {
 			_, err = unix.Wait4(c.cmd.Process.Pid, nil, 0, nil)
@@ -53,7 +53,7 @@ func hold(command string) (*child, error) {
 // start lets it run.
 func (c *child) start() { close(c.free) }
 
-// end ends it, if it has not ended by itself.
+// end kills the command if it still runs.
 func (c *child) end() {
 	select {
 	case <-c.free:

@@ -28,7 +28,7 @@ import (
 //go:embed completion.bash
 var bashCompletion string
 
-// completionCommand writes what makes a shell complete names, flags and values.
+// completionCommand writes the completion script of a shell.
 func completionCommand(root *cobra.Command, w io.Writer) *cobra.Command {
 	shells := map[string]func() error{
 		"bash": func() error { _, err := io.WriteString(w, bashCompletion); return err },
@@ -54,7 +54,7 @@ func completionCommand(root *cobra.Command, w io.Writer) *cobra.Command {
 	}
 }
 
-// toolNames is every tool that is not among those given already.
+// toolNames returns every tool that is not in given.
 func toolNames(given []string) (out []string) {
 	for _, t := range tools.All {
 		if !slices.Contains(given, t.Name) {
@@ -134,7 +134,7 @@ func completeFlags(cmd *cobra.Command, t *tool.Tool, cfg any) {
 	every := func(*row.Column) bool { return true }
 	completeList(cmd, "output", formats(t)...)
 	completeWords(cmd, "columns", func() []string {
-		return append(columns(every, true)(), "help\tlist them with their meaning")
+		return append(columns(every, true)(), "help\tlist the columns with their meaning")
 	})
 	completeWords(cmd, "sort", columns(every, true))
 	completeWords(cmd, "by", columns(func(c *row.Column) bool {
@@ -159,7 +159,7 @@ func completeFlags(cmd *cobra.Command, t *tool.Tool, cfg any) {
 	completeWords(cmd, "proto", func() []string { return orNames(t.Sockets.Protos, kern.Protos) })
 }
 
-// orNames is what a tool has, or all that there are.
+// orNames returns the names that a tool has, or all names.
 func orNames[N ~uint16](has []string, all map[N]string) []string {
 	if len(has) > 0 {
 		return has
@@ -167,7 +167,7 @@ func orNames[N ~uint16](has []string, all map[N]string) []string {
 	return slices.Sorted(maps.Values(all))
 }
 
-// runningComms is the names of the processes there are, each once.
+// runningComms returns the names of the running processes, each once.
 func runningComms() []string {
 	names := map[string]bool{}
 	files, _ := filepath.Glob("/proc/[0-9]*/comm")

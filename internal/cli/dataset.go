@@ -21,13 +21,13 @@ import (
 	"seine/internal/sink"
 )
 
-// A dataset is the segments of a recording as Parquet files, for other engines to query in
-// place: tool=T/date=D/*.parquet. It is made segment by segment, by a goroutine of its own, and
-// its files count against the recording's budget.
+// A dataset holds the segments of a recording as Parquet files, which other engines can query
+// in place: tool=T/date=D/*.parquet. A goroutine of its own converts segment by segment. The
+// files count against the recording's budget.
 type dataset struct {
 	dir  string
-	room func() bool // makes room in the budget for what is reserved; false: there is none
-	fail func(error) // is told of a segment that could not be written
+	room func() bool // makes room in the budget for the reserved bytes; false: it cannot
+	fail func(error) // called if a segment could not be written
 
 	mu       sync.Mutex
 	files    []datasetFile // the oldest first
@@ -38,7 +38,7 @@ type dataset struct {
 	wait     sync.WaitGroup
 }
 
-// queued is a segment that is to be written, and the room that is reserved for it.
+// queued is a segment to write, and the bytes that are reserved for it.
 type queued struct {
 	path string
 	room int64
@@ -50,10 +50,10 @@ type datasetFile struct {
 	at   time.Time // when it was written
 }
 
-// partial is what names of files that are not whole end with.
+// partial is the suffix of incomplete files.
 const partial = ".part"
 
-// openDataset finds what is there, and takes away what a process left half done.
+// openDataset lists the existing files and deletes incomplete ones of an earlier process.
 func openDataset(dir string) (*dataset, error) {
 	d := &dataset{dir: dir, wake: make(chan struct{}, 1), fail: func(error) {}, room: func() bool { return true }}
 	if err := os.MkdirAll(dir, 0o750); err != nil {
@@ -83,7 +83,7 @@ func (d *dataset) add(path string, st fs.FileInfo) {
 
 func blocksOf(n int64) int64 { return (n + 4095) / 4096 * 4096 }
 
-// others is what the files take, and those that are about to be written.
+// others is the size of all files, including those about to be written.
 func (d *dataset) others() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -101,16 +101,16 @@ func (d *dataset) free(before time.Time) bool {
 	d.files = d.files[1:]
 	d.taken -= f.size
 	if os.Remove(f.path) == nil {
-		os.Remove(filepath.Dir(f.path)) // the date, if it was the last
+		os.Remove(filepath.Dir(f.path)) // the directory of the date, if it is empty now
 	}
 	return true
 }
 
-// datasetRatio is how many times the size of their segment Parquet files are expected to take.
-// Room for more is made when they do.
+// datasetRatio is the expected size of the Parquet files relative to their segment. More room
+// is made if they need it.
 const datasetRatio = 2
 
-// closed notes that a segment is complete. The recorder is waiting: it is written later.
+// closed queues a complete segment. It does not convert it, because the recorder is waiting.
 func (d *dataset) closed(path string) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -126,7 +126,7 @@ func (d *dataset) closed(path string) {
 	}
 }
 
-// start writes segments until stop is called, which has the rest written too.
+// start converts segments until stop is called. stop waits for the rest.
 func (d *dataset) start() (stop func()) {
 	done := make(chan struct{})
 	d.wait.Go(func() {
@@ -157,7 +157,7 @@ func (d *dataset) drain() {
 		d.mu.Lock()
 		d.reserved -= next.room
 		d.mu.Unlock()
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // it was deleted for room
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // it was deleted to make room
 			d.fail(fmt.Errorf("%s: %w", filepath.Base(next.path), err))
 		}
 	}
@@ -170,15 +170,15 @@ func (d *dataset) reserve(q *queued, n int64) error {
 	d.reserved += n
 	d.mu.Unlock()
 	if !d.room() {
-		return errors.New("the budget has no room for it")
+		return errors.New("it does not fit into the budget")
 	}
 	return nil
 }
 
-// convert writes the files of one segment. Their names come from the segment's, so that doing it
-// again replaces them.
+// convert writes the files of one segment. Their names derive from the segment's name, so that
+// a second conversion replaces them.
 func (d *dataset) convert(q *queued) error {
-	d.room() // which may delete this very segment
+	d.room() // may delete this very segment
 	rec, err := record.ReadSegment(q.path)
 	if err != nil {
 		return err
@@ -211,12 +211,12 @@ func (d *dataset) convert(q *queued) error {
 	return err
 }
 
-// parquetFiles are the files of one segment: of each tool, view and day one.
+// parquetFiles are the files of one segment: one for each tool, view and day.
 type parquetFiles struct {
 	dir, base string
-	schemas   map[*row.Schema]string // and what files of it are called
+	schemas   map[*row.Schema]string // with the names of their files
 	open      map[string]*parquetFile
-	about     func(n int64) error // so many bytes are about to be written
+	about     func(n int64) error // called before n bytes are written
 }
 
 type parquetFile struct {
@@ -257,7 +257,7 @@ func (p *parquetFiles) Row(r *row.Row) error {
 	key := filepath.Join("tool="+r.Schema.Tool, "date="+day, strings.Trim(p.schemas[r.Schema], "-")+".parquet")
 	f := p.open[key]
 	if f == nil {
-		if err := p.about(blocksOf(1)); err != nil { // files end within a block
+		if err := p.about(blocksOf(1)); err != nil { // the last block of a file may be partly used
 			return err
 		}
 		f = &parquetFile{path: filepath.Join(p.dir, key), about: p.about}

@@ -19,31 +19,31 @@ import (
 	"seine/tools"
 )
 
-// settle is how long the last events of a workload may take to become rows.
-const settle = 300 * time.Millisecond
-
 // demoCommand runs a tool over its own traffic.
 func demoCommand(stdout, stderr io.Writer) *cobra.Command {
 	return &cobra.Command{
 		Use:                "demo TOOL [flags]",
-		Short:              "a tool, or why, over traffic of its own, in private network namespaces",
+		Short:              "a tool, why or top over traffic of its own, in private network namespaces",
 		DisableFlagParsing: true,
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return append(toolNames(nil), "why"), cobra.ShellCompDirectiveNoFileComp
+			return append(toolNames(nil), "top", "why"), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || args[0] == "--help" || args[0] == "-h" {
 				return cmd.Help()
 			}
-			if args[0] == "why" {
+			switch args[0] {
+			case "why":
 				return demoWhy(cmd, args[1:], stdout, stderr)
+			case "top":
+				return demoTop(cmd, args[1:], stdout, stderr)
 			}
 			t, alias := find(args[0])
 			if t == nil {
-				return unknownCommand(cmd.Root(), args[0])
+				return unknownCommand(args[0])
 			}
 			return demo(cmd, t, alias, args[1:], stdout, stderr)
 		},
@@ -81,26 +81,11 @@ func demo(self *cobra.Command, t *tool.Tool, alias *tool.Alias, args []string, s
 			c.filters.netns = append(c.filters.netns, strconv.FormatUint(uint64(w.Netns(h)), 10))
 		}
 	}
-	traffic, begun := make(chan error, 1), false
+	if t.Once && c.interval == 0 && c.duration == 0 {
+		c.duration = time.Hour // the end of the traffic ends the run
+	}
+	traffic := demoTraffic{world: w}
 	r := &run{tool: t, cfg: cfg, flags: c, args: cmd.Flags().Args(), out: stdout, err: stderr}
-	r.onReady = func(stop context.CancelFunc) {
-		begun = true
-		go func() {
-			traffic <- work.Run(w)
-			time.Sleep(settle)
-			stop()
-		}()
-	}
-	err = r.do(self.Context())
-	if !begun {
-		return err
-	}
-	select {
-	case trouble := <-traffic:
-		return errors.Join(err, trouble)
-	default: // the user, -n or -d ended it first
-		w.Stop()
-		<-traffic
-		return err
-	}
+	r.onReady = func(stop context.CancelFunc) { traffic.begin(func() error { return work.Run(w) }, stop) }
+	return traffic.end(r.do(self.Context()))
 }

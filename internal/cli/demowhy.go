@@ -14,11 +14,11 @@ import (
 	"seine/internal/lab"
 )
 
-// shop is the service that 'seine demo why' has explained: nothing is wrong with web but that it
-// waits for db, one page at a time, so that connections do not fit into its queue.
+// shop is the service that 'seine demo why' explains. web waits for db, one page at a time, so
+// that its accept queue overflows. Nothing else is wrong with web.
 var shop = lab.Shop{Think: 150 * time.Millisecond, Backlog: 4, Browsers: 12, Pages: 50}
 
-// demoWhy explains a service with a fault.
+// demoWhy runs why on a shop with a fault.
 func demoWhy(self *cobra.Command, args []string, stdout, stderr io.Writer) error {
 	cmd, f := newWhy(stdout, stderr)
 	if err := cmd.ParseFlags(args); errors.Is(err, pflag.ErrHelp) {
@@ -35,26 +35,10 @@ func demoWhy(self *cobra.Command, args []string, stdout, stderr io.Writer) error
 	}
 	defer w.Close()
 	f.aim = target{text: "the shop", only: w.Netns("")}
-	trouble, begun := make(chan error, 1), false
+	traffic := demoTraffic{world: w}
 	f.onReady = func(stop context.CancelFunc) {
-		begun = true
-		go func() {
-			trouble <- lab.RunShop(w, "", shop)
-			time.Sleep(settle)
-			stop()
-		}()
+		traffic.begin(func() error { return lab.RunShop(w, "", shop) }, stop)
 	}
-	f.say("browser asks web, and web asks db, which takes %s; %d pages", shop.Think, shop.Pages)
-	err = f.run(self.Context(), cmd.Flags(), cmd.Flags().Args())
-	if !begun {
-		return err
-	}
-	select {
-	case other := <-trouble:
-		return errors.Join(err, other)
-	default: // the user or -d ended it first
-		w.Stop()
-		<-trouble
-		return err
-	}
+	f.say("the browser asks web for %[2]d pages; web asks db, which takes %[1]s for an answer", shop.Think, shop.Pages)
+	return traffic.end(f.run(self.Context(), cmd.Flags(), cmd.Flags().Args()))
 }

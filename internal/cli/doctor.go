@@ -22,7 +22,7 @@ import (
 	"seine/tools"
 )
 
-// diagnosis is what doctor finds out, as -o json writes it.
+// diagnosis is the output of doctor, as -o json writes it.
 type diagnosis struct {
 	Kernel  string            `json:"kernel"`
 	Arch    string            `json:"arch"`
@@ -40,9 +40,9 @@ type toolDiagnosis struct {
 	Tool     string           `json:"tool"`
 	Runs     bool             `json:"runs"`
 	Why      string           `json:"why,omitempty"`
-	Needs    []privilege      `json:"needs,omitempty"`  // capabilities that it takes
-	Better   []privilege      `json:"better,omitempty"` // those that make it see more, or cost less
-	Keeps    []privilege      `json:"keeps,omitempty"`  // those that it holds on to once it is attached
+	Needs    []privilege      `json:"needs,omitempty"`  // capabilities that it cannot run without
+	Better   []privilege      `json:"better,omitempty"` // capabilities that let it see more or cost less
+	Keeps    []privilege      `json:"keeps,omitempty"`  // capabilities that it keeps after it is attached
 	Points   []pointDiagnosis `json:"points,omitempty"`
 	Verdict  string           `json:"verdict,omitempty"` // of the self-test
 	Selftest []testDiagnosis  `json:"selftest,omitempty"`
@@ -78,7 +78,7 @@ func doctorCommand(stdout, stderr io.Writer) *cobra.Command {
 	var verbose int
 	cmd := &cobra.Command{
 		Use:   "doctor [TOOL…]",
-		Short: "what works on this kernel, by which way, and what would help",
+		Short: "which tools work on this kernel, how they attach, and what is missing",
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return toolNames(args), cobra.ShellCompDirectiveNoFileComp
 		},
@@ -93,7 +93,7 @@ func doctorCommand(stdout, stderr io.Writer) *cobra.Command {
 			for _, name := range args {
 				t, _ := find(name)
 				if t == nil {
-					return unknownCommand(cmd.Root(), name)
+					return unknownCommand(name)
 				}
 				chosen = append(chosen, t)
 			}
@@ -111,7 +111,7 @@ func doctorCommand(stdout, stderr io.Writer) *cobra.Command {
 				report.begin(t)
 				one := examineTool(t)
 				if selftest {
-					one.selftest(cmd.Context(), tools.Live[t.Name], func(c trial.Case) error {
+					one.selftest(cmd.Context(), tools.Selftests[t.Name], func(c trial.Case) error {
 						_, err := trial.RunCase(cmd.Context(), t, c, "")
 						return err
 					})
@@ -134,14 +134,14 @@ func doctorCommand(stdout, stderr io.Writer) *cobra.Command {
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "format: table, json")
 	completeList(cmd, "output", "table", "json")
 	cmd.Flags().BoolVar(&selftest, "selftest", false, "run one or two cases of known traffic for each tool and compare its rows; exits 3 if a tool was not seen to work, 4 if privileges are missing")
-	cmd.Flags().CountVarP(&verbose, "verbose", "v", "details of every tool, as they are shown for tools that are named")
+	cmd.Flags().CountVarP(&verbose, "verbose", "v", "print the details of every tool; without it only those of tools that are named")
 	return cmd
 }
 
-// sysctls are those that matter to BPF.
+// sysctls are the sysctls that matter to BPF.
 var sysctls = []string{"kernel.unprivileged_bpf_disabled", "kernel.perf_event_paranoid", "kernel.kptr_restrict", "net.core.bpf_jit_enable", "kernel.bpf_stats_enabled"}
 
-// examineHost finds out what does not depend on a tool.
+// examineHost examines what does not depend on a tool.
 func examineHost() *diagnosis {
 	d := &diagnosis{Kernel: host.KernelVersion(), Arch: runtime.GOARCH, Missing: host.Caps(), Ways: map[string]string{}, Sysctls: map[string]string{}}
 	d.Cgroup2, _ = host.Cgroup2()
@@ -164,7 +164,7 @@ func examineHost() *diagnosis {
 	return d
 }
 
-// examineTool attaches t once.
+// examineTool examines t by attaching it once.
 func examineTool(t *tool.Tool) toolDiagnosis {
 	d := toolDiagnosis{Tool: t.Name}
 	choices, err := d.attachOnce(t)
@@ -186,7 +186,7 @@ func examineTool(t *tool.Tool) toolDiagnosis {
 	return d
 }
 
-// attachOnce attaches t as a run would, and lets go of it at once.
+// attachOnce attaches t as a run would, and detaches it at once.
 func (d *toolDiagnosis) attachOnce(t *tool.Tool) ([]probe.Choice, error) {
 	p, err := tool.Prepare(t, t.NewConfig(), tool.Options{})
 	if err != nil {
@@ -217,13 +217,13 @@ func (d *diagnosis) count() string {
 		if d.Tools[i].Runs {
 			runs++
 		}
-		d.Tools[i].Verdict = "" // it is the self-test's
+		d.Tools[i].Verdict = "" // only the self-test has verdicts
 	}
-	return fmt.Sprintf("%d of %s run here; 'seine doctor TOOL' gives details, 'seine doctor --selftest' tries them on known traffic", runs, words.Count(uint64(len(d.Tools)), "tool", "tools"))
+	return fmt.Sprintf("%d of %s run here; 'seine doctor TOOL' gives details, 'seine doctor --selftest' tests them on known traffic", runs, words.Count(uint64(len(d.Tools)), "tool", "tools"))
 }
 
-// A report is doctor's text. It writes each tool's line when that tool is done,
-// its name before, so that a user sees what takes the time.
+// A report writes doctor's text. It writes the name of a tool first and its result when
+// the tool is done, so that a user sees which tool takes the time.
 type report struct {
 	w        io.Writer // nil: nowhere
 	err      error
@@ -244,7 +244,7 @@ func (r *report) host(d *diagnosis, selftest bool) {
 		return
 	}
 	r.print("BTF           %s\n", yes(d.BTF, "none: seine needs CONFIG_DEBUG_INFO_BTF"))
-	caps := "all that are needed"
+	caps := "all that seine needs"
 	if len(d.Missing) > 0 {
 		caps = "missing " + strings.Join(d.Missing, ", ") + ": run as root"
 	}
@@ -281,7 +281,7 @@ func (r *report) tool(t *toolDiagnosis) {
 	r.print("%s\n", line)
 }
 
-// lacks is which privileges are missing, in short.
+// lacks names the missing privileges on one line.
 func (t *toolDiagnosis) lacks() string {
 	var missing []string
 	for _, c := range host.NeedTrace.Missing() {
@@ -293,7 +293,7 @@ func (t *toolDiagnosis) lacks() string {
 	return "needs " + strings.Join(missing, ", ")
 }
 
-// missed is what the tool's points do not see here.
+// missed says what the tool's points do not see here.
 func (t *toolDiagnosis) missed() string {
 	var all []string
 	for _, p := range t.Points {
@@ -353,7 +353,7 @@ func (t *toolDiagnosis) write(b *strings.Builder) {
 	}
 }
 
-// inWords lists capabilities, those for the same purpose together.
+// inWords lists capabilities and groups them by purpose.
 func inWords(ps []privilege) string {
 	text := ""
 	for i, p := range ps {
@@ -385,9 +385,9 @@ func or(s, none string) string {
 func mounted(path string) string {
 	switch {
 	case path == "":
-		return "cannot be had"
+		return "not available"
 	case strings.HasPrefix(path, "/proc/self/fd/"):
-		return "mounted for this process alone"
+		return "mounted for this process only"
 	}
 	return path
 }

@@ -23,12 +23,12 @@ const (
 	exitPermission
 )
 
-// errPermission is what must be said to somebody who is not allowed to.
+// errPermission is the message to a user who lacks privileges.
 type errPermission string
 
 func (e errPermission) Error() string { return string(e) }
 
-// checkPermission looks, before anything is loaded, whether BPF may be used.
+// checkPermission checks, before anything is loaded, that this process may use BPF.
 func checkPermission() error {
 	var missing []string
 	for _, c := range host.NeedTrace.Missing() {

@@ -20,7 +20,7 @@ import (
 	"seine/internal/tool"
 )
 
-// filterFlags is the filters as given on the command line.
+// filterFlags holds the filters of the command line.
 type filterFlags struct {
 	pid, comm, uid, cgroup, container string
 	port, lport, rport                string
@@ -31,8 +31,8 @@ type filterFlags struct {
 	ip4, ip6                          bool
 }
 
-// declare puts all filters on fs, so that one which t cannot honour is
-// refused with a reason; those are hidden from help.
+// declare adds all filters to fs. Filters that t does not support are hidden from
+// help, and are refused with a reason.
 func (f *filterFlags) declare(fs *pflag.FlagSet, t *tool.Tool, short map[string]string) {
 	has := t.Filters
 	some := func(known []string, otherwise string) string {
@@ -61,7 +61,7 @@ func (f *filterFlags) declare(fs *pflag.FlagSet, t *tool.Tool, short map[string]
 	str(&f.addr, "addr", "", "only these addresses or networks at either end: 10.0.0.0/8,::1", tool.FilterAddr)
 	str(&f.laddr, "laddr", "", "only these local addresses", tool.FilterLaddr)
 	str(&f.raddr, "raddr", "", "only these remote addresses", tool.FilterRaddr)
-	fs.BoolVarP(&f.ip4, "ipv4", "4", false, "only IPv4, through sockets of inet6 too")
+	fs.BoolVarP(&f.ip4, "ipv4", "4", false, "only IPv4, also over IPv6 sockets")
 	fs.BoolVarP(&f.ip6, "ipv6", "6", false, "only IPv6")
 	fs.Lookup("ipv4").Hidden = has&tool.FilterIP4 == 0
 	fs.Lookup("ipv6").Hidden = has&tool.FilterIP6 == 0
@@ -70,10 +70,10 @@ func (f *filterFlags) declare(fs *pflag.FlagSet, t *tool.Tool, short map[string]
 	str(&f.dev, "dev", "", "only this network interface", tool.FilterDev)
 }
 
-// wanted resolves the filters and refuses those that t cannot honour.
+// wanted resolves the filters and refuses those that t does not support.
 func (f *filterFlags) wanted(t *tool.Tool) (w tool.Wanted, err error) {
 	if f.ip4 && f.ip6 {
-		return w, tool.Usagef("-4 and -6 leave nothing: give one of them")
+		return w, tool.Usagef("-4 and -6 exclude each other: give one of them")
 	}
 	if f.cgroup != "" && f.container != "" {
 		return w, tool.Usagef("--cgroup and --container: give one of them")
@@ -125,8 +125,8 @@ func (f *filterFlags) wanted(t *tool.Tool) (w tool.Wanted, err error) {
 	return w, nil
 }
 
-// possible refuses families and protocols of which t can never have a row: a run
-// would wait for them without end.
+// possible refuses families and protocols that t never has rows of. A run would
+// wait for them forever.
 func (f *filterFlags) possible(t *tool.Tool, w *tool.Wanted) error {
 	var families, protos []string
 	for _, n := range w.Families {
@@ -141,14 +141,14 @@ func (f *filterFlags) possible(t *tool.Tool, w *tool.Wanted) error {
 	if err := known(t, "proto", f.proto, protos, t.Sockets.Protos); err != nil {
 		return err
 	}
-	// Of sockets that are not IP's, the protocol is the family.
+	// The protocol of a socket that is not an IP socket is its family.
 	if len(t.Sockets.Families) > 0 && !slices.ContainsFunc(w.Protos, func(p uint16) bool { return kern.Proto(p).OfIP() }) {
 		return known(t, "proto", f.proto, protos, []string{"protocols of IP"})
 	}
 	return nil
 }
 
-// known tells whether any of the names that were asked for is one that t has.
+// known refuses names of which t has none.
 func known(t *tool.Tool, flag, given string, asked, has []string) error {
 	if len(asked) == 0 || len(has) == 0 || slices.ContainsFunc(asked, func(a string) bool { return slices.Contains(has, a) }) {
 		return nil
@@ -160,7 +160,7 @@ func known(t *tool.Tool, flag, given string, asked, has []string) error {
 			break
 		}
 	}
-	return tool.Usagef("--%s %s: %s has rows of nothing but %s%s", flag, given, t.Name, strings.Join(has, " and "), hint)
+	return tool.Usagef("--%s %s: %s has only rows of %s%s", flag, given, t.Name, strings.Join(has, " and "), hint)
 }
 
 func (f *filterFlags) resolveContainer(w *tool.Wanted) error {
@@ -169,7 +169,7 @@ func (f *filterFlags) resolveContainer(w *tool.Wanted) error {
 		return err
 	}
 	if len(paths) != 1 {
-		return fmt.Errorf("%q lives in %d cgroups; name one with --cgroup: %s", f.container, len(paths), strings.Join(paths, ", "))
+		return fmt.Errorf("%q is in %d cgroups: name one with --cgroup: %s", f.container, len(paths), strings.Join(paths, ", "))
 	}
 	w.Cgroup, w.CgroupLevel, err = host.CgroupID(paths[0])
 	return err
@@ -186,14 +186,14 @@ func splitList(s string) ([]string, error) {
 	return list, nil
 }
 
-// outerPIDs makes ids that programs know of those of this PID namespace.
+// outerPIDs converts process ids of this PID namespace to the ids that BPF programs see.
 func outerPIDs(own []uint32) ([]uint32, error) {
 	if err := checkPermission(); err != nil {
 		return nil, err
 	}
 	all, err := tool.OuterPIDs(host.PIDNamespace())
 	if err != nil {
-		return nil, fmt.Errorf("process ids here are those of a PID namespace, and the kernel does not tell the others: %w: run seine in the host's (a container with --pid=host)", err)
+		return nil, fmt.Errorf("this process is in a PID namespace, and the kernel does not show the ids of the host: %w: run seine in the host's PID namespace (a container with --pid=host)", err)
 	}
 	var out []uint32
 	for _, pid := range own {
@@ -211,9 +211,9 @@ func parsePIDs(s string) (out []uint32, err error) {
 	for _, w := range list {
 		n, err := strconv.ParseUint(w, 10, 31)
 		if err != nil || n == 0 {
-			return nil, fmt.Errorf("%q is no process id", w)
+			return nil, fmt.Errorf("%q is not a valid process id", w)
 		}
-		if host.InPIDNamespace() { // /proc may be another namespace's
+		if host.InPIDNamespace() { // /proc may belong to another namespace
 			out = append(out, uint32(n))
 			continue
 		}
@@ -221,10 +221,10 @@ func parsePIDs(s string) (out []uint32, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("there is no process %d", n)
 		}
-		// Threads have a place in /proc too, and programs know processes.
+		// Threads have a directory in /proc too, but BPF programs filter by process.
 		_, rest, _ := strings.Cut(string(status), "\nTgid:")
 		if f := strings.Fields(rest); len(f) > 0 && f[0] != strconv.FormatUint(n, 10) {
-			return nil, fmt.Errorf("%d is a thread of process %s: give that", n, f[0])
+			return nil, fmt.Errorf("%d is a thread of process %s: give the process id", n, f[0])
 		}
 		out = append(out, uint32(n))
 	}
@@ -277,7 +277,7 @@ func parsePorts(s string) (out []tool.PortRange, err error) {
 		a, err1 := strconv.ParseUint(lo, 10, 16)
 		b, err2 := strconv.ParseUint(hi, 10, 16)
 		if err1 != nil || err2 != nil {
-			return nil, fmt.Errorf("%q is no port: write 80, 80,443 or 8000-8100", w)
+			return nil, fmt.Errorf("%q is not a valid port: write 80, 80,443 or 8000-8100", w)
 		}
 		if a > b {
 			return nil, fmt.Errorf("%q: the range is empty", w)
@@ -294,7 +294,7 @@ func addNets(w *tool.Wanted, s string, as tool.Filter) error {
 		if err != nil {
 			a, err := netip.ParseAddr(word)
 			if err != nil || a.Zone() != "" {
-				return fmt.Errorf("%q is no address or network: write 10.0.0.1, 10.0.0.0/8 or 2001:db8::/32", word)
+				return fmt.Errorf("%q is not a valid address or network: write 10.0.0.1, 10.0.0.0/8 or 2001:db8::/32", word)
 			}
 			p = netip.PrefixFrom(a, a.BitLen())
 		}

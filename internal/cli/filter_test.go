@@ -29,7 +29,7 @@ func TestThread(t *testing.T) {
 		t.Errorf("process %d: %v, %v", pid, got, err)
 	}
 	got, err := parsePIDs(fmt.Sprint(tid))
-	if want := fmt.Sprintf("%d is a thread of process %d: give that", tid, pid); err == nil || err.Error() != want {
+	if want := fmt.Sprintf("%d is a thread of process %d: give the process id", tid, pid); err == nil || err.Error() != want {
 		t.Errorf("thread: %v, %v, want %s", got, err, want)
 	}
 }

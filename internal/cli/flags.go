@@ -21,7 +21,7 @@ import (
 	"seine/internal/tool"
 )
 
-// common is the flags that every tool takes, as given.
+// common holds the flags that every tool takes.
 type common struct {
 	output, columns, sort, by, where, timeFormat, view, btf string
 	duration, interval                                      time.Duration
@@ -38,7 +38,7 @@ type common struct {
 	given                                                   *pflag.FlagSet
 }
 
-// declare puts the common flags and those of the tool's config on fs.
+// declare adds the common flags and those of the tool's config to fs.
 func declare(fs *pflag.FlagSet, t *tool.Tool, cfg any) *common {
 	c := &common{given: fs}
 	short := map[string]string{}
@@ -50,45 +50,49 @@ func declare(fs *pflag.FlagSet, t *tool.Tool, cfg any) *common {
 	fs.StringVarP(&c.output, "output", "o", cmp.Or(t.Format, "table"), "format: "+strings.Join(formats(t), ", "))
 	fs.StringVar(&c.columns, "columns", "", "columns to show: a,b,c or +a,-b; help lists them")
 	fs.VarP(&durationFlag{&c.duration, true}, "duration", "d", "stop after this long: 10s, 2m")
-	fs.Uint64VarP(&c.count, "count", "n", 0, "stop after so many rows or outputs")
-	fs.VarP(&durationFlag{&c.interval, true}, "interval", "i", "an output this often: 1s, 500ms")
+	fs.Uint64VarP(&c.count, "count", "n", 0, "stop after this many rows or outputs")
+	fs.VarP(&durationFlag{&c.interval, true}, "interval", "i", "print an output this often: 1s, 500ms")
 	fs.BoolVar(&c.noClear, "no-clear", false, "do not clear the screen between outputs")
 	fs.StringVar(&c.sort, "sort", "", "order the rows of an output: COLUMN or COLUMN,asc")
 	fs.IntVar(&c.top, "top", 0, "only the first N rows of an output")
-	fs.Uint64Var(&c.rate, "rate", 0, "at most so many rows a second; the rest is counted, not shown")
-	if t.Kind(t.NewConfig()) != tool.Events { // views of cfg are made once its flags are known
+	fs.Uint64Var(&c.rate, "rate", 0, "show at most this many rows a second, and count the rest")
+	if t.Kind(t.NewConfig()) != tool.Events { // a new config: the flags of cfg are not parsed yet
 		fs.MarkHidden("rate")
 	}
 	if fs.Lookup("summary") == nil { // two tools have one of their own
-		fs.BoolVar(&c.summary, "summary", false, "one line a key in place of histograms: count, p50, p90, p99, max")
+		fs.BoolVar(&c.summary, "summary", false, "one line for each key instead of histograms: count, p50, p90, p99, max")
 		fs.Lookup("summary").Hidden = !hasHist(t)
 	}
-	fs.BoolVar(&c.names, "names", false, "show the names of remote addresses (column rname), as name servers and TLS clients tell them")
+	fs.BoolVar(&c.names, "names", false, "show the names of remote addresses (column rname), from DNS answers and TLS handshakes")
 	if !slices.ContainsFunc(t.Views(t.NewConfig()), hasRemote) {
 		fs.MarkHidden("names")
 	}
 	fs.StringVar(&c.by, "by", "", "group by these columns; addresses also by network: raddr/24")
-	fs.StringVar(&c.where, "where", "", "keep rows for which this holds: 'lport == 80 && comm == \"nginx\"'")
+	fs.StringVar(&c.where, "where", "", "show only rows for which this is true: 'lport == 80 && comm == \"nginx\"'")
 	c.filters.declare(fs, t, short)
-	fs.StringVar(&c.timeFormat, "time", "", "how the time column reads: clock, micro, iso, rel, unix, none")
+	fs.StringVar(&c.timeFormat, "time", "", "format of the time column: clock, micro, iso, rel, unix, none")
 	views := viewNames(t)
-	fs.StringVar(&c.view, "view", "", "of several kinds of rows show one: "+strings.Join(views, ", "))
+	fs.StringVar(&c.view, "view", "", "show only this kind of rows: "+strings.Join(views, ", "))
 	if len(views) == 0 {
-		fs.MarkHidden("view") // there is nothing to choose
+		fs.MarkHidden("view") // there is only one view
 	}
 	c.from.declare(fs)
-	fs.Var(&sizeFlag{&c.buffer}, "buffer", "size of the ring between kernel and seine (default 4M)")
-	fs.Var(&sizeFlag{&c.memory}, "memory", "budget for the kernel side's maps (default 32M)")
-	fs.BoolVar(&c.stats, "stats", false, "at the end, say what the run cost")
-	fs.StringArrayVar(&c.ways, "way", nil, "force a way in: WAY or POINT=WAY")
-	fs.StringVar(&c.btf, "btf", "", "BTF of this kernel, for one that has none of its own: a file of BTF, or vmlinux with it")
+	fs.Var(&sizeFlag{&c.buffer}, "buffer", "size of the ring buffer between the kernel and seine (default 4M)")
+	fs.Var(&sizeFlag{&c.memory}, "memory", "limit for the memory of all BPF maps (default 32M)")
+	fs.BoolVar(&c.stats, "stats", false, "print the cost of the run at the end")
+	fs.StringArrayVar(&c.ways, "way", nil, "force a way to attach: WAY or POINT=WAY")
+	fs.StringVar(&c.btf, "btf", "", "file with the BTF of this kernel, if the kernel has none: raw BTF, or a vmlinux with BTF")
 	fs.CountVarP(&c.verbose, "verbose", "v", "explain what is attached and why; -vv adds the verifier's log")
+	if t.Buffer > 0 {
+		buffer := fs.Lookup("buffer")
+		buffer.Usage = strings.Replace(buffer.Usage, "4M", fmt.Sprintf("%dM", t.Buffer>>20), 1)
+	}
 	return c
 }
 
-// viewNames is what --view takes, unless a flag changes the rows.
+// viewNames are the values of --view, unless a flag changes the rows.
 func viewNames(t *tool.Tool) (names []string) {
-	for _, v := range t.Views(t.NewConfig()) { // the run's own is not filled in yet
+	for _, v := range t.Views(t.NewConfig()) { // the run's config is not filled in yet
 		if v.Name != "" {
 			names = append(names, v.Name)
 		}
@@ -96,7 +100,7 @@ func viewNames(t *tool.Tool) (names []string) {
 	return names
 }
 
-// namesMeasure says whether --columns names a number of a histogram, which only
+// namesMeasure reports whether --columns names a figure of a histogram, which only
 // --summary shows.
 func (c *common) namesMeasure(views []tool.View) bool {
 	for w := range strings.SplitSeq(c.columns, ",") {
@@ -114,7 +118,7 @@ func (c *common) namesMeasure(views []tool.View) bool {
 	return false
 }
 
-// hasHist says whether t draws histograms, unless a flag changes the rows.
+// hasHist reports whether t draws histograms, unless a flag changes the rows.
 func hasHist(t *tool.Tool) bool {
 	return slices.ContainsFunc(t.Views(t.NewConfig()), func(v tool.View) bool {
 		s, err := v.Output.Schema()
@@ -122,7 +126,7 @@ func hasHist(t *tool.Tool) bool {
 	})
 }
 
-// hasRemote says whether rows of v have remote addresses.
+// hasRemote reports whether rows of v have remote addresses.
 func hasRemote(v tool.View) bool {
 	s, err := v.Output.Schema()
 	return err == nil && names.Show(s)
@@ -132,7 +136,7 @@ func formats(t *tool.Tool) []string {
 	return slices.Concat([]string{"table", "json", "csv"}, t.Formats, []string{"parquet"})
 }
 
-// useBTF has the kernel's types come from the file that --btf names.
+// useBTF takes the kernel's types from the file that --btf names.
 func (c *common) useBTF() error {
 	if c.btf == "" {
 		return nil
@@ -143,8 +147,8 @@ func (c *common) useBTF() error {
 	return nil
 }
 
-// options turns the flags into what the engine wants. args are positionals:
-// [interval [count]], and before them the tool's own word if it has one.
+// options turns the flags into options of the engine. args are the positionals: the
+// tool's own argument if it has one, then [interval [count]].
 func (c *common) options(t *tool.Tool, cfg any, args []string) (o tool.Options, err error) {
 	if args, err = c.word(t, args); err != nil {
 		return o, err
@@ -158,6 +162,9 @@ func (c *common) options(t *tool.Tool, cfg any, args []string) (o tool.Options, 
 	if v, ok := cfg.(tool.Viewer); ok {
 		if err := v.SetView(c.view); err != nil {
 			return o, err
+		}
+		if c.view == tool.AllViews {
+			c.view = "" // the tool has both views: show both
 		}
 	}
 	if err := c.cutSubnets(); err != nil {
@@ -175,6 +182,8 @@ func (c *common) options(t *tool.Tool, cfg any, args []string) (o tool.Options, 
 		return o, tool.Usagef("%s prints rows as they happen: --sort and --top need --by", t.Name)
 	case c.rate > 0 && (kind != tool.Events || c.by != ""):
 		return o, tool.Usagef("--rate is for rows as they happen: use --top for the rows of an output")
+	case t.Once && c.interval == 0 && c.duration == 0 && c.from.path == "":
+		c.duration = time.Nanosecond
 	case kind == tool.Interval && c.interval == 0 && c.from.path == "":
 		c.interval = time.Second
 	}
@@ -191,13 +200,13 @@ func (c *common) options(t *tool.Tool, cfg any, args []string) (o tool.Options, 
 		return o, err
 	}
 	if c.from.path != "" {
-		return o, nil // rows of a recording are filtered by what is in them
+		return o, nil // filters apply to the rows of a recording
 	}
 	o.Filter, err = c.filters.wanted(t)
 	return o, err
 }
 
-// word takes the tool's own word from the positionals and sets its flag.
+// word takes the tool's own argument from the positionals and sets its flag.
 func (c *common) word(t *tool.Tool, args []string) ([]string, error) {
 	if t.Arg == "" || len(args) == 0 {
 		return args, nil
@@ -215,8 +224,8 @@ func (c *common) word(t *tool.Tool, args []string) ([]string, error) {
 	return args[1:], nil
 }
 
-// check refuses values that no tool can do anything with. An empty one is most
-// likely a variable of a script that was never set: it is no filter.
+// check refuses values that are not valid for any tool. An empty one is most likely
+// an unset variable of a script, not a filter.
 func (c *common) check(args []string) (err error) {
 	c.given.Visit(func(f *pflag.Flag) {
 		switch {
@@ -241,7 +250,7 @@ func (c *common) check(args []string) (err error) {
 
 func (c *common) positionals(args []string) (err error) {
 	if len(args) > 2 {
-		return tool.Usagef("too many arguments: [interval [count]] is all there is")
+		return tool.Usagef("too many arguments: want [interval [count]]")
 	}
 	if len(args) > 0 {
 		if c.interval, err = tool.ParseDuration(args[0]); err != nil || c.interval == 0 {
@@ -256,9 +265,9 @@ func (c *common) positionals(args []string) (err error) {
 	return nil
 }
 
-// groups is the key fields of a counting tool: --by, or the tool's own with the key
-// columns that --columns adds and without those that it leaves out: else rows would
-// differ in nothing that is shown.
+// groups returns the key fields of a counting tool: --by, or the tool's own keys. Key
+// columns that --columns adds or leaves out are added or left out here too, because
+// otherwise several rows would look the same.
 func (c *common) groups(t *tool.Tool, cfg any) []string {
 	if c.by != "" {
 		return strings.Split(c.by, ",")
@@ -269,7 +278,7 @@ func (c *common) groups(t *tool.Tool, cfg any) []string {
 		by = v.Stacks
 	}
 	by = append([]string(nil), by...)
-	if c.summary { // one line a key: stacks have many
+	if c.summary { // stacks need more than one line
 		by = slices.DeleteFunc(by, func(id string) bool { return id == "kstack" || id == "ustack" })
 	}
 	s, err := v.Output.Schema()
@@ -294,7 +303,7 @@ func (c *common) groups(t *tool.Tool, cfg any) []string {
 	})
 }
 
-// word says whether an expression names a column.
+// word reports whether an expression names a column.
 func word(expr, id string) bool {
 	return slices.Contains(strings.FieldsFunc(expr, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }), id)
 }
@@ -335,7 +344,7 @@ func settings(fs *pflag.FlagSet, cfg any) {
 	}
 }
 
-// durationFlag takes 10ms, 2s, and a bare number of seconds. Zero is refused if some
+// durationFlag takes 10ms, 2s, and a bare number of seconds. It refuses 0 if some
 // is set.
 type durationFlag struct {
 	d    *time.Duration
@@ -351,7 +360,7 @@ func (f *durationFlag) String() string {
 }
 func (f *durationFlag) Set(s string) (err error) {
 	if *f.d, err = tool.ParseDuration(s); err == nil && f.some && *f.d == 0 {
-		return fmt.Errorf("%q: must be more than nothing", s)
+		return fmt.Errorf("%q: must be more than 0", s)
 	}
 	return err
 }
@@ -366,22 +375,12 @@ func (f *sizeFlag) String() string {
 	}
 	return strconv.FormatUint(*f.n, 10)
 }
-func (f *sizeFlag) Set(s string) error {
-	digits := strings.TrimRight(strings.ToLower(s), "kmgib")
-	n, err := strconv.ParseUint(digits, 10, 64)
-	if err != nil || n == 0 {
-		return fmt.Errorf("%q is no size: write 65536, 64k or 4M", s)
-	}
-	shift := map[string]int{"": 0, "b": 0, "k": 10, "kb": 10, "kib": 10, "m": 20, "mb": 20, "mib": 20, "g": 30, "gb": 30, "gib": 30}
-	by, ok := shift[strings.ToLower(s[len(digits):])]
-	if !ok || n > 1<<40>>by {
-		return fmt.Errorf("%q is no size: write 65536, 64k or 4M", s)
-	}
-	*f.n = n << by
-	return nil
+func (f *sizeFlag) Set(s string) (err error) {
+	*f.n, err = tool.ParseSize(s)
+	return err
 }
 
-// nearestFlag finds what an unknown flag may have been meant to be.
+// nearestFlag finds the flag that the user may have meant.
 func nearestFlag(fs *pflag.FlagSet, name string) string {
 	var names []string
 	fs.VisitAll(func(f *pflag.Flag) {

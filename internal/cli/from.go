@@ -21,7 +21,7 @@ import (
 	"seine/internal/words"
 )
 
-// fromFlags say that rows come from a recording.
+// fromFlags are the flags that read rows from a recording.
 type fromFlags struct {
 	path, since, until string
 	follow             bool
@@ -29,34 +29,34 @@ type fromFlags struct {
 }
 
 func (f *fromFlags) declare(fs *pflag.FlagSet) {
-	fs.StringVar(&f.path, "from", "", "rows of this recording instead of the kernel's: a directory or a file")
-	fs.StringVar(&f.since, "since", "", "with --from: rows from then on: 14:02, 2026-11-16T14:02:00Z, '10m ago'")
-	fs.StringVar(&f.until, "until", "", "with --from: rows before then")
-	fs.BoolVar(&f.follow, "follow", false, "with --from: go on with what is being recorded")
+	fs.StringVar(&f.path, "from", "", "read rows from this recording, not from the kernel: a directory or a file")
+	fs.StringVar(&f.since, "since", "", "with --from: only rows from this time on: 14:02, 2026-11-16T14:02:00Z, '10m ago'")
+	fs.StringVar(&f.until, "until", "", "with --from: only rows before this time")
+	fs.BoolVar(&f.follow, "follow", false, "with --from: keep reading while it is being recorded")
 	fs.StringVar(&f.tee, "tee", "", "record what is shown, into this directory")
 	fs.MarkHidden("tee") // for tests: a recording must print what the run printed
 }
 
-// notOfRecordings are flags that are about the kernel.
+// notOfRecordings are the flags that apply to the kernel only.
 var notOfRecordings = []string{"buffer", "memory", "way", "stats", "btf"}
 
-// check refuses flags that do not go together.
+// check refuses flags that exclude each other.
 func (f *fromFlags) check(given *pflag.FlagSet) error {
 	if f.path == "" {
 		for _, name := range []string{"since", "until", "follow"} {
 			if given.Changed(name) {
-				return tool.Usagef("--%s is about a recording: give --from DIR", name)
+				return tool.Usagef("--%s applies to recordings: give --from DIR", name)
 			}
 		}
 		return nil
 	}
 	for _, name := range notOfRecordings {
 		if given.Changed(name) {
-			return tool.Usagef("--%s is about the kernel: a recording has none of it", name)
+			return tool.Usagef("--%s applies to the kernel, not to a recording", name)
 		}
 	}
 	if f.follow && f.until != "" {
-		return tool.Usagef("--follow goes on without end: leave out --until")
+		return tool.Usagef("--follow does not end: leave out --until")
 	}
 	return nil
 }
@@ -67,26 +67,26 @@ type past struct {
 	rec      *record.Recording
 	stream   *record.Contents
 	query    record.Query
-	keep     func(*row.Row) bool // filters that live are the kernel's
+	keep     func(*row.Row) bool // the filters, which the kernel tests in a live run
 	head     row.Sink
 	interval time.Duration // between outputs, as recorded
-	merge    bool          // outputs become fewer, or have fewer keys
+	merge    bool          // several outputs become one, or keys are dropped
 	blank    map[*row.Schema][]int
-	other    *other // whose rows answer; nil: the tool's own do
+	other    *other // the tool whose rows answer; nil: the tool itself
 
-	origin int64     // where -d and outputs count from; 0: the range's beginning, or the first row
+	origin int64     // -d and outputs count from here; 0: from the start of the range, or the first row
 	begin  int64     // the same, once it is known
-	now    time.Time // of the row, or the end, that is being handed on
-	next   time.Time // when an output ends that was not recorded
+	now    time.Time // time of the current row or end
+	next   time.Time // when the next output ends, if outputs are made of events
 	above  string
-	held   *row.End // the end of a run: the last one, unless more comes
+	held   *row.End // the end of a run; passed on unless another run follows
 	losses map[string]uint64
 	lost   uint64 // rows that could not be recorded
 	runs   int
-	idle   func() error // is told that there is nothing more for now; may be nil
+	idle   func() error // called when there are no more rows for now; may be nil
 }
 
-// openPast finds what --from, and the tool's flags, ask for.
+// openPast finds the rows in the recording that the flags ask for.
 func (r *run) openPast() (*past, error) {
 	f := &r.flags.from
 	rec, err := record.Read(f.path)
@@ -101,8 +101,8 @@ func (r *run) openPast() (*past, error) {
 	if p.query.Since, p.query.Until, err = f.bounds(end); err != nil {
 		return nil, err
 	}
-	// What has rows in the range is most often what is asked for, and found without looking
-	// at all the others.
+	// Usually the wanted stream has rows in the range. Then the rest of the recording
+	// need not be read.
 	if err = p.chooseIn(&p.query); err != nil {
 		if err = p.chooseIn(&record.Query{}); err != nil {
 			return nil, err
@@ -122,7 +122,7 @@ func (r *run) openPast() (*past, error) {
 	return p, nil
 }
 
-// chooseIn chooses among what has rows in the range of q.
+// chooseIn chooses among the streams that have rows in the range of q.
 func (p *past) chooseIn(q *record.Query) error {
 	rec, err := record.Read(p.run.flags.from.path)
 	if err != nil {
@@ -141,8 +141,8 @@ func (p *past) chooseIn(q *record.Query) error {
 	return err
 }
 
-// bounds reads --since and --until of a recording that ends at end. A time of day of
-// --until may be later on the day of the end: it is not one of the day before --since.
+// bounds reads --since and --until for a recording that ends at end. A time of day
+// in --until may be after end on the same day: it never means a day before --since.
 func (f *fromFlags) bounds(end time.Time) (since, until time.Time, err error) {
 	if f.since != "" {
 		if since, err = parseWhen(f.since, time.Now(), end); err != nil {
@@ -164,19 +164,19 @@ func (f *fromFlags) bounds(end time.Time) (since, until time.Time, err error) {
 	return since, until, tool.Usagef("--since %s is not before --until %s", f.since, f.until)
 }
 
-// began is where seconds count from: the range's beginning, or that of the first run.
+// began is the time that relative times count from: the start of the range, or of the first run.
 func (p *past) began() time.Time {
 	if !p.query.Since.IsZero() {
 		return p.query.Since
 	}
-	first := &firstMark{at: p.stream.Min} // where it is gone, the oldest row is what there is
+	first := &firstMark{at: p.stream.Min} // if the mark was deleted, the oldest row counts
 	if rec, err := record.Read(p.run.flags.from.path); err == nil {
 		rec.Play(context.Background(), &record.Query{Streams: p.query.Streams, Into: func(*record.Schema) *row.Schema { return nil }}, first)
 	}
 	return time.Unix(0, first.at)
 }
 
-// firstMark hears when a run began.
+// firstMark finds when a run began.
 type firstMark struct{ at int64 }
 
 func (*firstMark) Row(*row.Row) error { return nil }
@@ -188,7 +188,7 @@ func (f *firstMark) Mark(_ *record.Schema, m *record.Mark) error {
 	return row.Done
 }
 
-// outputs decides what becomes of the outputs that were recorded.
+// outputs decides how recorded outputs become outputs of this run.
 func (p *past) outputs() error {
 	r := p.run
 	kind, asked := r.tool.Kind(r.cfg), r.flags.interval
@@ -200,7 +200,7 @@ func (p *past) outputs() error {
 	case asked > 0 && asked < p.interval:
 		return tool.Usagef("outputs were recorded every %s: -i %s or more, or 'seine record %s --dir DIR' with a shorter interval", p.interval, p.interval, quoted(p.stream.Tool+" -i "+asked.String()))
 	case kind == tool.Interval && !r.counts():
-		return tool.Usagef("outputs of %s show what was there every %s and do not add up: leave out -i", r.tool.Name, p.interval)
+		return tool.Usagef("outputs of %s are snapshots every %s and do not add up: leave out -i", r.tool.Name, p.interval)
 	default:
 		p.merge = true
 	}
@@ -235,10 +235,10 @@ func quoted(tool string) string {
 	return tool
 }
 
-// counts says whether outputs of a tool that prints at each tick can be added up.
+// counts reports whether outputs of a tool that prints at intervals can be added up.
 func (r *run) counts() bool { return len(r.prepared.Keys()) > 0 }
 
-// into maps what was recorded to the schemas of the run.
+// into maps a recorded schema to a schema of the run.
 func (p *past) into(s *record.Schema) *row.Schema {
 	if p.other != nil {
 		return p.other.into(p.run.prepared.Schemas[0], s)
@@ -260,7 +260,7 @@ func (p *past) into(s *record.Schema) *row.Schema {
 	return nil
 }
 
-// options are what a sink asks the machine for, as it was.
+// options fills in the options of a sink that describe the recorded machine.
 func (p *past) options(o *sink.Options) {
 	if o.Time == "rel" {
 		o.Start = p.began()
@@ -271,7 +271,7 @@ func (p *past) options(o *sink.Options) {
 	}
 }
 
-// wire puts the pipe behind the recording.
+// wire connects the recording to the pipe.
 func (p *past) wire(pipe *row.Pipe) {
 	r := p.run
 	if r.query().By != nil { // else a sink may read any column
@@ -293,7 +293,7 @@ func (p *past) wire(pipe *row.Pipe) {
 	}
 }
 
-// play is a run over a recording.
+// play runs over a recording.
 func (p *past) play(ctx context.Context, pipe *row.Pipe) error {
 	r := p.run
 	p.wire(pipe)
@@ -305,7 +305,7 @@ func (p *past) play(ctx context.Context, pipe *row.Pipe) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	stopWhenClosed(ctx, r.out, stop)
-	if err := p.head.End(row.End{}); err != nil { // the head of the table
+	if err := p.head.End(row.End{}); err != nil { // prints the head of the table
 		return err
 	}
 	if r.flags.from.follow {
@@ -318,7 +318,7 @@ func (p *past) play(ctx context.Context, pipe *row.Pipe) error {
 	return err
 }
 
-// read reads the recording to its end, or to that of the range.
+// read reads the recording to its end or to the end of the range.
 func (p *past) read(ctx context.Context) error {
 	err := p.rec.Play(ctx, &p.query, p)
 	if err == nil || errors.Is(err, row.Done) || ctx.Err() != nil {
@@ -327,10 +327,10 @@ func (p *past) read(ctx context.Context) error {
 	return err
 }
 
-// notes is what a user must know of the recording.
+// notes returns what a user must know about the recording.
 func (p *past) notes() (out []string) {
 	if f := p.stream.Filters; len(f) > 0 {
-		out = append(out, fmt.Sprintf("recorded with %s: there is nothing else", strings.Join(f, " ")))
+		out = append(out, fmt.Sprintf("recorded with %s: other rows are missing", strings.Join(f, " ")))
 	}
 	if p.other != nil {
 		out = append(out, p.other.note(p.run.asked()))
@@ -373,7 +373,7 @@ func (p *past) Row(r *row.Row) error {
 	return p.head.Row(r)
 }
 
-// reach goes on to a moment: --duration may end there, and outputs of events before.
+// reach moves the clock of the run forward. It ends outputs, and the run if --duration is over.
 func (p *past) reach(ns int64) error {
 	f := p.run.flags
 	at := time.Unix(0, ns)
@@ -399,13 +399,13 @@ func (p *past) reach(ns int64) error {
 	return nil
 }
 
-// ticks says whether outputs have to be made of events that were recorded without.
+// ticks reports whether outputs have to be made from recorded events.
 func (p *past) ticks() bool {
 	f := p.run.flags
 	return f.interval > 0 && p.run.tool.Kind(p.run.cfg) == tool.Events && f.interval != p.interval
 }
 
-// goOn hands on the end of a run that was not the last one.
+// goOn passes on the end of a run that was not the last one.
 func (p *past) goOn() error {
 	if p.held == nil {
 		return nil
@@ -419,7 +419,7 @@ func (p *past) goOn() error {
 	return p.head.End(e)
 }
 
-// Mark takes what happened between rows.
+// Mark takes a mark of the recording: the start or end of a run or output, or a loss.
 func (p *past) Mark(s *record.Schema, m *record.Mark) error {
 	if err := p.goOn(); err != nil {
 		return err
@@ -453,7 +453,7 @@ func (p *past) Mark(s *record.Schema, m *record.Mark) error {
 	return nil
 }
 
-// Idle has what there is shown.
+// Idle shows the rows that have come so far.
 func (p *past) Idle() error {
 	err := p.head.End(row.End{Time: time.Now()})
 	if err == nil && p.idle != nil {
@@ -462,7 +462,7 @@ func (p *past) Idle() error {
 	return err
 }
 
-// missed is how many rows were not recorded, or not kept by --by.
+// missed is how many rows were not recorded or were refused by --by.
 func (p *past) missed(pipe *row.Pipe) (n uint64) {
 	for _, lost := range p.losses {
 		n += lost
@@ -470,7 +470,7 @@ func (p *past) missed(pipe *row.Pipe) (n uint64) {
 	return n + p.lost + pipe.Refused()
 }
 
-// summary says how it went, and what the recording lacks.
+// summary prints how many rows there were, and what the recording lacks.
 func (p *past) summary(pipe *row.Pipe) {
 	p.run.say("%s, %s lost", words.Count(pipe.Rows(), "row", "rows"), words.Thousands(p.missed(pipe)))
 	for _, line := range p.lacks(pipe) {
@@ -478,7 +478,7 @@ func (p *past) summary(pipe *row.Pipe) {
 	}
 }
 
-// lacks is what the recording lacks, and the output.
+// lacks returns what is missing in the recording and in the output.
 func (p *past) lacks(pipe *row.Pipe) (out []string) {
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	for _, kind := range slices.Sorted(maps.Keys(p.losses)) {
@@ -488,18 +488,18 @@ func (p *past) lacks(pipe *row.Pipe) (out []string) {
 		add("%s not be recorded: the disk was full", words.Count(p.lost, "row could", "rows could"))
 	}
 	if pipe.Held() > 0 {
-		add("%s not shown because of --rate %d, which asks for no more a second", words.Count(pipe.Held(), "row was", "rows were"), p.run.flags.rate)
+		add("%s not shown because of --rate %d, the limit for a second", words.Count(pipe.Held(), "row was", "rows were"), p.run.flags.rate)
 	}
 	if pipe.Refused() > 0 {
-		add("%s refused by --by, which keeps so many groups and no more: fewer columns or a filter help", words.Count(pipe.Refused(), "row was", "rows were"))
+		add("%s refused by --by, because there were too many groups: use fewer columns or a filter", words.Count(pipe.Refused(), "row was", "rows were"))
 	}
 	if d := p.rec.Damage(); d.Bytes > 0 || d.Gaps > 0 {
-		add("the recording is damaged: %s could not be read, rows are missing at %s", words.Count(uint64(d.Bytes), "byte", "bytes"), words.Count(uint64(d.Gaps), "place", "places"))
+		add("the recording is damaged: %s could not be read; rows are missing at %s", words.Count(uint64(d.Bytes), "byte", "bytes"), words.Count(uint64(d.Gaps), "place", "places"))
 	}
 	return out
 }
 
-// merged makes fewer outputs of those that were recorded.
+// merged joins several recorded outputs into one.
 type merged struct {
 	past *past
 	fold row.Sink
@@ -516,7 +516,7 @@ func (m *merged) End(e row.End) error {
 	if m.next.IsZero() {
 		m.next = time.Unix(0, p.begin).Add(every - p.interval)
 	}
-	// A tick comes a little late.
+	// Ticks come a little late.
 	if every == 0 || e.Time.Add(p.interval/2).Before(m.next) {
 		if !e.Last {
 			return nil
@@ -529,7 +529,7 @@ func (m *merged) End(e row.End) error {
 	return m.fold.End(e)
 }
 
-// stamped gives rows of outputs that became one the time at which it ended.
+// stamped sets the time of rows to the end of their joined output.
 type stamped struct {
 	past *past
 	next row.Sink

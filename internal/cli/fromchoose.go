@@ -15,8 +15,8 @@ import (
 	"seine/internal/tool"
 )
 
-// choose finds the stream of a recording that answers what the run asks for. What was
-// not recorded is refused with the command that would have recorded it.
+// choose finds the stream of a recording that has the rows of the run. If there is
+// none, the error names the command that would have recorded them.
 func (r *run) choose(all []*record.Contents) (*record.Contents, error) {
 	var mine []*record.Contents
 	var others []string
@@ -28,11 +28,11 @@ func (r *run) choose(all []*record.Contents) (*record.Contents, error) {
 		}
 	}
 	if len(mine) == 0 {
-		has := "it has no rows at all"
+		has := "and none of other tools"
 		if len(others) > 0 {
-			has = "it has " + strings.Join(others, ", ")
+			has = "but " + strings.Join(others, ", ")
 		}
-		return nil, tool.Usagef("--from %s: there are no rows of %s in it, %s: 'seine record %s --dir DIR' would have recorded them", r.flags.from.path, r.tool.Name, has, quoted(r.asked()))
+		return nil, tool.Usagef("--from %s: it has no rows of %s, %s: 'seine record %s --dir DIR' would have recorded them", r.flags.from.path, r.tool.Name, has, quoted(r.asked()))
 	}
 	var why error
 	var fit []*record.Contents
@@ -57,7 +57,7 @@ func (r *run) choose(all []*record.Contents) (*record.Contents, error) {
 	return fit[0], nil
 }
 
-// asked is the tool with the flags of its own that were given, and --view.
+// asked is the tool with its given flags and --view, without common flags.
 func (r *run) asked() string {
 	out := r.tool.Name
 	if r.flags.view != "" {
@@ -76,7 +76,7 @@ func (r *run) asked() string {
 	return out
 }
 
-// config is the values of a tool's own flags.
+// config returns the values of a tool's own flags.
 func config(cfg any) map[string]string {
 	out := map[string]string{}
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -85,11 +85,11 @@ func config(cfg any) map[string]string {
 	return out
 }
 
-// onRows are flags of tools that can be honoured on rows.
+// onRows are flags of tools that can be applied to rows.
 var onRows = []string{"min", "max"}
 
-// answers says whether a stream has the rows that the tool's own flags ask for: every
-// flag has the same value, or changes nothing but how rows are shown.
+// answers refuses a stream without the rows that the tool's own flags ask for. Every
+// flag must have the recorded value or change only how rows are shown.
 func (r *run) answers(c *record.Contents) error {
 	asked := config(r.cfg)
 	if view := r.lacksView(c); view != "" {
@@ -114,9 +114,9 @@ func (r *run) answers(c *record.Contents) error {
 	return nil
 }
 
-// lacksView is a view that the run shows and the stream does not have; "": it has one. A
-// tool that is not a Viewer records all of its views unless --view says otherwise, those that had no rows
-// included.
+// lacksView is a view that the run shows and the stream does not have, "" if it has all. A
+// tool that is not a Viewer records all of its views, even those without rows, unless
+// --view says otherwise.
 func (r *run) lacksView(c *record.Contents) string {
 	_, one := r.cfg.(tool.Viewer)
 	for _, s := range r.prepared.Schemas {
@@ -132,7 +132,7 @@ func (r *run) lacksView(c *record.Contents) string {
 	return cmp.Or(r.flags.view, r.prepared.Schemas[0].View)
 }
 
-// onlyShows says whether a flag changes how rows are shown, and not the rows.
+// onlyShows reports whether a flag changes only how rows are shown.
 func (r *run) onlyShows(recorded map[string]string, name, value string) bool {
 	make := func(changed bool) any {
 		cfg := r.tool.NewConfig()
@@ -170,8 +170,8 @@ func (r *run) onlyShows(recorded map[string]string, name, value string) bool {
 	return shown
 }
 
-// sameOutput says whether two outputs give the same rows, as far as can be told: functions
-// are the same if their code is.
+// sameOutput reports whether two outputs give the same rows. It takes functions as equal
+// if their code is.
 func sameOutput(a, b tool.Output) bool {
 	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
 	if x.Type() != y.Type() {
@@ -193,7 +193,7 @@ func sameOutput(a, b tool.Output) bool {
 	return true
 }
 
-// reachesKernel says whether a flag is a constant of the tool's programs.
+// reachesKernel reports whether a flag is a constant of the tool's programs.
 func reachesKernel(t *tool.Tool, cfg any, name string) bool {
 	v := reflect.TypeOf(cfg).Elem()
 	for i := range v.NumField() {

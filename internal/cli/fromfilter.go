@@ -17,16 +17,16 @@ import (
 	"seine/internal/tool"
 )
 
-// A rowFilter tests on rows what live is tested in the kernel. Like there, what is not
-// known does not match.
+// A rowFilter applies a filter to rows that the kernel tests in a live run. As there,
+// an unknown value does not match.
 type rowFilter struct {
 	flag    string
-	columns []string // one of them has to match
+	columns []string // at least one must match
 	match   func(*row.Cell) bool
 }
 
-// rows makes filters for rows of a recording. One that the rows cannot tell is refused; nil:
-// there is none.
+// rows makes the filters for rows of a recording, nil if there is none. It refuses a filter
+// if the rows lack its column.
 func (f *filterFlags) rows(r *run, c *record.Contents, names *record.Names) (func(*row.Row) bool, error) {
 	filters, err := f.onRows(names)
 	if err != nil {
@@ -78,13 +78,13 @@ func (f *rowFilter) possible(r *run, c *record.Contents) error {
 			if g := r.flags.given.Lookup(f.flag); g != nil && g.Value.Type() != "bool" {
 				value = "=" + strings.Trim(g.Value.String(), "[]")
 			}
-			return tool.Usagef("--%s: rows of %s in the recording do not tell: 'seine record %s --dir DIR' would have recorded them alone", f.flag, r.tool.Name, quoted(r.asked()+" --"+f.flag+value))
+			return tool.Usagef("--%s: rows of %s in the recording lack that column: 'seine record %s --dir DIR' would have recorded only these rows", f.flag, r.tool.Name, quoted(r.asked()+" --"+f.flag+value))
 		}
 	}
 	return nil
 }
 
-// onRows makes filters of the flags. Names are those of the machine that was recorded.
+// onRows makes filters of the flags. names are those of the recorded machine.
 func (f *filterFlags) onRows(names *record.Names) (out []rowFilter, err error) {
 	add := func(given bool, flag string, columns []string, make func() (func(*row.Cell) bool, error)) {
 		if !given || err != nil {
@@ -98,7 +98,7 @@ func (f *filterFlags) onRows(names *record.Names) (out []rowFilter, err error) {
 		out = append(out, rowFilter{flag, columns, match})
 	}
 	if f.ip4 && f.ip6 {
-		return nil, tool.Usagef("-4 and -6 leave nothing: give one of them")
+		return nil, tool.Usagef("-4 and -6 exclude each other: give one of them")
 	}
 	add(f.pid != "", "pid", []string{"pid"}, func() (func(*row.Cell) bool, error) { return numbersIn(f.pid) })
 	add(f.comm != "", "comm", []string{"comm"}, func() (func(*row.Cell) bool, error) { return glob(f.comm) })
@@ -176,8 +176,8 @@ func numbersIn(s string) (func(*row.Cell) bool, error) {
 	return func(c *row.Cell) bool { return c.Kind == row.Uint && slices.Contains(all, c.N) }, err
 }
 
-// glob matches names as the kernel side does: with patterns as of the shell, in the part that the
-// kernel keeps.
+// glob matches names as the kernel side does: with shell patterns, on the part of the name that
+// the kernel keeps.
 func glob(s string) (func(*row.Cell) bool, error) {
 	g, err := tool.ParseGlob(s)
 	if err != nil {
@@ -186,7 +186,7 @@ func glob(s string) (func(*row.Cell) bool, error) {
 	return func(c *row.Cell) bool { return g.Match(c.S) }, nil
 }
 
-// users are ids, or names that the machine had for them.
+// users matches user ids, or names that the recorded machine had for them.
 func (f *filterFlags) users(names *record.Names) (func(*row.Cell) bool, error) {
 	list, err := splitList(f.uid)
 	if err != nil {
@@ -197,7 +197,7 @@ func (f *filterFlags) users(names *record.Names) (func(*row.Cell) bool, error) {
 	}, nil
 }
 
-// namespaces are inodes, or names that the machine had for them.
+// namespaces matches inodes, or names that the recorded machine had for them.
 func (f *filterFlags) namespaces(names *record.Names) (func(*row.Cell) bool, error) {
 	var all []string
 	for _, one := range f.netns {
@@ -231,7 +231,7 @@ func netsWith(s string) (func(*row.Cell) bool, error) {
 
 func unmapped(a netip.Addr) netip.Addr { return a.Unmap() }
 
-// bounds are --min and --max, on the column that says how long it took.
+// bounds makes filters of --min and --max on the latency column.
 func (r *run) bounds() (out []rowFilter, err error) {
 	values := config(r.cfg)
 	for _, flag := range onRows {
@@ -251,7 +251,7 @@ func (r *run) bounds() (out []rowFilter, err error) {
 			}
 		}
 		if column == "" {
-			return nil, tool.Usagef("--%s: rows of %s do not say how long each took: 'seine record %s --dir DIR' would have recorded these alone", flag, r.tool.Name, quoted(r.asked()))
+			return nil, tool.Usagef("--%s: rows of %s have no latency: 'seine record %s --dir DIR' would have recorded only these rows", flag, r.tool.Name, quoted(r.asked()))
 		}
 		out = append(out, rowFilter{flag, []string{column}, func(c *row.Cell) bool {
 			if flag == "min" {

@@ -15,13 +15,13 @@ import (
 // An other is a tool whose recorded rows answer for a tool that was not recorded.
 type other struct {
 	tool, view, flag string            // rows of this view, recorded with this flag
-	was              map[string]string // columns whose values have another id there
-	also             string            // a further column of the other tool, for fill
+	was              map[string]string // columns that have another id there
+	also             string            // one more column of the other tool, which fill reads
 	fill             func(r *row.Row, also *row.Cell)
-	lacks            []string // columns that the other tool does not tell
+	lacks            []string // columns that the other tool does not have
 }
 
-// others are the tools that can be answered for, by name.
+// others are the tools that another tool can answer for, by name.
 var others = map[string]*other{
 	"tcplife": {
 		tool: "flows", view: "connections", flag: "closed",
@@ -36,8 +36,8 @@ var others = map[string]*other{
 	},
 }
 
-// instead finds the rows of another tool that answer for those of r, which were not recorded;
-// nil: there are none. A column that they lack cannot be asked for.
+// instead finds rows of another tool that answer for r, if r's own were not recorded. It
+// returns nil if there are none, and refuses columns that they lack.
 func (r *run) instead(all []*record.Contents) (*other, *record.Contents, error) {
 	o := others[r.tool.Name]
 	if o == nil {
@@ -56,12 +56,12 @@ func (r *run) instead(all []*record.Contents) (*other, *record.Contents, error) 
 	return o, all[i], nil
 }
 
-// check refuses flags that name a column which the rows lack.
+// check refuses flags that name a column that the rows lack.
 func (o *other) check(r *run) error {
 	f := r.flags
 	asked := map[string][]string{"by": strings.Split(f.by, ","), "sort": strings.Split(f.sort, ",")}
 	if f.names {
-		return tool.Usagef("--names: %s was not recorded, and %s tells no names: 'seine record %s --dir DIR' would have recorded them", r.tool.Name, o.name(), quoted(r.asked()+" --names"))
+		return tool.Usagef("--names: %s was not recorded, and %s has no names: 'seine record %s --dir DIR' would have recorded them", r.tool.Name, o.name(), quoted(r.asked()+" --names"))
 	}
 	for _, id := range strings.Split(f.columns, ",") {
 		if !strings.HasPrefix(id, "-") {
@@ -78,7 +78,7 @@ func (o *other) check(r *run) error {
 	for _, flag := range sortedKeys(asked) {
 		for _, id := range asked[flag] {
 			if slices.Contains(o.lacks, id) {
-				return tool.Usagef("--%s: %s was not recorded, and %s does not tell %s: 'seine record %s --dir DIR' would have recorded it", flag, r.tool.Name, o.name(), id, quoted(r.asked()))
+				return tool.Usagef("--%s: %s was not recorded, and %s does not have %s: 'seine record %s --dir DIR' would have recorded it", flag, r.tool.Name, o.name(), id, quoted(r.asked()))
 			}
 		}
 	}
@@ -88,12 +88,12 @@ func (o *other) check(r *run) error {
 // name is the other tool as it was recorded.
 func (o *other) name() string { return o.tool + " --" + o.flag }
 
-// note says what the rows are.
+// note says which tool the rows come from.
 func (o *other) note(asked string) string {
-	return fmt.Sprintf("answered by rows of %s, which do not tell %s: 'seine record %s --dir DIR' would have recorded these too", o.name(), strings.Join(o.lacks, ", "), quoted(asked))
+	return fmt.Sprintf("answered by rows of %s, which lack %s: 'seine record %s --dir DIR' would have recorded these too", o.name(), strings.Join(o.lacks, ", "), quoted(asked))
 }
 
-// prepare leaves the columns that are lacking out of tables and sums: no value is not zero.
+// prepare drops the missing columns from tables and sums: a missing value is not zero.
 func (o *other) prepare(s *row.Schema) {
 	for i := range s.Columns {
 		if slices.Contains(o.lacks, s.Columns[i].ID) {
@@ -103,8 +103,8 @@ func (o *other) prepare(s *row.Schema) {
 	}
 }
 
-// into is the schema that the other tool's rows are read with: that of the tool, with the
-// ids of the other, and one column more.
+// into is the schema to read the other tool's rows with: the tool's own, with the ids of the
+// other tool and one more column.
 func (o *other) into(mine *row.Schema, s *record.Schema) *row.Schema {
 	if s.View != o.view {
 		return nil
@@ -119,7 +119,7 @@ func (o *other) into(mine *row.Schema, s *record.Schema) *row.Schema {
 	return out
 }
 
-// row makes a row of the tool of what was read.
+// row converts a row of the other tool.
 func (o *other) row(mine *row.Schema, r *row.Row) *row.Row {
 	n := len(mine.Columns)
 	out := &row.Row{Schema: mine, Cells: r.Cells[:n:n]}

@@ -84,7 +84,7 @@ func TestOther(t *testing.T) {
 	if older == 0 || older == len(flows) {
 		t.Errorf("%d of %d connections are older: nothing was tested", older, len(flows))
 	}
-	if !strings.Contains(said, "answered by rows of flows --closed, which do not tell") || !strings.Contains(said, "'seine record tcplife --dir DIR' would have recorded these too") {
+	if !strings.Contains(said, "answered by rows of flows --closed, which lack") || !strings.Contains(said, "'seine record tcplife --dir DIR' would have recorded these too") {
 		t.Errorf("said %q", said)
 	}
 	// A table has no column in which nothing would look like an orderly end, and sums no zeros.
@@ -124,8 +124,20 @@ func TestOtherAsks(t *testing.T) {
 	dir := t.TempDir()
 	recordWith(t, dir, "flows", "--view", "connections", "-i", "60")
 	_, _, err := over(t, "tcplife", "--from", dir)
-	if err == nil || !strings.Contains(err.Error(), "it has flows: 'seine record tcplife --dir DIR' would have recorded them") {
+	if err == nil || !strings.Contains(err.Error(), "but flows: 'seine record tcplife --dir DIR' would have recorded them") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestAllViews: one stream of both views answers for each of them, and for both.
+func TestAllViews(t *testing.T) {
+	dir := t.TempDir()
+	recordWith(t, dir, "flows", "--view", "all", "-i", "10")
+	for flags, want := range map[string][2]bool{"": {true, false}, "--view connections": {false, true}, "--view all": {true, true}} {
+		text, _, err := over(t, append([]string{"flows", "--from", dir, "-o", "json"}, strings.Fields(flags)...)...)
+		if got := [2]bool{strings.Contains(text, `"service":`), strings.Contains(text, `"wall_ms":`)}; err != nil || got != want {
+			t.Errorf("flows %s: %v, services and connections are there: %v, want %v", flags, err, got, want)
+		}
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"seine/tools"
 )
 
-// overview is what seine says when it is given nothing to do.
+// overview is the output of seine without arguments.
 func overview(w io.Writer) {
 	fmt.Fprint(w, "seine casts a net over the Linux network stack: one binary, one tool for each question.\n\n")
 	toolsByLayer(w)
@@ -25,10 +25,10 @@ First things to try (as root):
   seine top                 this machine's network on one screen
   seine demo tcplife        the tool over traffic of its own
   seine tcplife             every TCP session of this machine, as it ends
-  seine doctor              what works on this kernel, by which way, and why
+  seine doctor              which tools work on this kernel, and how they attach
 
-For questions that no tool answers: 'seine run' takes programs of the bpftrace language;
-funccount, stackcount, argdist and trace are BCC's.
+For questions that no tool answers: 'seine run' runs programs of the bpftrace language;
+funccount, stackcount, argdist and trace work as BCC's.
 
 'seine help TOOL' explains a tool; 'seine TOOL --columns help' lists its columns.
 `)
@@ -61,7 +61,7 @@ func lead(readme string) string {
 	return strings.Trim(text, "\n")
 }
 
-// long is the help text of a tool: what its README says first, and its limits.
+// long is the help text of a tool: the lead of its README, and what it misses.
 func long(t *tool.Tool) string {
 	text := lead(t.Doc)
 	if m := section(t.Doc, "What it misses"); m != "" {
@@ -98,12 +98,12 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 					return c.Help()
 				}
 			}
-			return unknownCommand(root, args[0])
+			return unknownCommand(args[0])
 		},
 	}
 }
 
-// atMost lets a command have so many arguments.
+// atMost limits the number of a command's arguments.
 func atMost(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > n {
@@ -132,7 +132,7 @@ func manCommand(root *cobra.Command, w io.Writer) *cobra.Command {
 					return doc.GenMan(c, head, w)
 				}
 			}
-			return unknownCommand(root, args[0])
+			return unknownCommand(args[0])
 		},
 	}
 }

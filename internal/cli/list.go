@@ -4,6 +4,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -24,10 +25,10 @@ type listed struct {
 	Layer   string   `json:"layer"`
 	Short   string   `json:"short"`
 	Aliases []string `json:"aliases,omitempty"`
-	Status  string   `json:"status"` // runs, or why not
+	Status  string   `json:"status"` // runs, or the reason why not
 }
 
-func listCommand(w io.Writer) *cobra.Command {
+func listCommand(w, _ io.Writer) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -71,7 +72,7 @@ func writeListed(w io.Writer, t *tool.Tool, output string) error {
 	return err
 }
 
-// status says whether t would run here, as far as BTF tells.
+// status says whether t would run here, judged by BTF alone.
 func status(t *tool.Tool) string {
 	k, err := probe.Running()
 	if err != nil {
@@ -83,13 +84,17 @@ func status(t *tool.Tool) string {
 	}
 	points := t.AllPoints(spec, t.NewConfig())
 	if m := probe.Missing(points, probe.Predict(k, spec, points, probe.Force{})); len(m) > 0 {
-		e := probe.PointError{Choice: m[0]}
+		e := &probe.PointError{Choice: m[0]}
+		var untold probe.Untold
+		if errors.As(e, &untold) {
+			return privileged(t)
+		}
 		return "no: " + e.Error()
 	}
 	return privileged(t)
 }
 
-// privileged says whether this process may run t: runs, or what it lacks.
+// privileged says whether this process may run t: "runs", or the missing privileges.
 func privileged(t *tool.Tool) string {
 	if host.HasCap(host.CapSysAdmin) {
 		return "runs"

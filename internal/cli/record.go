@@ -32,18 +32,18 @@ import (
 	"seine/internal/words"
 )
 
-// recorded is what 'seine record' records unless tools are named: what most questions about
-// the past are about, at little cost. Connections that stay are in the intervals of flows; tcplife says
-// how a session ended, which flows does not.
+// recorded are the tools that 'seine record' runs unless tools are named. They answer most
+// questions about the past at little cost. Open connections are in the intervals of flows.
+// tcplife says how a session ended, which flows does not.
 var recorded = []string{
 	"flows --closed", "flows -i 10", "flows --view connections -i 60", "tcplife", "tcpretrans", "skbdrop", "soconnect --where 'errno != nil'", "gethostlatency", "tcpsynbl", "udplife",
 	watch.Counters,
 }
 
-// recordEvery is how often tools that count are asked while they are recorded.
+// recordEvery is the interval of counting tools while they are recorded.
 const recordEvery = 10 * time.Second
 
-// recordFlags are those of the command record.
+// recordFlags are the flags of the command record.
 type recordFlags struct {
 	dir, parquet  string
 	budget        uint64
@@ -53,7 +53,7 @@ type recordFlags struct {
 	from          fromFlags
 	output        string
 	verbose       int
-	counters      bool // the kernel's own are recorded too
+	counters      bool // record the kernel's counters too
 	stdout, stder io.Writer
 }
 
@@ -61,10 +61,10 @@ func recordCommand(stdout, stderr io.Writer) *cobra.Command {
 	f := &recordFlags{budget: 1 << 30, stdout: stdout, stder: stderr}
 	cmd := &cobra.Command{
 		Use:   "record [TOOL…] --dir DIR",
-		Short: "keep the rows of tools, to ask about the past with --from",
-		Long: "Writes every row of the tools into a directory, within a budget: what is oldest goes first. Afterwards every tool takes " +
-			"--from DIR [--since T] [--until T] in place of the kernel. One argument is one tool with its flags, quoted; the word counters stands for the kernel's own, which " +
-			"why and top read. Without any: " + strings.Join(recorded, ", ") + ".",
+		Short: "record the rows of tools, and read them later with --from",
+		Long: "Writes every row of the tools into a directory. If the budget is full, the oldest rows are deleted first. Afterwards every tool reads the recording " +
+			"in place of the kernel with --from DIR [--since T] [--until T]. Each argument is one tool with its flags, quoted. The word counters stands for the kernel's counters, which " +
+			"why and top read. Without arguments: " + strings.Join(recorded, ", ") + ".",
 		Example: "  seine record --dir /var/lib/seine\n  seine record tcplife 'tcpretrans --port 443' --dir /tmp/rec --budget 200M\n  seine record --list /tmp/rec\n" +
 			"  seine record --cut ticket.seine --from /tmp/rec --since 14:00 --until 14:10\n  seine tcpretrans --from /tmp/rec --since '10m ago' --by raddr",
 		Args: cobra.ArbitraryArgs,
@@ -74,10 +74,10 @@ func recordCommand(stdout, stderr io.Writer) *cobra.Command {
 	fs.StringVar(&f.dir, "dir", "", "directory to record into")
 	fs.Var(&sizeFlag{&f.budget}, "budget", "bytes that the recording may take, its Parquet files included (default 1G)")
 	fs.Lookup("budget").DefValue = "" // the text has it
-	fs.Var(&longFlag{&f.keep}, "keep", "delete what is older: 12h, 7d")
+	fs.Var(&longFlag{&f.keep}, "keep", "delete rows that are older: 12h, 7d")
 	fs.StringVar(&f.parquet, "parquet", "", "also write each segment into this directory, as Parquet: tool=T/date=D/*.parquet")
 	fs.VarP(&durationFlag{&f.duration, true}, "duration", "d", "stop after this long: 10s, 2m")
-	fs.StringVar(&f.list, "list", "", "say what a recording holds")
+	fs.StringVar(&f.list, "list", "", "list what a recording holds")
 	fs.StringVar(&f.cut, "cut", "", "write the part of a recording that --from, --since and --until name into one file")
 	fs.StringVarP(&f.output, "output", "o", "table", "format of --list: table, json, csv")
 	fs.CountVarP(&f.verbose, "verbose", "v", "explain what is attached and why")
@@ -91,7 +91,7 @@ func recordCommand(stdout, stderr io.Writer) *cobra.Command {
 func (f *recordFlags) run(ctx context.Context, fs *pflag.FlagSet, args []string) error {
 	switch {
 	case f.list != "" && len(args) > 0, f.cut != "" && len(args) > 0:
-		return tool.Usagef("--list and --cut take no tools: all of a recording is meant")
+		return tool.Usagef("--list and --cut take no tools: they apply to the whole recording")
 	case f.list != "":
 		return listRecording(f.stdout, f.list, f.output)
 	case f.cut != "":
@@ -117,14 +117,14 @@ func (f *recordFlags) run(ctx context.Context, fs *pflag.FlagSet, args []string)
 			return err
 		}
 		if slices.ContainsFunc(all, func(o *taped) bool { return o.src.Name == t.src.Name }) {
-			return tool.Usagef("%s twice", t.src.Name)
+			return tool.Usagef("%s is named twice", t.src.Name)
 		}
 		all = append(all, t)
 	}
 	return f.record(ctx, all, len(args) == len(recorded) && &args[0] == &recorded[0])
 }
 
-// A taped is one tool that is recorded.
+// A taped is a tool whose rows are recorded.
 type taped struct {
 	run     *run
 	opts    tool.Options
@@ -135,7 +135,7 @@ type taped struct {
 	rows    row.Count
 }
 
-// notRecorded are flags that are for who reads.
+// notRecorded are the flags that apply to reading.
 var notRecorded = []string{"output", "columns", "count", "no-clear", "sort", "top", "rate", "summary", "time", "duration", "stats", "verbose", "from", "since", "until", "follow"}
 
 // parseTaped reads one argument: a tool with its flags.
@@ -161,7 +161,7 @@ func parseTaped(arg string) (*taped, error) {
 	}
 	for _, name := range notRecorded {
 		if g := fs.Lookup(name); g != nil && g.Changed && config(cfg)[name] == "" {
-			return nil, tool.Usagef("%s: --%s is for who reads the recording: give it with --from", t.Name, name)
+			return nil, tool.Usagef("%s: --%s applies to reading: give it with --from", t.Name, name)
 		}
 	}
 	kind := t.Kind(cfg)
@@ -179,6 +179,9 @@ func parseTaped(arg string) (*taped, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := noFile(t, cfg); err != nil {
+		return nil, err
+	}
 	if r.prepared, err = tool.Prepare(t, cfg, o); err != nil {
 		return nil, err
 	}
@@ -191,7 +194,7 @@ func parseTaped(arg string) (*taped, error) {
 	return out, nil
 }
 
-// source describes the run, for who reads the recording.
+// source describes the run for readers of the recording.
 func (r *run) source(fs *pflag.FlagSet, o tool.Options) record.Source {
 	src := record.Source{Name: r.tool.Name, Tool: r.tool.Name, Config: config(r.cfg), By: r.prepared.By(), Interval: o.Interval}
 	filters := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -204,7 +207,14 @@ func (r *run) source(fs *pflag.FlagSet, o tool.Options) record.Source {
 		if f.Value.Type() != "bool" {
 			given += "=" + strings.Trim(f.Value.String(), "[]")
 		}
+		all := f.Name == "view" && r.flags.view == ""
+		if all {
+			given += tool.AllViews
+		}
 		src.Flags = append(src.Flags, given)
+		if all {
+			return // all views: not a filter
+		}
 		if filters.Lookup(f.Name) != nil || f.Name == "where" || f.Name == "view" {
 			src.Filters = append(src.Filters, given)
 		}
@@ -216,7 +226,7 @@ func (r *run) source(fs *pflag.FlagSet, o tool.Options) record.Source {
 	return src
 }
 
-// machine is this one.
+// machine describes this machine.
 func machine() record.Machine {
 	m := record.Machine{Arch: runtime.GOARCH, Version: version()}
 	m.Host, _ = os.Hostname()
@@ -242,8 +252,8 @@ func (f *recordFlags) say(format string, args ...any) {
 	fmt.Fprintf(f.stder, "seine: "+format+"\n", args...)
 }
 
-// record runs the tools until they are stopped. Optional: tools that this kernel cannot run are
-// left out.
+// record runs the tools until they are stopped. If optional, it leaves out tools that this
+// kernel cannot run.
 func (f *recordFlags) record(ctx context.Context, all []*taped, optional bool) error {
 	if err := checkPermission(); err != nil {
 		return err
@@ -273,7 +283,7 @@ func (f *recordFlags) record(ctx context.Context, all []*taped, optional bool) e
 	} else {
 		data.room = rec.MakeRoom
 		stop := data.start()
-		defer func() { // the last segment ends, and is written
+		defer func() { // the last segment is closed, and its Parquet files written
 			rec.Close()
 			stop()
 		}()
@@ -284,7 +294,7 @@ func (f *recordFlags) record(ctx context.Context, all []*taped, optional bool) e
 	}
 	defer engine.Close()
 	if slices.ContainsFunc(all, func(t *taped) bool { return t.run.flags.names }) {
-		table, err := openNames() // before the tools: a name is told before it is used
+		table, err := openNames() // before the tools: a name is looked up before it is used
 		if err != nil {
 			return all[0].run.denied(err)
 		}
@@ -314,7 +324,7 @@ func (f *recordFlags) record(ctx context.Context, all []*taped, optional bool) e
 		}
 	}
 	if len(running) == 0 && !f.counters {
-		return tool.Usagef("there is no tool to record")
+		return tool.Usagef("no tool to record")
 	}
 	names := streamNames(running)
 	var counters *counting
@@ -345,7 +355,7 @@ func (f *recordFlags) record(ctx context.Context, all []*taped, optional bool) e
 	for i, t := range running {
 		wait.Go(func() {
 			if reports[i], errs[i] = t.session.Run(ctx, t.head()); errs[i] != nil {
-				stop() // one that is broken ends all: else nobody would know
+				stop() // one that fails ends all, so that the user notices
 			}
 		})
 	}
@@ -365,7 +375,7 @@ func (f *recordFlags) record(ctx context.Context, all []*taped, optional bool) e
 		f.summary(t, reports[i], rec)
 	}
 	if n := rec.Lost(); n > 0 {
-		f.say("%s not be written: the disk is full, or the budget too small", words.Count(n, "row could", "rows could"))
+		f.say("%s not be written: the disk is full, or the budget is too small", words.Count(n, "row could", "rows could"))
 	}
 	return errors.Join(append(errs, counted)...)
 }
@@ -377,7 +387,7 @@ func streamNames(all []*taped) (out []string) {
 	return out
 }
 
-// size is bytes in words.
+// size formats a number of bytes.
 func size(n uint64) string {
 	for _, u := range []struct {
 		name string
@@ -390,7 +400,7 @@ func size(n uint64) string {
 	return words.Count(n, "byte", "bytes")
 }
 
-// attach puts the tool into place, and opens its stream.
+// attach attaches the tool and opens its stream.
 func (t *taped) attach(engine *tool.Engine, rec *record.Recorder) (err error) {
 	if t.session, err = engine.Attach(t.run.prepared); err != nil {
 		return err
@@ -400,8 +410,8 @@ func (t *taped) attach(engine *tool.Engine, rec *record.Recorder) (err error) {
 	return nil
 }
 
-// head is where the session's rows go in: all names are made, since who they are of may be
-// gone when they are read.
+// head returns the sink of the session's rows. It fills in all names, because processes and
+// containers may be gone when the rows are read.
 func (t *taped) head() row.Sink {
 	t.rows.Next = t.stream
 	var next row.Sink = &t.rows
@@ -416,7 +426,7 @@ func (t *taped) head() row.Sink {
 	return row.Name(next, nil, t.run.namers(t.names))
 }
 
-// giveUp keeps what the tools need, and writing into the directory.
+// giveUp drops all privileges but those that the tools need, and writing into the directory.
 func (f *recordFlags) giveUp(all []*taped) error {
 	var keeps []host.Capability
 	for _, t := range all {
@@ -442,7 +452,7 @@ func (f *recordFlags) giveUp(all []*taped) error {
 	return nil
 }
 
-// writes are the directories that are written to.
+// writes returns the directories that are written to.
 func (f *recordFlags) writes() []string {
 	out := []string{f.dir}
 	if f.parquet != "" {
@@ -491,7 +501,7 @@ func (f *recordFlags) cutOut(ctx context.Context) error {
 	}
 	f.say("%s, %s in %s", words.Count(n, "row", "rows"), size(uint64(st.Size())), f.cut)
 	if d := rec.Damage(); cmp.Or(uint64(d.Bytes), uint64(d.Gaps)) > 0 {
-		f.say("the recording is damaged: %s could not be read, rows are missing at %s", words.Count(uint64(d.Bytes), "byte", "bytes"), words.Count(uint64(d.Gaps), "place", "places"))
+		f.say("the recording is damaged: %s could not be read; rows are missing at %s", words.Count(uint64(d.Bytes), "byte", "bytes"), words.Count(uint64(d.Gaps), "place", "places"))
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"seine/internal/words"
 )
 
-// counting records the kernel's own counters, beside tools.
+// counting records the kernel's counters beside the tools.
 type counting struct {
 	sampler *watch.Sampler
 	stream  *record.Stream
@@ -20,7 +20,7 @@ type counting struct {
 	taken   *watch.CounterRows
 }
 
-// newCounting opens what it reads: afterwards it needs no privilege.
+// newCounting opens the files that it reads, so that it needs no privilege afterwards.
 func newCounting(rec *record.Recorder) *counting {
 	s := watch.CounterSchema()
 	src := record.Source{Name: watch.Counters, Tool: watch.Counters, Interval: recordEvery}
@@ -32,8 +32,8 @@ func newCounting(rec *record.Recorder) *counting {
 
 func (c *counting) close() { c.sampler.Close() }
 
-// run reads the counters until ctx ends, and once more then: what grew in the last
-// seconds is not lost.
+// run reads the counters until ctx ends, and once more at the end, so that the last
+// seconds are not lost.
 func (c *counting) run(ctx context.Context, began time.Time) error {
 	c.stream.Start(began)
 	tick := time.NewTicker(recordEvery)

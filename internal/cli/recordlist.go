@@ -13,8 +13,8 @@ import (
 	"seine/internal/tool"
 )
 
-// listRecording says what a recording holds: of each tool from when to when, rows, bytes, what
-// was lost, and where rows are missing.
+// listRecording lists a recording: for each tool its time range, rows, bytes, lost events and
+// gaps.
 func listRecording(w io.Writer, path, format string) error {
 	if !slices.Contains([]string{"table", "json", "csv"}, format) {
 		return tool.Usagef("-o %s: --list writes table, json, csv", format)
@@ -66,7 +66,7 @@ func listRecording(w io.Writer, path, format string) error {
 	return out.End(row.End{Last: true})
 }
 
-// census counts what was lost.
+// census counts lost events and runs.
 type census struct{ lost, runs uint64 }
 
 func (*census) Row(*row.Row) error { return nil }

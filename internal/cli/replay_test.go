@@ -139,6 +139,9 @@ func lines(tl *tool.Tool) (out [][]string) {
 	views := tl.Views(cfg)
 	kind := tl.Kind(cfg)
 	for _, format := range formats(tl) {
+		if format == pcapngFormat {
+			continue // a recording has no packets: it is refused
+		}
 		for _, v := range views {
 			if len(views) > 1 {
 				out = append(out, []string{"-o", format, "--view", v.Name})

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"seine/internal/host"
 	"seine/internal/probe"
 	"seine/internal/row"
 	"seine/internal/tool"
@@ -28,31 +29,32 @@ import (
 
 // Main runs seine and returns its exit code.
 func Main(args []string, stdout, stderr *os.File) int {
+	host.ReleaseCode()
 	signal.Ignore(syscall.SIGPIPE)
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // as by nohup
+	if !signal.Ignored(syscall.SIGHUP) && !(len(args) > 1 && args[1] == agentName) { // nohup ignores it, and the agent rereads its configuration
 		ends = append(ends, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	defer stop()
-	// After the first signal the second one ends us at once.
+	// After the first signal, a second one ends the process at once.
 	context.AfterFunc(ctx, func() { time.AfterFunc(echo, stop) })
 
 	probe.LearnVersion()
 	err := execute(ctx, args, stdout, stderr)
-	var asked exitCode // of a script, which says nothing
+	var asked exitCode // of a script's exit, printed without a message
 	if err != nil && code(err) != exitOK && !errors.As(err, &asked) {
 		fmt.Fprintf(stderr, "seine: %s\n", oneLine(err))
 	}
 	return code(err)
 }
 
-// echo is how long after a signal another one is taken for the same wish:
-// timeout(1) signals the process and then its group.
+// echo is the time in which a second signal counts as the first: timeout(1)
+// signals the process and then its group.
 const echo = 200 * time.Millisecond
 
-// execute runs the command that args name: by the first of them if that is the
-// name of a tool, as where seine is linked to as tcplife or funccount.
+// execute runs the command that args name. The program's own name counts too: a
+// link named tcplife or funccount runs that tool.
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	name, rest := filepath.Base(args[0]), args[1:]
 	if name == bpftraceName {
@@ -89,8 +91,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	return root.OutOrStdout().(*attempt).err
 }
 
-// attempt keeps why something could not be written, which cobra does not when it
-// prints help.
+// attempt keeps the first write error. Cobra ignores it when it prints help.
 type attempt struct {
 	io.Writer
 	err error
@@ -112,8 +113,8 @@ func oneLine(err error) string {
 // New returns the command tree.
 func New(stdout, stderr io.Writer) *cobra.Command { return commands(stdout, stderr, "") }
 
-// commands is New, with one tool alone where only names one: to make the flags of
-// all the others takes as long as to load a program.
+// commands is New, or makes one command alone if only names it. Declaring the flags
+// of all the others takes as long as loading a BPF program.
 func commands(stdout, stderr io.Writer, only string) *cobra.Command {
 	var asked bool
 	root := &cobra.Command{
@@ -124,7 +125,7 @@ func commands(stdout, stderr io.Writer, only string) *cobra.Command {
 		Args:          cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return unknownCommand(cmd, args[0])
+				return unknownCommand(args[0])
 			}
 			if asked {
 				return writeVersion(stdout)
@@ -135,25 +136,55 @@ func commands(stdout, stderr io.Writer, only string) *cobra.Command {
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(helpCommand(root))
-	root.DisableAutoGenTag = true // man pages are the same tomorrow
+	root.DisableAutoGenTag = true // man pages must not depend on the date
 	root.SetOut(&attempt{Writer: stdout})
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(flagError)
-	root.Flags().BoolVar(&asked, "version", false, "the same as seine version")
-	all := tools.All
-	if t, _ := find(only); t != nil {
-		all = []*tool.Tool{t}
+	root.Flags().BoolVar(&asked, "version", false, "print the version, as 'seine version' does")
+	if one := oneCommand(stdout, stderr, only); one != nil {
+		root.AddCommand(one)
+		return root
 	}
-	for _, t := range all {
+	for _, t := range tools.All {
 		root.AddCommand(toolCommand(t, nil, stdout, stderr))
 		for i := range t.Aliases {
 			root.AddCommand(toolCommand(t, &t.Aliases[i], stdout, stderr))
 		}
 	}
-	root.AddCommand(btCommands(stdout, stderr)...)
-	root.AddCommand(whyCommand(stdout, stderr), topCommand(stdout, stderr), withCommand(stdout, stderr), listCommand(stdout), doctorCommand(stdout, stderr), demoCommand(stdout, stderr), recordCommand(stdout, stderr),
-		manCommand(root, stdout), completionCommand(root, stdout), versionCommand(stdout))
+	for _, o := range apart() {
+		root.AddCommand(o.make(stdout, stderr))
+	}
+	root.AddCommand(manCommand(root, stdout), completionCommand(root, stdout))
 	return root
+}
+
+// maker is a command's name and its constructor.
+type maker struct {
+	name string
+	make func(stdout, stderr io.Writer) *cobra.Command
+}
+
+// apart are the commands that are not tools and need no other command.
+func apart() []maker {
+	return []maker{
+		{"run", runCommand}, {"funccount", funccountCommand}, {"stackcount", stackcountCommand}, {"argdist", argdistCommand}, {"trace", traceCommand},
+		{"why", whyCommand}, {"top", topCommand}, {"with", withCommand}, {"list", listCommand}, {"doctor", doctorCommand}, {"demo", demoCommand},
+		{"record", recordCommand}, {agentName, agentCommand}, {frontName, agentFrontCommand}, {demoName, agentDemoCommand}, {"version", versionCommand},
+	}
+}
+
+// oneCommand returns the command of this name. It is nil if there is none, or if the
+// command needs the others.
+func oneCommand(stdout, stderr io.Writer, name string) *cobra.Command {
+	if t, alias := find(name); t != nil {
+		return toolCommand(t, alias, stdout, stderr)
+	}
+	for _, o := range apart() {
+		if o.name == name {
+			return o.make(stdout, stderr)
+		}
+	}
+	return nil
 }
 
 // find looks up a tool by its name or one of its aliases.
@@ -197,7 +228,7 @@ func toolCommand(t *tool.Tool, alias *tool.Alias, stdout, stderr io.Writer) *cob
 	return cmd
 }
 
-// arg is a tool's own word, for its usage line.
+// arg is the tool's own argument in its usage line.
 func arg(t *tool.Tool) string {
 	if t.Arg == "" {
 		return ""
@@ -205,7 +236,7 @@ func arg(t *tool.Tool) string {
 	return " [" + strings.ToUpper(t.Arg) + "]"
 }
 
-// preset sets an alias's flags unless the user has.
+// preset sets the flags of an alias that the user has not set.
 func preset(fs *pflag.FlagSet, flags []string) error {
 	for _, f := range flags {
 		name, value, _ := strings.Cut(strings.TrimPrefix(f, "--"), "=")
@@ -230,7 +261,7 @@ func Parse(t *tool.Tool, flags []string) (any, tool.Options, error) {
 	return cfg, o, err
 }
 
-// flagError makes usage errors of what pflag says, with the nearest name.
+// flagError turns pflag's errors into usage errors that name the nearest flag.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var invalid *pflag.InvalidValueError
@@ -239,19 +270,19 @@ func flagError(cmd *cobra.Command, err error) error {
 	case errors.As(err, &unknown):
 		return unknownFlag(cmd, unknown)
 	case errors.As(err, &number) && errors.As(err, &invalid) && invalid.GetFlag().Name == "count":
-		return tool.Usagef("--count: %q is no number from 1 up", invalid.GetValue())
+		return tool.Usagef("--count: %q is not a number from 1 up", invalid.GetValue())
 	case errors.As(err, &number) && errors.As(err, &invalid):
-		return tool.Usagef("--%s: %q is no %s", invalid.GetFlag().Name, invalid.GetValue(), nouns[invalid.GetFlag().Value.Type()])
+		return tool.Usagef("--%s: %q is not %s", invalid.GetFlag().Name, invalid.GetValue(), nouns[invalid.GetFlag().Value.Type()])
 	case errors.As(err, &invalid):
 		return tool.Usagef("--%s: %s", invalid.GetFlag().Name, oneLine(invalid.Unwrap()))
 	}
 	return tool.Usagef("%s", oneLine(err))
 }
 
-// nouns is what the values of flags are called where pflag reads them.
-var nouns = map[string]string{"bool": "true or false", "int": "number", "count": "number", "uint32": "number from 0 up", "uint64": "number from 0 up"}
+// nouns names the values of flags that pflag parses.
+var nouns = map[string]string{"bool": "true or false", "int": "a number", "count": "a number", "uint32": "a number from 0 up", "uint64": "a number from 0 up"}
 
-// moved is what took the place of flags that earlier releases had.
+// moved is the replacement of flags that earlier releases had.
 var moved = map[string]string{"gethostlatency --packets": "seine dns"}
 
 func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
@@ -263,7 +294,7 @@ func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 		where = "seine help"
 	}
 	if now := moved[cmd.Name()+" "+flag]; now != "" {
-		return tool.Usagef("%s has no flag %s any more: write '%s'", cmd.Name(), flag, now)
+		return tool.Usagef("%s no longer has the flag %s: write '%s'", cmd.Name(), flag, now)
 	}
 	if ours := bccFlag(cmd.Name(), e.GetSpecifiedName()); ours != "" {
 		return tool.Usagef("%s has no flag %s, which BCC has: write %s", cmd.Name(), flag, ours)
@@ -279,12 +310,12 @@ func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 	return tool.Usagef("%s has no flag %s: see '%s'", cmd.Name(), flag, where)
 }
 
-func unknownCommand(root *cobra.Command, name string) error {
+func unknownCommand(name string) error {
 	if ours := elsewhere[name]; ours != "" {
-		return tool.Usagef("there is no tool or command %q: what it does elsewhere does %s", name, ours)
+		return tool.Usagef("there is no tool or command %q: use %s", name, ours)
 	}
 	var names []string
-	for _, c := range root.Commands() {
+	for _, c := range New(io.Discard, io.Discard).Commands() {
 		names = append(names, c.Name())
 	}
 	if near := row.Nearest(name, names); near != "" {

@@ -33,8 +33,8 @@ import (
 //	          decode     names       table json csv …
 //	                     row.Query
 //
-// Each arrow is a row.Sink. Nothing downstream calls upstream. The way back is
-// an error, or the context being cancelled.
+// Each arrow is a row.Sink. A stage never calls the one before it. It returns an
+// error, or the context is cancelled.
 type run struct {
 	tool     *tool.Tool
 	cfg      any
@@ -47,17 +47,25 @@ type run struct {
 	remote   *remote.Table                 // of --names
 	onReady  func(stop context.CancelFunc) // called when everything is attached
 	past     *past                         // rows come from it; nil: from the kernel
-	start    time.Time                     // where --time rel counts from
-	above    func(time.Time) string        // gives the line above outputs; nil: the view does
+	start    time.Time                     // --time rel counts from here
+	above    func(time.Time) string        // gives the line above outputs; nil: the view gives it
 }
 
-// startGC is how far the heap may grow, in percent, until everything is attached. To
-// start makes much garbage once, which takes an eighth of the time to collect.
+// startGC is how far the heap may grow, in percent, until everything is attached.
+// Starting makes much garbage once. Collecting it took an eighth of the start's time.
 const startGC = 300
+
+// startManyGC is the same where several tools are attached one after the other: garbage of
+// ten would take more memory than all the rest.
+const startManyGC = 50
 
 func (r *run) do(ctx context.Context) error {
 	usual := debug.SetGCPercent(startGC)
 	o, err := r.flags.options(r.tool, r.cfg, r.args)
+	if err != nil {
+		return err
+	}
+	on, err := r.waitsFor(&o)
 	if err != nil {
 		return err
 	}
@@ -79,6 +87,11 @@ func (r *run) do(ctx context.Context) error {
 			return err
 		}
 	}
+	closeFile, err := r.openFile()
+	if err != nil {
+		return err
+	}
+	defer closeFile()
 	pipe, err := r.pipe(schemas)
 	if err != nil {
 		return tool.Usagef("%v", err)
@@ -104,13 +117,13 @@ func (r *run) do(ctx context.Context) error {
 		}
 	}
 	began := time.Now()
-	if r.flags.names { // before the tool: a name is told before it is used
+	if r.flags.names { // before the tool: a name is looked up before it is used
 		if r.remote, err = openNames(); err != nil {
 			return r.denied(err)
 		}
 		defer r.remote.Close()
 	}
-	session, err := r.prepared.Attach()
+	session, err := on.attach(r.prepared)
 	debug.SetGCPercent(usual)
 	if err != nil {
 		var point *probe.PointError
@@ -122,7 +135,7 @@ func (r *run) do(ctx context.Context) error {
 	if !r.quiet {
 		fmt.Fprintln(r.err, r.tool.Banner, "Ctrl-C ends.")
 	}
-	if r.onReady == nil { // what is missing comes with a demo's traffic
+	if r.onReady == nil { // a demo makes what is missing
 		for _, n := range session.Notes {
 			r.say("%s", n)
 		}
@@ -145,11 +158,16 @@ func (r *run) do(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	stopWhenClosed(ctx, r.out, stop)
-	if err := head.End(row.End{}); err != nil { // the head of the table
+	if err := head.End(row.End{}); err != nil { // prints the head of the table
 		return err
 	}
-	if r.onReady == nil && r.flags.from.tee == "" { // else there is traffic to make, which takes more
-		kept, err := session.GiveUp(pipe.Uses)
+	if r.onReady == nil && r.flags.from.tee == "" { // a demo's traffic needs privileges
+		kept, err := session.Engine().GiveUp(func(s *tool.Session) map[string]bool {
+			if s == session {
+				return pipe.Uses
+			}
+			return on.uses()
+		})
 		if err != nil {
 			r.say("warning: %v", err)
 		} else if r.flags.verbose > 0 {
@@ -163,14 +181,14 @@ func (r *run) do(ctx context.Context) error {
 	if !r.quiet {
 		session.OnLoss(func(rep *tool.Report) { r.say("lost so far: %s", strings.Join(rep.Warnings(), "; ")) })
 	}
-	report, err := session.Run(ctx, head)
+	report, err := on.follow(ctx, session, head)
 	if report != nil && !r.quiet {
 		r.summary(report, pipe, names)
 	}
 	return err
 }
 
-// openNames begins to learn names of addresses.
+// openNames starts to learn the names of addresses.
 func openNames() (*remote.Table, error) { return remote.Open(dns.Names, sni.Names) }
 
 // showNames adds the column of --names.
@@ -191,8 +209,8 @@ func (r *run) showNames() error {
 	return nil
 }
 
-// denied says what err comes of, if the kernel refused for want of a capability
-// that doctor names. With all of them held EPERM is a way that is not there.
+// denied names the missing capabilities if they are the reason for err. With all
+// of them held, EPERM means that a way does not work here.
 func (r *run) denied(err error) error {
 	if !errors.Is(err, os.ErrPermission) || host.HasCap(host.CapSysAdmin) {
 		return err
@@ -209,7 +227,7 @@ func (r *run) say(format string, args ...any) {
 	fmt.Fprintf(r.err, "seine: "+format+"\n", args...)
 }
 
-// view is the schemas to show: all, or the one that --view names.
+// view returns the schemas to show: all, or the one that --view names.
 func (r *run) view() ([]*row.Schema, error) {
 	all := r.prepared.Schemas
 	if r.flags.view == "" {
@@ -228,7 +246,7 @@ func (r *run) view() ([]*row.Schema, error) {
 	return nil, tool.Usagef("--view %s: one of %s", r.flags.view, strings.Join(names, ", "))
 }
 
-// query turns the flags into what is done to rows.
+// query turns the flags into a row.Query.
 func (r *run) query() row.Query {
 	f := r.flags
 	view := &r.prepared.Views[0]
@@ -242,13 +260,13 @@ func (r *run) query() row.Query {
 	if r.past != nil {
 		q.Now = func() time.Time { return r.past.now }
 	}
-	// What counts in the kernel groups there.
+	// Counting tools group in the kernel.
 	if f.by != "" && r.tool.Kind(r.cfg) != tool.Counting && len(r.prepared.Keys()) == 0 {
 		q.By = strings.Split(f.by, ",")
 	}
 	if by := r.prepared.By(); view.Merge || len(r.flags.subnets) > 0 && len(r.prepared.Keys()) > 0 || slices.Contains(by, "kstack") || slices.Contains(by, "ustack") && !slices.Contains(by, "pid") {
-		// Stacks of several processes may be the same once they have names, and those
-		// of the kernel without what has to do with tracing.
+		// Stacks of several processes may be equal once they have names, and kernel
+		// stacks may be equal once the frames of tracing are left out.
 		q.Fold = append([]string{}, by...)
 	}
 	for _, where := range []string{f.where, view.Where} {
@@ -266,11 +284,14 @@ func (r *run) pipe(schemas []*row.Schema) (*row.Pipe, error) {
 	if q.By != nil && slices.Contains([]string{"dot", "svg", "png"}, f.output) && slices.Contains(r.tool.Formats, f.output) {
 		return nil, fmt.Errorf("-o %s draws rows as they come: leave out --by", f.output)
 	}
+	if q.By != nil && f.output == pcapngFormat {
+		return nil, fmt.Errorf("-o %s writes packets as they come: leave out --by", f.output)
+	}
 	if q.Limit > 0 && q.Outputs && f.interval == 0 && f.duration == 0 && r.onReady == nil { // a demo ends by itself
-		return nil, errors.New("--count: there is one output, when the run ends: give an interval, or -d for when to end")
+		return nil, errors.New("--count: there is only one output, at the end: give an interval, or -d")
 	}
 	r.showKeys(schemas)
-	// With an interval the time is above the output.
+	// With an interval the time stands above the output.
 	withTime := f.output == "table" && f.timeFormat != "" && f.timeFormat != "none" && f.interval == 0
 	if withTime {
 		for _, s := range schemas {
@@ -294,7 +315,7 @@ func (r *run) pipe(schemas []*row.Schema) (*row.Pipe, error) {
 	r.order(plan)
 	o := r.sinkOptions(plan.Schemas, columns, r.tool.Kind(r.cfg))
 	if plan.Grouped() {
-		o.Book = nil // it is for rows as they come
+		o.Book = nil // it is for single rows
 	}
 	out, err := sink.New(f.output, r.out, o)
 	if err != nil {
@@ -305,13 +326,12 @@ func (r *run) pipe(schemas []*row.Schema) (*row.Pipe, error) {
 		return nil, fmt.Errorf("--%w", err)
 	}
 	if plan.Grouped() {
-		return p, nil // what is shown was named before it was grouped
+		return p, nil // names were filled in before grouping
 	}
 	return p, r.shows(p, plan.Schemas, columns)
 }
 
-// columns chooses those that are shown of each schema, and drops schemas of which
-// none is.
+// columns chooses the columns to show of each schema, and drops schemas without any.
 func (r *run) columns(plan *row.Plan) (map[*row.Schema][]int, error) {
 	f := r.flags
 	if !slices.Contains(formats(r.tool), f.output) {
@@ -329,7 +349,7 @@ func (r *run) columns(plan *row.Plan) (map[*row.Schema][]int, error) {
 		return chosen && len(cols) == 0
 	})
 	if err != nil {
-		return nil, fmt.Errorf("--columns %s: no kind of rows has them together: choose with --view", f.columns)
+		return nil, fmt.Errorf("--columns %s: no view has all of these: choose with --view", f.columns)
 	}
 	return columns, nil
 }
@@ -338,7 +358,7 @@ func (r *run) columns(plan *row.Plan) (map[*row.Schema][]int, error) {
 func (r *run) shows(p *row.Pipe, schemas []*row.Schema, columns map[*row.Schema][]int) (err error) {
 	for _, s := range schemas {
 		cols, ok := columns[s]
-		if !ok { // nothing was chosen, or nothing that this view has
+		if !ok { // no column of this view was chosen
 			if cols, err = sink.Columns(r.flags.output, s, ""); err != nil {
 				return err
 			}
@@ -355,7 +375,7 @@ func (r *run) shows(p *row.Pipe, schemas []*row.Schema, columns map[*row.Schema]
 	return nil
 }
 
-// order sets what outputs are sorted by: --sort, or the view's own column.
+// order sets the column that sorts outputs: --sort, or the view's own.
 func (r *run) order(plan *row.Plan) {
 	column, asc := strings.CutSuffix(r.flags.sort, ",asc")
 	if plan.Sort, plan.Ascending = column, asc; column != "" {
@@ -372,11 +392,11 @@ func (r *run) order(plan *row.Plan) {
 		}
 	}
 	if plan.Sort != "" && !slices.ContainsFunc(plan.Schemas, func(s *row.Schema) bool { return s.Index(plan.Sort) >= 0 }) {
-		plan.Sort = "count" // of the histogram that was summed up
+		plan.Sort = "count" // of the summed histogram
 	}
 }
 
-// grouped refuses columns that the rows have no more once --by has grouped them.
+// grouped refuses columns that rows no longer have after --by has grouped them.
 func (r *run) grouped(schemas, shown []*row.Schema) error {
 	if r.flags.by == "" {
 		return nil
@@ -386,7 +406,7 @@ func (r *run) grouped(schemas, shown []*row.Schema) error {
 		known := func(s *row.Schema) bool { return s.Index(id) >= 0 }
 		filled := func(s *row.Schema) bool { return known(s) && !s.Columns[s.Index(id)].Idle }
 		if slices.ContainsFunc(schemas, known) && !slices.ContainsFunc(shown, filled) {
-			return fmt.Errorf("--columns: %s is not among --by %s, nor a sum", id, r.flags.by)
+			return fmt.Errorf("--columns: %s is neither a column of --by %s nor a sum", id, r.flags.by)
 		}
 	}
 	return nil
@@ -402,7 +422,7 @@ func (r *run) showKeys(schemas []*row.Schema) {
 	by := r.prepared.By()
 	for _, s := range schemas {
 		if s != r.prepared.Schemas[0] {
-			continue // keys are those of the first view
+			continue // only the first view has keys
 		}
 		var show []int
 		for _, id := range by {
@@ -438,7 +458,7 @@ func (r *run) sinkOptions(schemas []*row.Schema, columns map[*row.Schema][]int, 
 		o.Plot = sink.Plot(r.tool.Plot(r.cfg))
 	}
 	if o.Terminal, o.Height = terminal(r.out); o.Terminal {
-		o.Clear = kind == tool.Interval && !r.flags.noClear
+		o.Clear = kind == tool.Interval && r.flags.interval > 0 && !r.flags.noClear
 	}
 	if above := o.Above; above != nil {
 		o.Above = func(t time.Time) string {
@@ -454,7 +474,7 @@ func (r *run) sinkOptions(schemas []*row.Schema, columns map[*row.Schema][]int, 
 	return o
 }
 
-// terminal says whether w is one, and how many lines it has.
+// terminal reports whether w is a terminal, and how many lines it has.
 func terminal(w io.Writer) (is bool, height int) {
 	if f, ok := w.(*os.File); ok {
 		if ws, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil {
@@ -464,14 +484,14 @@ func terminal(w io.Writer) (is bool, height int) {
 	return false, 0
 }
 
-// netnsNamer gives namespaces the names that they have now, before privileges are
-// given up, and looks again for one that it does not know, once a second at most.
+// netnsNamer reads the names of namespaces before privileges are dropped. It reads
+// them again for an unknown namespace, at most once a second.
 func netnsNamer() func(uint64) string {
 	names, looked := host.NetnsNames(), time.Now()
 	return func(inode uint64) string {
 		name, ok := names[uint32(inode)]
 		if !ok && time.Since(looked) > time.Second {
-			if again := host.NetnsNames(); len(again) > 0 { // else it is not allowed any more
+			if again := host.NetnsNames(); len(again) > 0 { // none: privileges were dropped
 				names = again
 			}
 			looked = time.Now()
@@ -481,8 +501,8 @@ func netnsNamer() func(uint64) string {
 	}
 }
 
-// stopWhenClosed ends the run when whoever reads our output has gone, rather
-// than with the next row, which may be long in coming.
+// stopWhenClosed ends the run when the reader of our output is gone. The write of
+// the next row would end it too, but that may take long.
 func stopWhenClosed(ctx context.Context, out io.Writer, stop func()) {
 	f, ok := out.(*os.File)
 	if !ok {

@@ -18,7 +18,7 @@ import (
 // Verdicts of a self-test on one tool.
 const (
 	works    = "works"      // a case ran, and none failed
-	failed   = "failed"     // a case did not give the rows that it must
+	failed   = "failed"     // a case did not give the expected rows
 	untested = "untested"   // it attaches, but no case can run here
 	cannot   = "cannot run" // this kernel lacks what the tool needs
 	denied   = "denied"     // privileges are missing
@@ -39,7 +39,7 @@ type testDiagnosis struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// selftest runs the first of a tool's cases that can run here, and judges.
+// selftest runs the first of a tool's cases that can run here, and sets the verdict.
 func (d *toolDiagnosis) selftest(ctx context.Context, cases []trial.Case, run func(trial.Case) error) {
 	if !d.Runs {
 		return
@@ -83,7 +83,7 @@ func (d *toolDiagnosis) selftest(ctx context.Context, cases []trial.Case, run fu
 	}
 }
 
-// result is what the self-test says of a tool behind its name.
+// result is the text that the self-test prints behind a tool's name.
 func (d *toolDiagnosis) result() string {
 	switch d.Verdict {
 	case works:

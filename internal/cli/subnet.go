@@ -12,8 +12,8 @@ import (
 	"seine/internal/tool"
 )
 
-// cutSubnets takes the lengths of networks out of --by: raddr/24 groups by raddr, of
-// which only the network is shown.
+// cutSubnets takes the prefix lengths out of --by: raddr/24 groups by raddr, and only
+// its network is shown.
 func (c *common) cutSubnets() error {
 	ids := strings.Split(c.by, ",")
 	for i, w := range ids {
@@ -34,13 +34,13 @@ func (c *common) cutSubnets() error {
 	return nil
 }
 
-// showSubnets has columns show networks in place of addresses.
+// showSubnets makes columns show networks in place of addresses.
 func (r *run) showSubnets() error {
 	for id := range r.flags.subnets {
 		for _, s := range r.prepared.Schemas {
 			i := s.Index(id)
 			if i < 0 {
-				continue // --by says which columns there are
+				continue // --by chooses the columns
 			}
 			if s.Columns[i].Kind != row.Addr {
 				return tool.Usagef("--by %s/…: %s is not an address", id, id)
@@ -51,8 +51,8 @@ func (r *run) showSubnets() error {
 	return nil
 }
 
-// namers make the names of all columns that this run may show, but those of networks:
-// a recording has whole addresses.
+// namers returns the namers of all columns that this run may show, except those of
+// networks, because a recording has whole addresses.
 func (r *run) namers(n *enrich.Names) map[string]row.Namer {
 	out := maps.Clone(n.Namers())
 	if r.remote != nil {
@@ -64,7 +64,7 @@ func (r *run) namers(n *enrich.Names) map[string]row.Namer {
 	return out
 }
 
-// made are the namers of rows whose names have been made: only networks are left to do.
+// made returns the namers of rows that already have names: only networks are left.
 func (r *run) made() map[string]row.Namer {
 	out := map[string]row.Namer{}
 	for _, s := range r.prepared.Schemas {
@@ -78,7 +78,7 @@ func (r *run) made() map[string]row.Namer {
 	return out
 }
 
-// live are the namers of rows that come from the kernel and are shown at once.
+// live returns the namers of rows that come from the kernel and are shown at once.
 func (r *run) live(n *enrich.Names) map[string]row.Namer {
 	out := r.namers(n)
 	for id, s := range r.flags.subnets {

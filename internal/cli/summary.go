@@ -20,7 +20,7 @@ import (
 	"seine/internal/words"
 )
 
-// summary says on stderr how the run went, and what was lost.
+// summary prints on stderr how many rows there were and what was lost.
 func (r *run) summary(rep *tool.Report, p *row.Pipe, n *enrich.Names) {
 	lost := rep.Lost()
 	refused := p.Refused()
@@ -29,23 +29,23 @@ func (r *run) summary(rep *tool.Report, p *row.Pipe, n *enrich.Names) {
 		r.say("%s", w)
 	}
 	if p.Held() > 0 {
-		r.say("%s not shown because of --rate %d, which asks for no more a second", words.Count(p.Held(), "row was", "rows were"), r.flags.rate)
+		r.say("%s not shown because of --rate %d, the limit for a second", words.Count(p.Held(), "row was", "rows were"), r.flags.rate)
 	}
 	if refused > 0 {
-		r.say("%s refused by --by, which keeps so many groups and no more: fewer columns or a filter help", words.Count(refused, "row was", "rows were"))
+		r.say("%s refused by --by, because there were too many groups: use fewer columns or a filter", words.Count(refused, "row was", "rows were"))
 	}
 	for _, h := range n.Hints() {
 		r.say("%s", h)
 	}
 	if r.remote != nil && r.remote.Lost() > 0 {
-		r.say("%s lost: addresses may lack names", words.Count(r.remote.Lost(), "message that tells names was", "messages that tell names were"))
+		r.say("%s lost: addresses may lack names", words.Count(r.remote.Lost(), "DNS or TLS message was", "DNS or TLS messages were"))
 	}
 	if r.flags.stats {
 		r.cost(rep)
 	}
 }
 
-// cost says what the run cost, for --stats.
+// cost prints the cost of the run, for --stats.
 func (r *run) cost(rep *tool.Report) {
 	w := r.err
 	var runs uint64
@@ -54,20 +54,12 @@ func (r *run) cost(rep *tool.Report) {
 		runs += p.Runs
 		spent += p.Time
 	}
-	fmt.Fprintf(w, "seine: %s from the ring, whose reader was woken %s\n", words.Count(rep.Events, "event", "events"), words.Count(rep.Wakes, "time", "times"))
+	fmt.Fprintf(w, "seine: %s from the ring; its reader was woken %s\n", words.Count(rep.Events, "event", "events"), words.Count(rep.Wakes, "time", "times"))
 	if runs > 0 {
 		fmt.Fprintf(w, "seine: BPF ran %s, %.0f ns each, %.3f %% of one CPU\n", words.Count(runs, "time", "times"),
 			float64(spent)/float64(runs), 100*float64(spent)/float64(rep.Duration))
 	}
-	slices.SortFunc(rep.Programs, func(a, b tool.ProgramStats) int { return int(b.Time - a.Time) })
-	for _, p := range rep.Programs {
-		fmt.Fprintf(w, "seine:   %-32s %12s runs %8.0f ns\n", p.Name, words.Thousands(p.Runs), float64(p.Time)/float64(p.Runs))
-	}
-	slices.SortFunc(rep.MapUse, func(a, b tool.MapUse) int { return strings.Compare(a.Name, b.Name) })
-	for _, m := range rep.MapUse {
-		fmt.Fprintf(w, "seine:   map %-28s %12s of %s entries\n", m.Name, words.Thousands(uint64(m.Used)), words.Thousands(uint64(m.Capacity)))
-	}
-	const mib = 1 << 20
+	costOfParts(w, rep.Programs, rep.MapUse)
 	fmt.Fprintf(w, "seine: maps take %.1f of %.1f MiB (--memory), the ring %.1f MiB (--buffer)\n",
 		float64(rep.Memory)/mib, float64(rep.Budget)/mib, float64(rep.Ring)/mib)
 	var u unix.Rusage
@@ -77,7 +69,21 @@ func (r *run) cost(rep *tool.Report) {
 	}
 }
 
-// enableStats has the kernel time BPF programs until stop is called.
+const mib = 1 << 20
+
+// costOfParts says what each program has cost, the dearest first, and how full each map is.
+func costOfParts(w io.Writer, programs []tool.ProgramStats, uses []tool.MapUse) {
+	slices.SortFunc(programs, func(a, b tool.ProgramStats) int { return int(b.Time - a.Time) })
+	for _, p := range programs {
+		fmt.Fprintf(w, "seine:   %-32s %12s runs %8.0f ns\n", p.Name, words.Thousands(p.Runs), float64(p.Time)/float64(max(p.Runs, 1)))
+	}
+	slices.SortFunc(uses, func(a, b tool.MapUse) int { return strings.Compare(a.Name, b.Name) })
+	for _, m := range uses {
+		fmt.Fprintf(w, "seine:   map %-28s %12s of %s entries\n", m.Name, words.Thousands(uint64(m.Used)), words.Thousands(uint64(m.Capacity)))
+	}
+}
+
+// enableStats makes the kernel measure BPF run time until stop is called.
 func enableStats() (stop func(), err error) {
 	c, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
 	if err != nil {
@@ -86,7 +92,7 @@ func enableStats() (stop func(), err error) {
 	return func() { c.Close() }, nil
 }
 
-// explain writes which way each point took, and why not a better one.
+// explain writes the way of each point, and why a better one was not possible.
 func explain(w io.Writer, choices []probe.Choice, took time.Duration, logs bool) {
 	for _, c := range choices {
 		switch {
@@ -107,7 +113,7 @@ func explain(w io.Writer, choices []probe.Choice, took time.Duration, logs bool)
 	fmt.Fprintf(w, "seine: attached in %s\n", took.Round(time.Millisecond))
 }
 
-// verifierLogs writes in full what the verifier said of the ways that it
+// verifierLogs writes the full verifier logs of the ways that the verifier
 // refused.
 func verifierLogs(w io.Writer, c probe.Choice) {
 	for _, r := range c.Refused {

@@ -34,13 +34,13 @@ func (r *run) tee(o tool.Options, pipe *row.Pipe, names *enrich.Names) (*tee, er
 
 func (t *tee) close() error { return t.rec.Close() }
 
-// ending ends the run when what is shown is enough, as without a recording.
+// ending ends the run when enough rows were shown, as without a recording.
 type ending struct{ row.Sink }
 
 func (e ending) Row(r *row.Row) error { return enough(e.Sink.Row(r)) }
 func (e ending) End(n row.End) error  { return enough(e.Sink.End(n)) }
 
-// enough is an error that a Tee hands on at once.
+// enough marks an error that a Tee returns at once.
 func enough(err error) error {
 	if err == row.Done {
 		return errors.Join(row.Done)

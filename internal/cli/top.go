@@ -18,7 +18,6 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
-	"seine/internal/enrich"
 	"seine/internal/host"
 	"seine/internal/row"
 	"seine/internal/sink"
@@ -28,7 +27,7 @@ import (
 	"seine/internal/words"
 )
 
-// topFlags are those of the command top.
+// topFlags are the flags of the command top.
 type topFlags struct {
 	from     fromFlags
 	output   string
@@ -44,16 +43,21 @@ type topFlags struct {
 }
 
 func topCommand(stdout, stderr io.Writer) *cobra.Command {
+	cmd, _ := newTop(stdout, stderr)
+	return cmd
+}
+
+func newTop(stdout, stderr io.Writer) (*cobra.Command, *topFlags) {
 	f := &topFlags{out: stdout, err: stderr}
 	cmd := &cobra.Command{
 		Use:   "top [flags] [interval [count]]",
 		Short: "this machine's network on one screen, live or from a recording",
 		Long: `A full-screen view: services, processes, connections, events and findings (keys 1 to 5). Enter opens the
-row under the cursor, / filters by the language of --where, c prints and copies the command that shows the
-same rows, ? explains all keys and columns, q ends.
+row under the cursor. / filters with an expression, as --where does. c prints and copies the command that
+shows the same rows. ? explains all keys and columns. q quits.
 
-Where standard output is not a terminal, and with --plain, the screen is printed as lines. -o json streams the
-rows of all screens, a second at a time.`,
+If standard output is not a terminal, or with --plain, the screen is printed as lines. -o json streams the
+rows of all screens, second by second.`,
 		Example: `  seine top
   seine top --screen events
   seine top --where 'comm == "nginx"'
@@ -66,26 +70,26 @@ rows of all screens, a second at a time.`,
 	fs.SortFlags = false
 	fs.StringVarP(&f.output, "output", "o", "table", "format: table, json")
 	fs.BoolVar(&f.plain, "plain", false, "print lines, without control codes: for logs and screen readers")
-	fs.BoolVar(&f.ascii, "ascii", false, "use no other characters (default: as the locale says)")
-	fs.StringVar(&f.screen, "screen", top.Screens[0], "begin with this one: "+strings.Join(top.Screens[:], ", "))
-	fs.StringVar(&f.where, "where", "", "show the rows of that screen for which this holds: 'p99_us > 100000'")
+	fs.BoolVar(&f.ascii, "ascii", false, "use only ASCII characters (default: by the locale)")
+	fs.StringVar(&f.screen, "screen", top.Screens[0], "start with this screen: "+strings.Join(top.Screens[:], ", "))
+	fs.StringVar(&f.where, "where", "", "show only the rows of that screen that match: 'p99_us > 100000'")
 	fs.StringVar(&f.sort, "sort", "", "sort that screen by this column; ,asc or ,desc may follow")
-	fs.VarP(&durationFlag{&f.interval, true}, "interval", "i", "look this often (default 1s; with --plain 10s)")
+	fs.VarP(&durationFlag{&f.interval, true}, "interval", "i", "refresh this often (default 1s; with --plain 10s)")
 	fs.VarP(&durationFlag{&f.duration, true}, "duration", "d", "end after this long")
-	fs.Uint64VarP(&f.count, "count", "n", 0, "end after so many outputs")
+	fs.Uint64VarP(&f.count, "count", "n", 0, "end after this many outputs")
 	for _, name := range []string{"interval", "duration"} {
 		fs.Lookup(name).DefValue = "" // the text has it
 	}
 	f.from.declare(fs)
 	fs.Lookup("from").Usage = "look at this recording instead of the machine: a directory or a file"
-	fs.Lookup("since").Usage = "with --from: do not look before then"
-	fs.Lookup("until").Usage = "with --from: begin with this moment (default: its end)"
+	fs.Lookup("since").Usage = "with --from: the earliest time to look at"
+	fs.Lookup("until").Usage = "with --from: start at this time (default: the end of the recording)"
 	fs.MarkHidden("follow")
 	cmd.SetFlagErrorFunc(flagError)
 	cmd.RegisterFlagCompletionFunc("screen", cobra.FixedCompletions(top.Screens[:], cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), fs, args) }
-	return cmd
+	return cmd, f
 }
 
 func (f *topFlags) say(format string, args ...any) {
@@ -108,7 +112,7 @@ func (f *topFlags) run(ctx context.Context, fs *pflag.FlagSet, args []string) er
 	return f.live(ctx, state, full)
 }
 
-// check refuses what does not go together, and makes the state to begin with.
+// check refuses flags that exclude each other, and makes the first state.
 func (f *topFlags) check(fs *pflag.FlagSet, args []string) (*top.State, error) {
 	if f.output != "table" && f.output != "json" {
 		return nil, tool.Usagef("-o %s: top writes table, json", f.output)
@@ -130,7 +134,7 @@ func (f *topFlags) check(fs *pflag.FlagSet, args []string) (*top.State, error) {
 	}
 	if len(args) > 1 {
 		if _, err := fmt.Sscan(args[1], &f.count); err != nil || f.count == 0 {
-			return nil, tool.Usagef("count: %q is no number from 1 up", args[1])
+			return nil, tool.Usagef("count: %q is not a number from 1 up", args[1])
 		}
 	}
 	if f.interval != 0 && f.interval < time.Second {
@@ -146,16 +150,23 @@ func (f *topFlags) check(fs *pflag.FlagSet, args []string) (*top.State, error) {
 	return top.NewState(screen, f.where, by, way != "" && (way == "asc") != top.Rises(screen, by)), nil
 }
 
-// isScreen says whether a full screen can be shown: stdin and stdout are terminals.
+// isScreen reports whether a full screen can be shown: stdin and stdout are terminals.
 func isScreen(out io.Writer) bool {
 	is, _ := terminal(out)
 	in, _ := terminal(os.Stdin)
 	return is && in && os.Getenv("TERM") != "dumb"
 }
 
-// live shows the machine.
+// topTools are the tools of why. flows also gives rows of connections.
+func topTools() []string {
+	lines := slices.Clone(whyTools)
+	lines[slices.Index(lines, flowsLine)] = flowsLine + " --view all"
+	return lines
+}
+
+// live shows this machine.
 func (f *topFlags) live(ctx context.Context, state *top.State, full bool) error {
-	usual := debug.SetGCPercent(startGC)
+	usual := debug.SetGCPercent(startManyGC)
 	if err := checkPermission(); err != nil {
 		return err
 	}
@@ -172,23 +183,15 @@ func (f *topFlags) live(ctx context.Context, state *top.State, full bool) error 
 	}
 	defer engine.Close()
 	model := watch.New(watch.Options{})
-	asked, err := (&whyFlags{out: f.out, err: f.err}).attach(engine, model)
+	asked, err := (&whyFlags{out: f.out, err: f.err}).attach(engine, model, topTools())
 	if err != nil {
 		return err
-	}
-	// A session of flows shows one view: connections take another one.
-	if t, err := parseTaped("flows -i 1 --view connections"); err != nil {
-		return err
-	} else if t.session, err = engine.Attach(t.run.prepared); err != nil {
-		f.say("warning: connections are not seen: %s", oneLine(err))
-	} else {
-		t.names = enrich.NewNames(t.session)
-		asked = append(asked, t)
 	}
 	sampler := watch.NewSampler()
 	defer sampler.Close()
 	model.Asked(watch.Counters, "")
 	debug.SetGCPercent(usual)
+	debug.FreeOSMemory() // used to read BTF and to load programs
 	source := newLiveSource(model)
 	look := f.look()
 	if _, err := engine.GiveUp((*tool.Session).All); err != nil {
@@ -248,14 +251,14 @@ func (f *topFlags) live(ctx context.Context, state *top.State, full bool) error 
 	}
 	stop(nil)
 	wait.Wait()
-	if rows != nil && err == nil { // what tools had gathered when they were stopped
+	if rows != nil && err == nil { // rows that tools give when they are stopped
 		err = rows.write(time.Now())
 	}
 	f.summary(model)
 	return errors.Join(append(errs, err)...)
 }
 
-// every is how often to look.
+// every is how often to refresh.
 func (f *topFlags) every(usual time.Duration) time.Duration {
 	if f.interval > 0 {
 		return f.interval
@@ -275,7 +278,7 @@ func (f *topFlags) look() top.Look {
 	return top.Look{Color: os.Getenv("NO_COLOR") == "", ASCII: f.ascii || !utf8}
 }
 
-// lines prints the screen now and then.
+// lines prints the screen at each interval.
 func (f *topFlags) lines(ctx context.Context, source top.Source, state *top.State) error {
 	tick := time.NewTicker(f.every(top.Recent))
 	defer tick.Stop()
@@ -298,8 +301,8 @@ func (f *topFlags) lines(ctx context.Context, source top.Source, state *top.Stat
 	return nil
 }
 
-// late is how long after its end a second is written: tools that count show what happened
-// in it until then.
+// late is how long after its end a second is written. Counting tools deliver its rows until
+// then.
 const late = 2 * time.Second
 
 // A stream writes the rows of each second, once.
@@ -310,19 +313,19 @@ type stream struct {
 	began, next time.Time
 }
 
-// newStream makes one that begins with the second of a moment.
+// newStream makes a stream that starts with the second of began.
 func (f *topFlags) newStream(model *watch.Model, began time.Time) (*stream, error) {
 	out, err := sink.New("json", f.out, sink.Options{Schemas: top.Schemas()})
 	began = began.Truncate(time.Second)
 	return &stream{model: model, out: out, count: f.count, began: began, next: began}, err
 }
 
-// enough says whether as many seconds have been written as were asked for.
+// enough reports whether as many seconds have been written as the user asked for.
 func (s *stream) enough() bool {
 	return s.count > 0 && uint64(s.next.Sub(s.began)/time.Second) >= s.count
 }
 
-// write writes the seconds up to and including one.
+// write writes all seconds up to and including until.
 func (s *stream) write(until time.Time) error {
 	for ; !s.next.After(until) && !s.enough(); s.next = s.next.Add(time.Second) {
 		if err := top.Rows(s.model, s.next, s.out); err != nil {
@@ -332,8 +335,8 @@ func (s *stream) write(until time.Time) error {
 	return nil
 }
 
-// run writes until ctx ends. Deliver returns when the model has all that had happened when it
-// was called: a second that has been written does not come again.
+// run writes until ctx ends. deliver returns when the model has all events that happened before
+// the call, because a second is written only once.
 func (s *stream) run(ctx context.Context, deliver func()) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -352,7 +355,7 @@ func (s *stream) run(ctx context.Context, deliver func()) error {
 	return nil
 }
 
-// summary says what was lost.
+// summary prints how many events were lost.
 func (f *topFlags) summary(model *watch.Model) {
 	v := model.Window(time.Second)
 	for _, name := range sortedKeys(v.Sources) {
@@ -362,7 +365,7 @@ func (f *topFlags) summary(model *watch.Model) {
 	}
 }
 
-// liveSource looks at a model, and at what seine itself takes.
+// liveSource takes snapshots of a model and of seine's own cost.
 type liveSource struct {
 	model *watch.Model
 	host  string
@@ -393,7 +396,7 @@ func (s *liveSource) Look(_ context.Context, at time.Time, events bool, follow [
 	return snap, nil
 }
 
-// memory is what the process has in memory.
+// memory is the resident memory of this process.
 func (s *liveSource) memory() uint64 {
 	if s.statm == nil {
 		return 0
@@ -405,7 +408,7 @@ func (s *liveSource) memory() uint64 {
 	return resident * uint64(os.Getpagesize())
 }
 
-// processorTime is what this process has used.
+// processorTime is the processor time that this process has used.
 func processorTime() time.Duration {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
@@ -414,7 +417,7 @@ func processorTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// runs says whether a command line is one that seine accepts: its tool, flags and filter.
+// runs reports whether seine accepts a command line: its tool, flags and filter.
 func runs(command string) bool {
 	split, err := words.Fields(strings.TrimPrefix(command, "seine "))
 	if err != nil || len(split) == 0 {

@@ -15,16 +15,16 @@ import (
 	"seine/internal/watch"
 )
 
-// A pastSource looks at a recording. The model of a moment is made of the minutes before it,
-// so that it is what a live one would have been then.
+// A pastSource looks at a recording. It makes the model of a time from the minutes before it,
+// so that the model equals a live one at that time.
 type pastSource struct {
 	path        string
 	host        string
 	streams     map[uint64]bool
 	missing     map[string]string // tools that were not recorded, and why
-	first, last time.Time         // the moments that can be asked for
+	first, last time.Time         // the times that can be shown
 
-	at    time.Time // of the model that there is
+	at    time.Time // of the current model
 	model *watch.Model
 }
 
@@ -92,9 +92,9 @@ func (f *topFlags) openPast() (*pastSource, error) {
 	return s, nil
 }
 
-// leastFiltered is one stream for each view of a tool, since one is enough: the one that was
-// filtered least, then the larger one. Of flows the intervals are taken: rows of whole connections would tell the same time
-// twice.
+// leastFiltered chooses one stream for each view of a tool: the one with the fewest filters,
+// then the larger one. For flows it chooses the intervals, because rows of whole connections
+// would count the same time twice.
 func leastFiltered(all []*record.Contents) map[string]*record.Contents {
 	taken := map[string]*record.Contents{}
 	for _, c := range all {
@@ -109,7 +109,7 @@ func leastFiltered(all []*record.Contents) map[string]*record.Contents {
 	return taken
 }
 
-// better says whether a tells more than b.
+// better reports whether a holds more than b.
 func better(a, b *record.Contents) bool {
 	if whole := a.Config["closed"] == "true"; whole != (b.Config["closed"] == "true") {
 		return !whole
@@ -117,7 +117,7 @@ func better(a, b *record.Contents) bool {
 	return cmp.Or(len(b.Filters)-len(a.Filters), cmp.Compare(a.Rows, b.Rows)) > 0
 }
 
-// has says whether a tool is among the streams.
+// has reports whether a tool is among the streams.
 func has(taken map[string]*record.Contents, tool string) bool {
 	for _, c := range taken {
 		if c.Tool == tool {
@@ -127,7 +127,7 @@ func has(taken map[string]*record.Contents, tool string) bool {
 	return false
 }
 
-// notRecordedWhy says for each source of a model why it was not asked; "": it was recorded.
+// notRecordedWhy says for each source of a model why its rows are missing, "" if they were recorded.
 func notRecordedWhy(taken map[string]*record.Contents) (map[string]string, error) {
 	out := map[string]string{}
 	names := []string{watch.Counters}
@@ -146,7 +146,7 @@ func notRecordedWhy(taken map[string]*record.Contents) (map[string]string, error
 	return out, nil
 }
 
-// Look plays the minutes before a moment.
+// Look plays the minutes before at.
 func (s *pastSource) Look(ctx context.Context, at time.Time, events bool, follow []watch.ConnKey) (*top.Snapshot, error) {
 	if at.IsZero() || at.After(s.last) {
 		at = s.last
@@ -154,7 +154,7 @@ func (s *pastSource) Look(ctx context.Context, at time.Time, events bool, follow
 	if at.Before(s.first.Add(time.Second)) {
 		at = s.first.Add(time.Second)
 	}
-	if s.model == nil || !at.Equal(s.at) || len(follow) == 1 { // one that is opened wants its past
+	if s.model == nil || !at.Equal(s.at) || len(follow) == 1 { // a connection that was opened needs its past
 		m, err := s.play(ctx, at, follow)
 		if err != nil {
 			return nil, err
@@ -167,7 +167,7 @@ func (s *pastSource) Look(ctx context.Context, at time.Time, events bool, follow
 	return snap, nil
 }
 
-// play makes the model of a moment.
+// play makes the model of a time.
 func (s *pastSource) play(ctx context.Context, at time.Time, follow []watch.ConnKey) (*watch.Model, error) {
 	rec, err := record.Read(s.path)
 	if err != nil {
@@ -197,7 +197,7 @@ func (f *topFlags) streamPast(ctx context.Context, s *pastSource) error {
 	}
 	n := uint64(0)
 	for second := s.first.Truncate(time.Second); !second.After(s.last) && ctx.Err() == nil && (f.count == 0 || n < f.count); second = second.Add(time.Second) {
-		// A connection is known by its last row alone, so each second has its own model.
+		// A model keeps only the last row of a connection, so each second has its own model.
 		m, err := s.play(ctx, second.Add(time.Second-1), nil)
 		if err != nil {
 			return err

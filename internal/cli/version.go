@@ -21,10 +21,10 @@ var Revision string
 // next is the release that this tree leads to.
 const next = "0.2.0"
 
-func versionCommand(w io.Writer) *cobra.Command {
+func versionCommand(w, _ io.Writer) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "say which seine this is",
+		Short: "print the version",
 		Args:  atMost(0),
 		RunE:  func(*cobra.Command, []string) error { return writeVersion(w) },
 	}

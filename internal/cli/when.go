@@ -10,8 +10,8 @@ import (
 	"seine/internal/tool"
 )
 
-// parseWhen reads a moment of --since or --until: "14:02", "2026-11-16T14:02:00Z", "10m ago".
-// A time of day is the last such before end, which is where a recording ends.
+// parseWhen reads the time of --since or --until: "14:02", "2026-11-16T14:02:00Z", "10m ago".
+// A time of day means its last occurrence before end, the end of the recording.
 func parseWhen(s string, now, end time.Time) (time.Time, error) {
 	if ago, ok := strings.CutSuffix(s, " ago"); ok {
 		d, err := parseLong(strings.TrimSpace(ago))
@@ -71,7 +71,7 @@ func (f *longFlag) String() string {
 }
 func (f *longFlag) Set(s string) (err error) {
 	if *f.d, err = parseLong(s); err == nil && *f.d == 0 {
-		return fmt.Errorf("%q: must be more than nothing", s)
+		return fmt.Errorf("%q: must be more than 0", s)
 	}
 	return err
 }

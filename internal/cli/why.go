@@ -26,14 +26,17 @@ import (
 	"seine/internal/words"
 )
 
-// whyTools are the tools that 'seine why' asks. One that this kernel cannot run is left out,
-// and the rules that need it are named.
+// flowsLine is the command line of flows that why runs.
+const flowsLine = "flows -i 1"
+
+// whyTools are the command lines that 'seine why' runs. It leaves out a tool that this kernel
+// cannot run, and names the rules that need it.
 var whyTools = []string{
-	"flows -i 1", "tcpretrans -l", "soconnect --where 'errno != nil || pending'", "tcpsynbl -i 1", "soaccept --where 'errno != nil'", "tcplife", "dns",
+	flowsLine, "tcpretrans -l", "soconnect --where 'errno != nil || pending'", "tcpsynbl -i 1", "soaccept --where 'errno != nil'", "tcplife", "dns",
 	"skbdrop -i 1 --by reason,proto,lport,dev,netns",
 }
 
-// exitFinding is the exit code where --fail-on says so.
+// exitFinding is the exit code if there is a finding as bad as --fail-on says.
 const exitFinding = 5
 
 // whyFlags are those of the command why.
@@ -55,18 +58,18 @@ func whyCommand(stdout, stderr io.Writer) *cobra.Command {
 	return cmd
 }
 
-// newWhy is the command and where its flags go.
+// newWhy returns the command and the flags that it fills.
 func newWhy(stdout, stderr io.Writer) (*cobra.Command, *whyFlags) {
 	f := &whyFlags{duration: 10 * time.Second, slow: 100 * time.Millisecond, output: "table", out: stdout, err: stderr}
 	cmd := &cobra.Command{
 		Use:   "why [TARGET]",
 		Short: "what is wrong with this machine's network, and what to do about it",
-		Long: `Looks at the whole machine for ten seconds, or at a recording, and tells what is wrong, worst first: what
-it is, the evidence, how sure that is, what to do, and the next command. What explains another finding comes
-before it.
+		Long: `Looks at the whole machine for ten seconds, or at a recording, and reports what is wrong, worst first. Each
+finding has its evidence, a confidence, advice and the next command. The cause of another finding comes before
+it.
 
-TARGET narrows it: a PID, a process name, a container, :443 (a local service), 10.0.0.5:5432 (a remote one) or
-an address. --rules prints what is looked for. Calls over UNIX sockets are not seen.`,
+TARGET narrows the report: a PID, a process name, a container, :443 (a local service), 10.0.0.5:5432 (a remote
+one) or an address. --rules prints the rules. Calls over UNIX sockets are not seen.`,
 		Example: `  seine why
   seine why nginx
   seine why :443 -d 30s
@@ -80,9 +83,9 @@ an address. --rules prints what is looked for. Calls over UNIX sockets are not s
 	fs.VarP(&durationFlag{&f.duration, true}, "duration", "d", "look for this long (default 10s)")
 	fs.StringVarP(&f.output, "output", "o", "table", "format: table, json, md")
 	fs.StringVar(&f.failOn, "fail-on", "", "exit with 5 if there is a finding as bad as this: info, warn, bad")
-	fs.Var(&durationFlag{&f.slow, true}, "slow", "a turn that takes so long is slow (default 100ms)")
-	fs.BoolVar(&f.rules, "rules", false, "print what is looked for, and when it is told")
-	fs.CountVarP(&f.verbose, "verbose", "v", "say what was asked; twice: all services too")
+	fs.Var(&durationFlag{&f.slow, true}, "slow", "a turn that takes this long is slow (default 100ms)")
+	fs.BoolVar(&f.rules, "rules", false, "print the rules: what each looks at, and when it reports a finding")
+	fs.CountVarP(&f.verbose, "verbose", "v", "print how many rows each tool gave; twice: all services too")
 	f.from.declare(fs)
 	fs.Lookup("from").Usage = "look at this recording instead of the machine: a directory or a file"
 	for _, name := range []string{"duration", "slow"} {
@@ -154,14 +157,14 @@ func (f *whyFlags) run(ctx context.Context, fs *pflag.FlagSet, args []string) er
 	return nil
 }
 
-// options are what the rules are asked with.
+// options are the options of the rules.
 func (f *whyFlags) options() why.Options {
 	return why.Options{Slow: float64(f.slow) / float64(time.Millisecond)}
 }
 
-// look asks the kernel.
+// look runs the tools on this machine.
 func (f *whyFlags) look(ctx context.Context) (*watch.View, error) {
-	usual := debug.SetGCPercent(startGC)
+	usual := debug.SetGCPercent(startManyGC)
 	if err := checkPermission(); err != nil {
 		return nil, err
 	}
@@ -174,7 +177,7 @@ func (f *whyFlags) look(ctx context.Context) (*watch.View, error) {
 	}
 	defer engine.Close()
 	model := watch.New(watch.Options{Keep: f.duration + time.Minute})
-	asked, err := f.attach(engine, model)
+	asked, err := f.attach(engine, model, whyTools)
 	if err != nil {
 		return nil, err
 	}
@@ -198,9 +201,9 @@ func (f *whyFlags) look(ctx context.Context) (*watch.View, error) {
 	return view, err
 }
 
-// giveUp leaves the process with what it still needs, once no tool will be added.
+// giveUp drops the privileges that are no longer needed. No tool can be attached after it.
 func (f *whyFlags) giveUp(engine *tool.Engine) {
-	if f.onReady != nil { // there is traffic to make, which takes more
+	if f.onReady != nil { // a demo's traffic needs them
 		return
 	}
 	if _, err := engine.GiveUp((*tool.Session).All); err != nil {
@@ -209,8 +212,8 @@ func (f *whyFlags) giveUp(engine *tool.Engine) {
 }
 
 // attach attaches the tools.
-func (f *whyFlags) attach(engine *tool.Engine, model *watch.Model) (asked []*taped, err error) {
-	for _, line := range whyTools {
+func (f *whyFlags) attach(engine *tool.Engine, model *watch.Model, lines []string) (asked []*taped, err error) {
+	for _, line := range lines {
 		t, err := parseTaped(line)
 		if err != nil {
 			return nil, err
@@ -220,20 +223,21 @@ func (f *whyFlags) attach(engine *tool.Engine, model *watch.Model) (asked []*tap
 			if !errors.As(err, &point) && !errors.Is(err, probe.ErrNotSupported) {
 				return nil, t.run.denied(err)
 			}
-			model.Asked(t.run.tool.Name, "this kernel cannot: "+oneLine(err))
+			model.Asked(t.run.tool.Name, "this kernel cannot run it: "+oneLine(err))
 			continue
 		}
+		t.run.prepared.Forget()
 		model.Asked(t.run.tool.Name, "")
 		t.names = enrich.NewNames(t.session)
 		asked = append(asked, t)
 	}
 	if len(asked) == 0 {
-		return nil, fmt.Errorf("%w: none of the tools that why asks can run here: 'seine doctor' says why", probe.ErrNotSupported)
+		return nil, fmt.Errorf("%w: none of the tools that why runs can run here: 'seine doctor' says why", probe.ErrNotSupported)
 	}
 	return asked, nil
 }
 
-// watch feeds the model until ctx ends, and a closer look when there are suspects.
+// watch feeds the model until ctx ends, and starts a closer look if services are suspicious.
 func (f *whyFlags) watch(ctx context.Context, engine *tool.Engine, asked []*taped, sampler *watch.Sampler, model *watch.Model, deep *closer) error {
 	errs := make([]error, len(asked))
 	var wait sync.WaitGroup
@@ -244,10 +248,7 @@ func (f *whyFlags) watch(ctx context.Context, engine *tool.Engine, asked []*tape
 				errs[i] = err
 				return
 			}
-			report, err := t.session.Run(ctx, head)
-			if errs[i] = err; report != nil {
-				model.Lost(t.run.tool.Name, report.Lost())
-			}
+			_, errs[i] = t.session.Run(ctx, head)
 			t.names.Close()
 		})
 	}
@@ -281,7 +282,7 @@ func (f *whyFlags) watch(ctx context.Context, engine *tool.Engine, asked []*tape
 	return errors.Join(errs...)
 }
 
-// into is where the rows of a tool go in, on their way to a model.
+// into returns the sink that takes the rows of a tool to a model.
 func (t *taped) into(model row.Sink) (row.Sink, error) {
 	if where := t.run.flags.where; where != "" {
 		w, err := row.Where(model, where, t.run.prepared.Schemas)
@@ -293,10 +294,10 @@ func (t *taped) into(model row.Sink) (row.Sink, error) {
 	return row.Name(model, nil, t.names.Namers()), nil
 }
 
-// shares is where the time of a service's turns goes.
+// shares says where the time of a service's turns goes.
 func shares(s *watch.Service) string {
 	if s.Mixed() {
-		return "both directions overlap"
+		return "requests and answers overlap"
 	}
 	var out []string
 	for p := range s.Parts {
@@ -307,24 +308,24 @@ func shares(s *watch.Service) string {
 	return strings.Join(out, ", ")
 }
 
-// tell says on stderr how it went: what was looked at, and what could not be seen.
+// tell prints on stderr what was looked at, and what could not be seen.
 func (f *whyFlags) tell(view *watch.View, a *why.Answer, aim *target) {
 	n := uint64(len(a.Findings))
 	switch {
 	case len(a.Judged) == 0:
-		f.say("nothing could be judged")
+		f.say("no rule could be judged")
 	case n > 0:
-		f.say("%s in %.0f s; %s looked for", words.Count(n, "finding", "findings"), view.Seconds(), words.Count(uint64(len(a.Judged)), "thing was", "things were"))
+		f.say("%s in %.0f s; %s checked", words.Count(n, "finding", "findings"), view.Seconds(), words.Count(uint64(len(a.Judged)), "rule was", "rules were"))
 	case aim.text != "" && !aim.seen(view):
-		f.say("nothing was seen of %s in %.0f s: it did nothing on TCP or DNS, or it is called otherwise", aim.text, view.Seconds())
+		f.say("nothing was seen of %s in %.0f s: it used neither TCP nor DNS, or it has another name", aim.text, view.Seconds())
 	case aim.text != "":
-		f.say("nothing is wrong with %s: %s looked for, in %.0f s", aim.text, words.Count(uint64(len(a.Judged)), "thing was", "things were"), view.Seconds())
+		f.say("nothing is wrong with %s: %s checked in %.0f s", aim.text, words.Count(uint64(len(a.Judged)), "rule was", "rules were"), view.Seconds())
 	default:
-		f.say("nothing is wrong: %s and %s were looked at, %s looked for, in %.0f s", words.Count(uint64(len(view.Services)), "service", "services"),
-			words.Count(uint64(len(view.Tallies)), "kind of event", "kinds of events"), words.Count(uint64(len(a.Judged)), "thing was", "things were"), view.Seconds())
+		f.say("nothing is wrong: %s and %s were seen, %s checked in %.0f s", words.Count(uint64(len(view.Services)), "service", "services"),
+			words.Count(uint64(len(view.Tallies)), "kind of event", "kinds of events"), words.Count(uint64(len(a.Judged)), "rule was", "rules were"), view.Seconds())
 	}
 	for _, p := range a.Patient {
-		f.say("left out: %s, whose answers may wait on purpose, as those of a long poll do (%s): give it as the target to be told", p.About(), p.Title)
+		f.say("left out: %s (%s): its answers may wait on purpose, as in a long poll; name it as the target to see the finding", p.About(), p.Title)
 	}
 	if len(a.Unjudged) > 0 {
 		by := map[string][]string{}
@@ -342,7 +343,10 @@ func (f *whyFlags) tell(view *watch.View, a *why.Answer, aim *target) {
 	for _, name := range sortedKeys(view.Sources) {
 		s := view.Sources[name]
 		if s.Lost > 0 {
-			f.say("%s lost %s: there may be more than is told", name, words.Count(s.Lost, "event", "events"))
+			f.say("%s lost %s: there may be more findings", name, words.Count(s.Lost, "event", "events"))
+		}
+		if s.Nameless > 0 {
+			f.say("%s met %s whose process is not known", name, words.Count(s.Nameless, "socket", "sockets"))
 		}
 		if f.verbose > 0 && s.Why == "" {
 			f.say("%s: %s", name, words.Count(s.Rows, "row", "rows"))
@@ -354,6 +358,6 @@ func (f *whyFlags) tell(view *watch.View, a *why.Answer, aim *target) {
 		}
 	}
 	if b := view.Bounds; b.Evicted+b.Refused > 0 {
-		f.say("too much for the model: %s went before their time, %s refused", words.Count(b.Evicted, "entry", "entries"), words.Count(b.Refused, "row was", "rows were"))
+		f.say("too much for the model: %s evicted early, %s refused", words.Count(b.Evicted, "entry was", "entries were"), words.Count(b.Refused, "row was", "rows were"))
 	}
 }

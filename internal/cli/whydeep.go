@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	deepAfter = 4 * time.Second // then suspects are looked at more closely
-	deepLeast = 2 * time.Second // that must be left for it
+	deepAfter = 4 * time.Second // then the closer look starts
+	deepLeast = 2 * time.Second // the time that it needs
 )
 
-// A closer look is what deeper tools, filtered to suspects, say.
+// closer is a closer look: tools that are filtered to suspicious services.
 type closer struct {
 	model *watch.Model
 	wait  sync.WaitGroup
 }
 
-// begin attaches the tools that the suspects of a view ask for. One that cannot be attached
-// leaves things as they are.
+// begin attaches the tools for the suspicious services of a view. It goes on without a tool
+// that cannot be attached.
 func (c *closer) begin(ctx context.Context, f *whyFlags, engine *tool.Engine, view *watch.View) {
 	for _, line := range why.Deeper(view, f.options()) {
 		t, err := parseTaped(line)

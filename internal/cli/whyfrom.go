@@ -14,7 +14,7 @@ import (
 	"seine/internal/watch"
 )
 
-// past asks a recording.
+// past reads a recording.
 func (f *whyFlags) past(ctx context.Context) (*watch.View, error) {
 	rec, err := record.Read(f.from.path)
 	if err != nil {
@@ -48,7 +48,7 @@ func (f *whyFlags) past(ctx context.Context) (*watch.View, error) {
 	return model.Window(24 * time.Hour), nil
 }
 
-// schemasOf gives what was recorded the schemas that tools have now.
+// schemasOf maps a recorded schema to the schema that the tool has now.
 func schemasOf() func(*record.Schema) *row.Schema {
 	known := map[string][]*row.Schema{}
 	return func(s *record.Schema) *row.Schema {
@@ -71,20 +71,17 @@ func schemasOf() func(*record.Schema) *row.Schema {
 	}
 }
 
-// retold feeds a model with what was recorded.
+// retold feeds a model from a recording.
 type retold struct{ *watch.Model }
 
 func (r *retold) Mark(s *record.Schema, m *record.Mark) error {
-	for _, l := range m.Losses {
-		r.Lost(s.Tool, l.N)
-	}
 	if m.Kind == record.Dropped {
-		r.Lost(s.Tool, m.Rows)
+		r.Dropped(s.Tool, m.Rows)
 	}
-	return nil
+	return r.Lost(s.Tool, m.Losses)
 }
 
 func (r *retold) Idle() error { return nil }
 
-// sortedKeys are the keys of a map in their order.
+// sortedKeys returns the sorted keys of a map.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -67,7 +67,7 @@ func findingMarkdown(f *why.Finding) (string, error) {
 	return b.String(), nil
 }
 
-// ranks names findings by their place.
+// ranks names findings by their rank.
 func ranks(all []int) string {
 	var out []string
 	for _, n := range all {
@@ -76,7 +76,7 @@ func ranks(all []int) string {
 	return "finding " + words.And(out)
 }
 
-// evidence is all numbers on one line, each source named once.
+// evidence puts all numbers on one line and names each source once.
 func evidence(f *why.Finding) string {
 	var b strings.Builder
 	for i, e := range f.Evidence {
@@ -121,10 +121,10 @@ func WriteRules(w io.Writer, format string) error {
 			}
 			text = string(b) + "\n"
 		case "md":
-			text = fmt.Sprintf("### %s\n\n%s.\n\n- looks at: %s\n- told if: %s\n- severity: %s\n- confidence: %s\n- asks: %s\n- what to do: %s\n\n", r.Class, r.Short, r.Looks, r.Threshold,
+			text = fmt.Sprintf("### %s\n\n%s.\n\n- looks at: %s\n- reported if: %s\n- severity: %s\n- confidence: %s\n- needs: %s\n- what to do: %s\n\n", r.Class, r.Short, r.Looks, r.Threshold,
 				r.Severity, r.Sure, strings.Join(r.Needs, ", "), r.Advice)
 		default:
-			text = fmt.Sprintf("%s: %s\n    looks at    %s\n    told if     %s\n    severity    %s\n    confidence  %s\n    asks        %s\n    do          %s\n", r.Class, r.Short, r.Looks,
+			text = fmt.Sprintf("%s: %s\n    looks at    %s\n    reported if %s\n    severity    %s\n    confidence  %s\n    needs       %s\n    do          %s\n", r.Class, r.Short, r.Looks,
 				r.Threshold, r.Severity, r.Sure, strings.Join(r.Needs, ", "), r.Advice)
 		}
 		if _, err := io.WriteString(w, text); err != nil {

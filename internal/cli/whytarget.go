@@ -17,7 +17,7 @@ import (
 	"seine/internal/why"
 )
 
-// A target is what 'seine why' is asked about. The zero value is the whole machine.
+// A target is the object of 'seine why'. The zero value is the whole machine.
 type target struct {
 	text  string
 	pid   uint32
@@ -30,15 +30,15 @@ type target struct {
 	only  uint32 // a network namespace and nothing else
 }
 
-// parseTarget reads it: digits are a PID, :n a local port, an address or addr:port a peer,
-// else a container, else a process name. Live says that the process must be there.
+// parseTarget reads a target: digits are a PID, :n a local port, an address or addr:port a peer,
+// anything else a container or a process name. With live, the process must exist.
 func parseTarget(text string, live bool) (t target, err error) {
 	t.text = text
 	if pid, err := strconv.ParseUint(text, 10, 32); err == nil {
 		t.pid = uint32(pid)
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 		if err != nil && live {
-			return t, tool.Usagef("there is no process %d: a target that is digits is a PID, a local port is written :%d", pid, pid)
+			return t, tool.Usagef("there is no process %d: digits are a PID; a local port is written :%d", pid, pid)
 		}
 		t.comm = strings.TrimSpace(string(b))
 		if live {
@@ -72,7 +72,7 @@ func parseTarget(text string, live bool) (t target, err error) {
 	return t, nil
 }
 
-// is says whether an object is what is meant.
+// is reports whether the target means an object.
 func (t *target) is(o why.Object, v *watch.View) bool {
 	switch {
 	case t.text == "":
@@ -89,7 +89,7 @@ func (t *target) is(o why.Object, v *watch.View) bool {
 	return o.Container == t.name || o.Comm == t.name
 }
 
-// objects are all that were seen.
+// objects returns all objects that were seen.
 func (t *target) objects(v *watch.View) (out []why.Object) {
 	for _, s := range v.Services {
 		out = append(out, why.Object{Who: s.Who, Lport: s.Lport, Raddr: s.Raddr, Rport: s.Rport})
@@ -101,12 +101,12 @@ func (t *target) objects(v *watch.View) (out []why.Object) {
 	return out
 }
 
-// seen says whether anything was seen of it.
+// seen reports whether the target was seen.
 func (t *target) seen(v *watch.View) bool {
 	return slices.ContainsFunc(t.objects(v), func(o why.Object) bool { return t.is(o, v) })
 }
 
-// narrow leaves the findings about the target, and what explains them.
+// narrow keeps the findings about the target and their causes.
 func (t *target) narrow(a *why.Answer, v *watch.View) error {
 	if t.text == "" {
 		return nil
@@ -150,7 +150,7 @@ func (t *target) narrow(a *why.Answer, v *watch.View) error {
 	return nil
 }
 
-// choose refuses a name that means both a container and a process of another one.
+// choose refuses a name that means both a container and a process outside it.
 func (t *target) choose(v *watch.View) error {
 	container, process := false, false
 	var names []string
@@ -160,7 +160,7 @@ func (t *target) choose(v *watch.View) error {
 		process = process || o.Comm == t.name && o.Container != t.name
 	}
 	if container && process {
-		return tool.Usagef("%s is both a container and a process elsewhere: ask for the PID, or for a port", t.name)
+		return tool.Usagef("%s is both a container and a process outside it: give the PID or a port", t.name)
 	}
 	if !container && !process {
 		names = slices.DeleteFunc(names, func(s string) bool { return s == "" })

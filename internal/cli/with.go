@@ -25,11 +25,11 @@ import (
 	"seine/internal/words"
 )
 
-// mergeWait is how long a row waits for older ones of other tools: longer than an event
-// may wait in the ring.
+// mergeWait is how long a row waits for older rows of other tools. It is longer than an
+// event may wait in the ring.
 const mergeWait = 250 * time.Millisecond
 
-// A with is several tools in one engine, whose rows are merged by time:
+// A with runs several tools in one engine and merges their rows by time:
 //
 //	          ┌► Session ─► row.Pipe ─┐
 //	kernel ─► ├► Session ─► row.Pipe ─┼► row.Merge ─► sink.Timeline ─► table, csv
@@ -40,7 +40,7 @@ type with struct {
 	flags    *common
 	out, err io.Writer
 	members  []*member
-	timeline *sink.Timeline // nil: rows are written as they are
+	timeline *sink.Timeline // nil: rows are not merged into a timeline
 	merge    *row.Merge
 	replay   *row.Replay // takes the place of merge; nil: rows come from the kernel
 	count    row.Count
@@ -58,18 +58,18 @@ type member struct {
 	report  *tool.Report
 }
 
-// once are the flags that hold for all tools together: they stand beside the tools,
-// not among the flags of one.
+// once are the flags that apply to the whole run. They stand outside of the quotes,
+// not among the flags of one tool.
 var once = []string{"output", "duration", "count", "time", "buffer", "stats", "verbose", "no-clear", "rate", "from", "since", "until", "follow", "btf"}
 
-// together are the other flags that may stand beside the tools. They hold for each.
+// together are the other flags that may stand outside of the quotes. They apply to each
+// tool.
 var together = []string{
 	"interval", "where", "memory", "pid", "comm", "uid", "cgroup", "container", "netns", "port", "lport", "rport", "addr", "laddr", "raddr",
 	"family", "proto", "dev", "ipv4", "ipv6",
 }
 
-// withTool stands in for a tool where the common flags are declared: it can be
-// filtered by everything.
+// withTool declares the common flags. It accepts every filter.
 var withTool = &tool.Tool{
 	Name: "with", Filters: ^tool.Filter(0),
 	Views: func(any) []tool.View { return []tool.View{{Output: tool.Stream[struct{}]{}}} },
@@ -79,10 +79,10 @@ func withCommand(stdout, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "with TOOL TOOL… [common flags]",
 		Short: "several tools at once on one timeline",
-		Long: `Runs several tools in one process and shows their rows in the order of time. One argument is one tool
-with flags of its own, quoted. Filters that are given once hold for all of them.
+		Long: `Runs several tools in one process and shows their rows in order of time. Each argument is one tool with
+its flags, quoted. Filters outside of the quotes apply to all tools.
 
-A table has the columns that tools have in common, and a sentence of each tool for the rest.
+A table has the columns that all tools share. A sentence for each row says the rest.
 -o json writes each row with all of its own columns.`,
 		Example: `  seine with tcplife 'tcpretrans --by cause -i 5'
   seine with tcpconnect tcpdrop gethostlatency --comm nginx -o json
@@ -110,7 +110,7 @@ func (w *with) say(format string, args ...any) {
 }
 
 func (w *with) do(cmd *cobra.Command, args []string) error {
-	usual := debug.SetGCPercent(startGC)
+	usual := debug.SetGCPercent(startManyGC)
 	if err := w.flags.check(nil); err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (w *with) do(cmd *cobra.Command, args []string) error {
 		defer cancel()
 	}
 	stopWhenClosed(ctx, w.out, stop)
-	if err := w.count.End(row.End{}); err != nil { // the head of the table
+	if err := w.count.End(row.End{}); err != nil { // prints the head of the table
 		return err
 	}
 	kept, err := engine.GiveUp(w.uses)
@@ -180,18 +180,18 @@ func (w *with) do(cmd *cobra.Command, args []string) error {
 	return w.run(ctx, stop)
 }
 
-// member prepares one tool: its name and its flags, with those that hold for all.
+// member prepares one tool from its argument and the flags that apply to all.
 func (w *with) member(cmd *cobra.Command, arg string) (*member, error) {
 	line, err := words.Fields(arg)
 	if err != nil {
 		return nil, tool.Usagef("%v", err)
 	}
 	if len(line) == 0 {
-		return nil, tool.Usagef("an empty argument: each one is a tool with its flags")
+		return nil, tool.Usagef("an argument is empty: each argument is a tool with its flags")
 	}
 	t, alias := find(line[0])
 	if t == nil {
-		return nil, unknownCommand(cmd.Root(), line[0])
+		return nil, unknownCommand(line[0])
 	}
 	m := &member{run: run{tool: t, cfg: t.NewConfig(), out: w.out, err: w.err}}
 	own := &cobra.Command{Use: t.Name}
@@ -201,12 +201,12 @@ func (w *with) member(cmd *cobra.Command, arg string) (*member, error) {
 	}
 	for _, name := range once {
 		if own.Flags().Changed(name) {
-			return nil, tool.Usagef("%s: --%s holds for all tools: write it outside of the quotes", t.Name, name)
+			return nil, tool.Usagef("%s: --%s applies to all tools: write it outside of the quotes", t.Name, name)
 		}
 	}
 	m.flags.from = w.flags.from
 	if m.flags.names || w.flags.names {
-		return nil, tool.Usagef("--names: with shows no names of addresses: run %s alone", t.Name)
+		return nil, tool.Usagef("--names: with does not show names of addresses: run %s alone", t.Name)
 	}
 	if alias != nil {
 		if err := preset(own.Flags(), alias.Flags); err != nil {
@@ -216,8 +216,14 @@ func (w *with) member(cmd *cobra.Command, arg string) (*member, error) {
 	if err := w.pass(own.Flags(), t); err != nil {
 		return nil, err
 	}
+	if t.Once && m.flags.interval == 0 && w.flags.from.path == "" {
+		m.flags.interval = time.Second // the other tools go on
+	}
 	o, err := m.flags.options(t, m.cfg, own.Flags().Args())
 	if err != nil {
+		return nil, err
+	}
+	if err := noFile(t, m.cfg); err != nil {
 		return nil, err
 	}
 	m.flags.output = w.flags.output
@@ -228,7 +234,7 @@ func (w *with) member(cmd *cobra.Command, arg string) (*member, error) {
 	return m, m.showSubnets()
 }
 
-// pass gives a tool the flags that hold for all, unless it has its own.
+// pass sets the flags that apply to all tools, unless the tool sets its own.
 func (w *with) pass(fs *pflag.FlagSet, t *tool.Tool) (err error) {
 	set := func(name, value string) {
 		if e := fs.Set(name, value); e != nil && err == nil {
@@ -238,7 +244,7 @@ func (w *with) pass(fs *pflag.FlagSet, t *tool.Tool) (err error) {
 	w.flags.given.Visit(func(f *pflag.Flag) {
 		switch {
 		case !slices.Contains(together, f.Name) || fs.Changed(f.Name):
-		case f.Name == "interval" && t.Kind(t.NewConfig()) == tool.Events && !fs.Changed("by"): // prints as it happens
+		case f.Name == "interval" && t.Kind(t.NewConfig()) == tool.Events && !fs.Changed("by"): // it prints each event
 		case f.Name == "netns":
 			for _, v := range w.flags.filters.netns {
 				set(f.Name, v)
@@ -322,7 +328,7 @@ func (w *with) wire(fail func(error)) error {
 	return nil
 }
 
-// now is the clock of the rows.
+// now is the time of the clock that the rows use.
 func (w *with) now() time.Time {
 	if w.replay != nil {
 		return w.replay.Now()
@@ -330,7 +336,7 @@ func (w *with) now() time.Time {
 	return time.Now()
 }
 
-// plan is what is done to the rows of one tool, and what they say.
+// plan chooses the stages and the sentences for the rows of one tool.
 func (w *with) plan(m *member, asIs bool) (err error) {
 	schemas, err := m.view()
 	if err != nil {
@@ -367,7 +373,7 @@ func (w *with) plan(m *member, asIs bool) (err error) {
 	return nil
 }
 
-// says is the sentence of a view.
+// says returns the sentence of a view.
 func (m *member) says(view string) string {
 	for _, v := range m.prepared.Views {
 		if v.Name == view {
@@ -377,7 +383,7 @@ func (m *member) says(view string) string {
 	return ""
 }
 
-// columnsOf chooses the columns of rows that are written as they are.
+// columnsOf chooses the columns of rows that are not merged into a timeline.
 func (m *member) columnsOf(o *sink.Options, asIs bool) error {
 	if !asIs {
 		return nil
@@ -401,6 +407,7 @@ func (w *with) attach(e *tool.Engine) (err error) {
 		if m.session, err = e.Attach(m.prepared); err != nil {
 			return m.denied(err)
 		}
+		m.prepared.Forget() // the kernel has its programs
 		for _, n := range m.session.Notes {
 			w.say("%s: %s", m.tool.Name, n)
 		}
@@ -414,7 +421,7 @@ func (w *with) attach(e *tool.Engine) (err error) {
 	return nil
 }
 
-// run runs all tools until ctx ends, or one of them does.
+// run runs all tools until ctx or one of them ends.
 func (w *with) run(ctx context.Context, stop func()) error {
 	began := time.Now()
 	errs := make([]error, len(w.members))
@@ -434,7 +441,7 @@ func (w *with) run(ctx context.Context, stop func()) error {
 	return err
 }
 
-// uses are the columns of a session's rows that are shown.
+// uses returns the columns of a session's rows that are shown.
 func (w *with) uses(s *tool.Session) map[string]bool {
 	for _, m := range w.members {
 		if m.session == s {
@@ -444,7 +451,7 @@ func (w *with) uses(s *tool.Session) map[string]bool {
 	return nil
 }
 
-// names are those of the tools.
+// names returns the names of the tools.
 func (w *with) names() (out []string) {
 	for _, m := range w.members {
 		out = append(out, m.tool.Name)
@@ -452,7 +459,7 @@ func (w *with) names() (out []string) {
 	return out
 }
 
-// summary says on stderr how the run went, and what each tool has lost.
+// summary prints on stderr how many rows there were and how many events each tool lost.
 func (w *with) summary(took time.Duration) {
 	var lost uint64
 	for _, m := range w.members {
@@ -473,4 +480,18 @@ func (w *with) summary(took time.Duration) {
 			m.cost(m.report)
 		}
 	}
+	if o := w.owners(); o != nil {
+		w.say("owners of sockets, for %s: maps take %.1f MiB", words.Count(uint64(o.Tools), "tool", "tools"), float64(o.Memory)/mib)
+		costOfParts(w.err, o.Programs, o.Maps)
+	}
+}
+
+// owners is what the table of owners took when the first of the tools that share it ended.
+func (w *with) owners() (all *tool.OwnersReport) {
+	for _, m := range w.members {
+		if m.report != nil && m.report.Owners != nil && (all == nil || m.report.Owners.Tools > all.Tools) {
+			all = m.report.Owners
+		}
+	}
+	return all
 }

@@ -10,8 +10,8 @@ import (
 	"seine/internal/words"
 )
 
-// recordLate is how late rows may come to one who follows a recording: they are written
-// once a second, and looked for ten times a second.
+// recordLate is how late rows of a followed recording may come. They are written once a
+// second and read ten times a second.
 const recordLate = 3 * time.Second
 
 // open finds the rows of each tool in the recording.
@@ -33,7 +33,7 @@ func (w *with) open() (err error) {
 	return nil
 }
 
-// began is where seconds count from.
+// began is the time that relative times count from.
 func (w *with) began() (at time.Time) {
 	for i, m := range w.members {
 		if t := m.past.began(); i == 0 || t.Before(at) {
@@ -43,7 +43,7 @@ func (w *with) began() (at time.Time) {
 	return at
 }
 
-// netns names namespaces as they were called when they were recorded.
+// netns returns the name that a namespace had when it was recorded.
 func (w *with) netns(inode uint64) string {
 	for _, m := range w.members {
 		if name := m.past.rec.Names().Netns[inode]; name != "" {
@@ -53,7 +53,7 @@ func (w *with) netns(inode uint64) string {
 	return ""
 }
 
-// play is a run over a recording.
+// play runs over a recording.
 func (w *with) play(ctx context.Context, stop func()) error {
 	for _, m := range w.members {
 		m.past.wire(m.pipe)
@@ -64,7 +64,7 @@ func (w *with) play(ctx context.Context, stop func()) error {
 		}
 	}
 	stopWhenClosed(ctx, w.out, stop)
-	if err := w.count.End(row.End{}); err != nil { // the head of the table
+	if err := w.count.End(row.End{}); err != nil { // prints the head of the table
 		return err
 	}
 	if w.flags.from.follow {

@@ -165,9 +165,9 @@ func TestWithFromRefused(t *testing.T) {
 	recordGolden(t, dir, "tcplife")
 	for _, c := range []struct{ args, want string }{
 		{"tcplife tcpretrans --from DIR", "no rows of tcpretrans"},
-		{"tcplife --from DIR --memory 1M", "--memory is about the kernel"},
-		{"tcplife --since 14:00", "--since is about a recording"},
-		{"tcplife --from DIR --dev lo", "rows of tcplife in the recording do not tell"},
+		{"tcplife --from DIR --memory 1M", "--memory applies to the kernel"},
+		{"tcplife --since 14:00", "--since applies to recordings"},
+		{"tcplife --from DIR --dev lo", "rows of tcplife in the recording lack that column"},
 	} {
 		args := strings.Fields(strings.ReplaceAll("with "+c.args, "DIR", dir))
 		if _, _, err := over(t, args...); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -75,14 +76,14 @@ func (d description) name() string {
 	return strings.TrimPrefix(d.Name, "/")
 }
 
-var remapDir = regexp.MustCompile(`^[0-9]+\.[0-9]+$`)
+var remapDir = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9]+\.[0-9]+$`) })
 
 func (c *Containers) dockerName(r ref) string {
 	roots := []string{c.dockerRoot(), "/var/snap/docker/common/var-lib-docker", c.home(r, ".local/share/docker")}
 	// With userns-remap, state lies one level deeper, in UID.GID.
 	entries, _ := os.ReadDir(filepath.Join(c.root, roots[0]))
 	for _, e := range entries {
-		if remapDir.MatchString(e.Name()) {
+		if remapDir().MatchString(e.Name()) {
 			roots = append(roots, filepath.Join(roots[0], e.Name()))
 		}
 	}

@@ -77,7 +77,7 @@ func NarrowIO(points []probe.Point, w *tool.Wanted) []probe.Point {
 			points[i].Ways = append(alone, p.Ways[len(alone):]...)
 		}
 	}
-	// What cannot be spliced from needs no look at splice.
+	// These sockets cannot be spliced from, so splice is not traced.
 	return slices.DeleteFunc(points, func(p probe.Point) bool { return p.Name == "splice" })
 }
 

@@ -28,7 +28,7 @@ func parseCPUs(list string) (out []int, err error) {
 		a, err1 := strconv.Atoi(from)
 		b, err2 := strconv.Atoi(to)
 		if err1 != nil || err2 != nil || a > b || b >= 1<<16 {
-			return nil, fmt.Errorf("processors: %q is no list of them", list)
+			return nil, fmt.Errorf("processors: %q is not a list of processors", list)
 		}
 		for ; a <= b; a++ {
 			out = append(out, a)

@@ -4,6 +4,8 @@ package host
 
 import (
 	"errors"
+	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -136,4 +138,88 @@ func TestNotGivenUp(t *testing.T) {
 			t.Errorf("of %v: got %q", err, got)
 		}
 	}
+}
+
+// TestConfine: only what is named can be read, nothing can be written or run, and no other port
+// be connected to.
+func TestConfine(t *testing.T) {
+	const place = "SEINE_HOST_CONFINED" // made by the one that can remove it
+	dir := os.Getenv(place)
+	if dir == "" {
+		t.Setenv(place, t.TempDir())
+	}
+	if !inChild(t) {
+		return
+	}
+	for _, name := range []string{"yes", "no"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name, "file"), []byte("x"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var plain net.ListenConfig
+	plain.SetMultipathTCP(false)
+	listen := func() (net.Listener, uint16) {
+		l, err := plain.Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l, uint16(l.Addr().(*net.TCPAddr).Port)
+	}
+	allowed, port := listen()
+	defer allowed.Close()
+	other, _ := listen()
+	defer other.Close()
+	if err := Keep(); err != nil {
+		t.Fatal(err)
+	}
+	err := Confine([]string{filepath.Join(dir, "yes"), filepath.Join(dir, "nosuch")}, []uint16{port})
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, "yes/file")); err != nil || string(b) != "x" {
+		t.Errorf("%q, %v", b, err)
+	}
+	for name, err := range map[string]error{
+		"reading a file beside it": errorOf(os.ReadFile(filepath.Join(dir, "no/file"))),
+		"reading /etc/passwd":      errorOf(os.ReadFile("/etc/passwd")),
+		"listing a directory":      errorOf(os.ReadDir(filepath.Join(dir, "no"))),
+		"writing":                  os.WriteFile(filepath.Join(dir, "yes/new"), nil, 0o644),
+		"running a program":        exec.Command("/bin/true").Run(),
+	} {
+		if !errors.Is(err, os.ErrPermission) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	c, err := net.Dial("tcp", allowed.Addr().String())
+	if err != nil {
+		t.Error(err)
+	} else {
+		c.Close()
+	}
+	var u unix.Utsname
+	if unix.Uname(&u) != nil || !newEnough(unix.ByteSliceToString(u.Release[:]), 6, 7) {
+		return // ports cannot be refused
+	}
+	if c, err := net.Dial("tcp", other.Addr().String()); err == nil {
+		c.Close()
+		t.Error("it can connect to another port")
+	}
+	if l, err := plain.Listen(t.Context(), "tcp", "127.0.0.1:0"); err == nil {
+		l.Close()
+		t.Error("it can listen")
+	}
+}
+
+func errorOf[T any](_ T, err error) error { return err }
+
+// newEnough says whether a release of the kernel is so new.
+func newEnough(release string, major, minor int) bool {
+	var a, b int
+	fmt.Sscanf(release, "%d.%d", &a, &b)
+	return a > major || a == major && b >= minor
 }

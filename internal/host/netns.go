@@ -27,7 +27,7 @@ const (
 // NetnsInode gives the inode number by which the kernel tells network namespaces
 // apart. spec is a path (/run/netns/blue, /proc/7/ns/net), a name of ip-netns(8),
 // a process id, the inode itself, or the way that ls writes it: net:[4026531840].
-// That a namespace with this inode exists can be checked for all but the last two.
+// For the last two forms it is not checked whether such a namespace exists.
 func NetnsInode(spec string) (uint32, error) {
 	if inner, ok := strings.CutPrefix(spec, "net:["); ok {
 		n, err := strconv.ParseUint(strings.TrimSuffix(inner, "]"), 10, 32)
@@ -65,7 +65,7 @@ func netnsNumber(spec string, n uint64) (uint32, error) {
 	}
 	ino, err := netnsFile(fmt.Sprintf("/proc/%d/ns/net", n))
 	if errors.Is(err, unix.ENOENT) {
-		// Nobody forbids `ip netns add 7`.
+		// `ip netns add 7` is allowed.
 		if ino, err := netnsName(spec); err == nil {
 			return ino, nil
 		}

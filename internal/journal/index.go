@@ -259,7 +259,7 @@ var (
 func Compress(b, raw []byte) []byte { return encoder.EncodeAll(raw, b) }
 
 // Decompress reads what Compress wrote of size bytes, into buf if that is large enough.
-// What would be longer is an error: it takes no more memory than size.
+// Data that would become longer are an error, so it takes no more memory than size.
 func Decompress(buf, data []byte, size int) ([]byte, error) {
 	if size > MaxFrame {
 		return nil, errDamaged

@@ -388,8 +388,8 @@ func (r *Reader) Follow(ctx context.Context, w *Want, f func(*Frame) error, idle
 
 // more reads what was written since.
 func (r *Reader) more(at place, w *Want, f func(*Frame) error) (place, error) {
-	// Which segments there are is asked first: once there is a later one, nothing is
-	// added to this one.
+	// List the segments first: once there is a later segment, nothing is added to
+	// this one.
 	paths, err := r.paths()
 	if err != nil {
 		return at, err

@@ -57,3 +57,6 @@ func MonoNow() Mono { return Mono(monotonic()) }
 
 // WallNanos turns a kernel moment into nanoseconds since the Unix epoch.
 func WallNanos(m Mono) int64 { return int64(m) + offset.Load() }
+
+// MonoAt turns a time of day into a kernel moment.
+func MonoAt(t time.Time) Mono { return Mono(t.UnixNano() - offset.Load()) }

@@ -95,6 +95,16 @@ func slotRange(i int) (lo, hi uint64) {
 	return lo, lo + w
 }
 
+// Each calls do with the slots that are not empty, in ascending order: n values in [lo, hi).
+func (h *Hist) Each(do func(lo, hi, n uint64)) {
+	for i, n := range h.Slots {
+		if n > 0 {
+			lo, hi := slotRange(i)
+			do(lo, hi, n)
+		}
+	}
+}
+
 // Average is the mean of the values, 0 when there are none.
 func (h *Hist) Average() float64 {
 	if h.Count == 0 {

@@ -24,6 +24,7 @@ func init() {
 	row.Register[Proto]()
 	row.Register[State]()
 	row.Register[Result]()
+	row.Register[SockOptions]()
 }
 
 // None is what a number holds when nothing is known: NONE in kernel.h.
@@ -110,14 +111,15 @@ func (p *Ptr) Cell(c *row.Cell) {
 // the socket is not an IP one.
 type Addr [16]byte
 
-var noAddr = Addr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+// NoAddr is an absent one.
+var NoAddr = Addr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
 // Kind says that an Addr is an address.
 func (Addr) Kind() row.Kind { return row.Addr }
 
 // Cell gives the raw bytes.
 func (a *Addr) Cell(c *row.Cell) {
-	if *a == noAddr {
+	if *a == NoAddr {
 		*c = row.Cell{}
 		return
 	}

@@ -25,7 +25,7 @@ func TestCells(t *testing.T) {
 		s    string
 	}{
 		{&v4, row.Addr, 0, string(v4[:])},
-		{&noAddr, row.Null, 0, ""},
+		{&NoAddr, row.Null, 0, ""},
 		{&comm, row.Text, 0, "curl"},
 		{&Comm{}, row.Null, 0, ""},
 		{&none, row.Null, 0, ""},

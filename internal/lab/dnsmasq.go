@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -88,8 +89,10 @@ type DNSAsked struct {
 
 // dnsmasq: 3 127.0.0.1/40111 query[A] www.example from 127.0.0.1
 var (
-	asked  = regexp.MustCompile(`: (\d+) [0-9a-f.:]+/(\d+) query\[(.+?)\] (\S+) from `)
-	answer = regexp.MustCompile(`: (\d+) [0-9a-f.:]+/\d+ config \S+ is (\S+)`)
+	asked = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`: (\d+) [0-9a-f.:]+/(\d+) query\[(.+?)\] (\S+) from `)
+	})
+	answer = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`: (\d+) [0-9a-f.:]+/\d+ config \S+ is (\S+)`) })
 )
 
 // Log ends dnsmasq and gives what it was asked, in order, and what it answered.
@@ -98,12 +101,12 @@ func (d *Dnsmasq) Log() []DNSAsked {
 	var out []DNSAsked
 	at := map[string]int{} // by the query's number in the log
 	for line := range strings.Lines(d.log.String()) {
-		if m := asked.FindStringSubmatch(line); m != nil && m[4] != probe {
+		if m := asked().FindStringSubmatch(line); m != nil && m[4] != probe {
 			a := DNSAsked{Type: m[3], Name: m[4]}
 			fmt.Sscan(m[2], &a.Port)
 			at[m[1]] = len(out)
 			out = append(out, a)
-		} else if m := answer.FindStringSubmatch(line); m != nil {
+		} else if m := answer().FindStringSubmatch(line); m != nil {
 			if i, ok := at[m[1]]; ok && out[i].Answer == "" {
 				out[i].Answer = m[2]
 			}

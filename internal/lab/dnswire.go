@@ -23,8 +23,6 @@ type DNSWire struct {
 
 const bodyDNSWire = "dnswire"
 
-func init() { Register(bodyDNSWire, dnsWireBody) }
-
 // StartDNSWire starts the process. Call "go" gives the port that it used.
 func StartDNSWire(w *World, host, comm string, d DNSWire) (*Proc, error) {
 	return w.StartReady(host, comm, bodyDNSWire, d)

@@ -166,17 +166,26 @@ func (c *Conn) Close() {
 
 // CloseApart closes the server's end, and the client's so much later that what is
 // left of the server's socket then is in TIME_WAIT.
-func (c *Conn) CloseApart() error {
-	listener, client, server := c.fds[0], c.fds[1], c.fds[2]
-	c.fds = nil
+func (c *Conn) CloseApart() error { return errors.Join(c.CloseServer(), c.CloseClient()) }
+
+// CloseServer closes the server's end, and waits until the client has acknowledged it.
+func (c *Conn) CloseServer() error {
+	server := c.fds[2]
+	c.fds = c.fds[:2]
 	const acked = "05" // FIN_WAIT2, of which no more than TIME_WAIT is kept once nobody has the socket
-	err := errors.Join(Close(server), Until("the client's ACK of the FIN comes", func() (bool, error) {
+	return errors.Join(Close(server), Until("the client's ACK of the FIN comes", func() (bool, error) {
 		all, err := c.world.connections(c.to)
 		return slices.ContainsFunc(all, func(o connection) bool {
 			return o.state == acked && o.local == c.Dport && o.remote == c.Sport
 		}), err
 	}))
-	return errors.Join(err, Close(client), Close(listener))
+}
+
+// CloseClient closes the client's end and the listener, after CloseServer.
+func (c *Conn) CloseClient() error {
+	listener, client := c.fds[0], c.fds[1]
+	c.fds = nil
+	return errors.Join(Close(client), Close(listener))
 }
 
 // Dial makes a TCP connection over IPv4 between two hosts.

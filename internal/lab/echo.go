@@ -144,3 +144,12 @@ func checksum(b []byte) uint16 {
 	}
 	return ^uint16(sum)
 }
+
+// EchoReply is an answer of ICMP, from its header on.
+func EchoReply(ident, seq uint16) []byte {
+	msg := make([]byte, 64)
+	binary.BigEndian.PutUint16(msg[4:], ident)
+	binary.BigEndian.PutUint16(msg[6:], seq)
+	binary.BigEndian.PutUint16(msg[2:], checksum(msg))
+	return msg
+}

@@ -25,8 +25,6 @@ type FirstBytes struct{ *Proc }
 
 const bodyFirstBytes = "firstbytes"
 
-func init() { Register(bodyFirstBytes, doFirstBytes) }
-
 // StartFirstBytes starts the process.
 func StartFirstBytes(w *World, host, comm string, all ...FirstByte) (*FirstBytes, error) {
 	p, err := w.StartReady(host, comm, bodyFirstBytes, all)

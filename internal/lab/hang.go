@@ -35,8 +35,6 @@ type Hangs struct{ *Proc }
 
 const bodyHang = "hang"
 
-func init() { Register(bodyHang, hang) }
-
 // StartHangs starts a process in a host that is ready to make the calls.
 func StartHangs(w *World, host, comm string, all ...Hang) (*Hangs, error) {
 	p, err := w.StartReady(host, comm, bodyHang, all)
@@ -160,6 +158,9 @@ func within(pid, thread, call int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/syscall", pid, thread))
 	return err == nil && bytes.HasPrefix(b, fmt.Appendf(nil, "%d ", call))
 }
+
+// InCall says whether a thread of the process itself sleeps in a system call.
+func InCall(thread, call int) bool { return within(os.Getpid(), thread, call) }
 
 // Within waits until the child's body sleeps in a system call.
 func (p *Proc) Within(call int) error {

@@ -101,7 +101,7 @@ type IO struct {
 const (
 	bodyIO  = "io"
 	mostIO  = 32 << 10 // what a connection holds while nobody reads
-	mostMsg = 64       // messages of a batch
+	mostMsg = 100      // messages of a batch
 )
 
 func init() { Register(bodyIO, doIO) }

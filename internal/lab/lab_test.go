@@ -8,6 +8,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	RegisterForTests()
 	Main()
 	os.Exit(m.Run())
 }

@@ -18,6 +18,7 @@ type Proc struct {
 	PID   int
 	TID   int // of the thread that runs the body
 	Comm  string
+	UID   int
 	Host  string
 	Netns uint32 // inode of the child's network namespace
 

@@ -15,8 +15,6 @@ type Refused struct{ *Proc }
 
 const bodyRefused = "refused"
 
-func init() { Register(bodyRefused, refusedBody) }
-
 // StartRefused starts the process, for count datagrams of size bytes.
 func StartRefused(w *World, comm string, count, size int) (*Refused, error) {
 	p, err := w.StartReady("", comm, bodyRefused, []int{count, size})

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -106,17 +107,13 @@ func shopBrowser(c *Child) error {
 	if err := c.Arg(&s); err != nil {
 		return err
 	}
-	pages := make(chan bool, s.Pages)
-	for range s.Pages {
-		pages <- true
-	}
-	close(pages)
+	var asked atomic.Int64
 	var wait sync.WaitGroup
 	errs := make([]error, s.Browsers)
 	for i := range s.Browsers {
 		wait.Go(func() {
-			for range pages {
-				errs[i] = errors.Join(errs[i], shopAsk(webAddr))
+			for errs[i] == nil && asked.Add(1) <= int64(s.Pages) {
+				errs[i] = shopAsk(webAddr)
 			}
 		})
 	}

@@ -164,7 +164,10 @@ func connected(fd int) error {
 }
 
 // ended waits for the end of a connect that is in progress.
-func ended(fd int) error {
+func ended(fd int) error { return writable(fd) }
+
+// writable waits until there is room to send, or the socket has an error.
+func writable(fd int) error {
 	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
 	for {
 		_, err := unix.Poll(p, -1)
@@ -185,6 +188,26 @@ func SendAll(fd int, b []byte) error {
 			return fmt.Errorf("write: %w", err)
 		}
 		b = b[n:]
+	}
+	return nil
+}
+
+// sendPolled writes b without ever blocking in a write: when there is no room it calls
+// full, and waits in poll(2).
+func sendPolled(fd int, b []byte, full func()) error {
+	for len(b) > 0 {
+		n, err := unix.SendmsgN(fd, b, nil, nil, unix.MSG_DONTWAIT)
+		note("sendmsg", n, 1, err)
+		if err != nil && !errors.Is(err, unix.EAGAIN) {
+			return fmt.Errorf("sendmsg: %w", err)
+		}
+		if b = b[max(n, 0):]; len(b) == 0 {
+			return nil
+		}
+		full()
+		if err := writable(fd); err != nil {
+			return err
+		}
 	}
 	return nil
 }

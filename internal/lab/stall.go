@@ -14,40 +14,51 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Threaded has the packets that one host sends to another received by a thread of the
+// kernel, in place of a softirq: the veth device polls in it. Returns the PIDs of threads that
+// this has made: none when it is called again.
+func (w *World) Threaded(from, to string) (pids []int, err error) {
+	if err := w.Join(from, to); err != nil {
+		return nil, err
+	}
+	dev := w.Dev(to, from)
+	before, err := pollers(dev)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Do(to, func() error { return threaded(dev) }); err != nil {
+		return nil, fmt.Errorf("lab: polling in a thread: %w", unsupported(dev, err))
+	}
+	after, err := pollers(dev)
+	if err != nil {
+		return nil, err
+	}
+	for pid := range after {
+		if !before[pid] {
+			pids = append(pids, pid)
+		}
+	}
+	if len(after) == 0 {
+		return nil, fmt.Errorf("lab: %w: no thread polls for %s", ErrNotSupported, dev)
+	}
+	return pids, nil
+}
+
 // Stall has the packets that one host sends to another wait until the processor
 // that sends them has nothing else to do: the veth device polls in a thread,
 // which may run there only and last. From 6.16 on its ring fills, and it gives
 // packets back. What runs on fn's thread sends from that processor.
 func (w *World) Stall(from, to string, fn func() error) error {
-	if err := w.Join(from, to); err != nil {
-		return err
-	}
-	dev := w.Dev(to, from)
-	before, err := pollers(dev)
-	if err != nil {
-		return err
-	}
-	if err := w.Do(to, func() error { return threaded(dev) }); err != nil {
-		return fmt.Errorf("lab: polling in a thread: %w", unsupported(dev, err))
-	}
-	after, err := pollers(dev)
+	pids, err := w.Threaded(from, to)
 	if err != nil {
 		return err
 	}
 	var one unix.CPUSet
 	one.Set(0)
-	found := false
-	for pid := range after {
-		if before[pid] {
-			continue
-		}
-		found = true
+	for _, pid := range pids {
 		if err := errors.Join(unix.SchedSetaffinity(pid, &one), unix.SchedSetAttr(pid, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}, 0)); err != nil {
-			return fmt.Errorf("lab: thread of %s: %w", dev, err)
+			return fmt.Errorf("lab: thread of %s: %w", w.Dev(to, from), err)
 		}
-	}
-	if !found && len(after) == 0 {
-		return fmt.Errorf("lab: %w: no thread polls for %s", ErrNotSupported, dev)
 	}
 	return w.Do(from, func() error {
 		if err := unix.SchedSetaffinity(0, &one); err != nil {

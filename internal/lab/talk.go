@@ -28,7 +28,7 @@ type Talk struct {
 	Late   time.Duration // server: before it reads a request that is there
 	Think  time.Duration // server: before it answers
 	Chunks int           // server: pieces of an answer; default 1
-	Pause  time.Duration // server: between them
+	Pause  time.Duration // server: between them; by poll, whenever there is no room
 	Greet  time.Duration // server: before it says something first
 	Slow   time.Duration // client: after each read of an answer
 	Gap    time.Duration // client: before each request but the first
@@ -37,7 +37,7 @@ type Talk struct {
 	RecvBuf int    // of the client
 	Half    bool   // the client shuts its side after the last request
 	Nagle   bool   // the client writes a request in two pieces, and Nagle's algorithm holds back the second
-	Via     string // how the server reads or sends: splice, sendfile, uring; default: read and write
+	Via     string // how the server reads or sends: splice, sendfile, uring, poll (it sends what there is room for, and polls); default: read and write
 	// Early has the connection made, and its first turn, before Begin.
 	Early bool
 
@@ -47,6 +47,12 @@ type Talk struct {
 	InOrder bool
 	// Duplex has both sides send at their own pace, Gap apart, without waiting.
 	Duplex bool
+	TLS    uint16 // the version of TLS that it is held in; 0: none
+	// Hand has the server hand the connection to another process after the first turn:
+	// "rights" sends it the descriptor, "fork" starts it with the descriptor. With First that
+	// process says something before it reads.
+	Hand  string
+	First bool
 }
 
 // TalkSide is what one side measured, in nanoseconds. What it did on purpose is
@@ -61,7 +67,7 @@ type TalkSide struct {
 	Gap     int64   `json:"gap,omitempty"`
 	Send    int64   `json:"send,omitempty"`  // in calls that send
 	Held    int64   `json:"held,omitempty"`  // server: from the first piece of a request to the second
-	Turns   []int64 `json:"turns,omitempty"` // client: each from before the request until the answer was read
+	Turns   []int64 `json:"turns,omitempty"` // client: each from before the request until the answer was read; the first with the handshake of TLS
 	Whole   int64   `json:"whole,omitempty"` // client: from before the connect until it was closed
 
 	// What the kernel says: see tcp_info. RTT is that of the handshake, the rest is read
@@ -74,6 +80,7 @@ type TalkSide struct {
 	// Crossed is how often the kernel had data of both directions: sent ones that were not
 	// acknowledged after a message was read, or unread ones before a message was sent.
 	Crossed int `json:"crossed,omitempty"`
+	Taker   int `json:"taker,omitempty"` // server: the process that it handed the connection to
 }
 
 // Exchanges is how long all turns took.
@@ -155,6 +162,9 @@ func (x *Talks) Run() ([]TalkResult, error) {
 	return out, errors.Join(x.Client.Wait(), x.Server.Wait())
 }
 
+// hello is what a server says first.
+var hello = []byte("hello")
+
 // timed adds how long f took to a stopwatch.
 func timed(n *int64, f func() error) error {
 	from := time.Now()
@@ -232,13 +242,21 @@ func (t *Talk) serve(listener int, s *TalkSide) error {
 		return err
 	}
 	defer k.close()
+	hand, err := newHand(t.Hand)
+	if err != nil {
+		return err
+	}
+	defer hand.close()
 	fd, err := k.accept(listener)
 	if err != nil {
 		return err
 	}
-	defer Close(fd)
+	defer func() { Close(fd) }()
 	if err := errors.Join(t.handshake(fd, s), nodelay(t.Network, fd)); err != nil {
 		return err
+	}
+	if t.TLS != 0 {
+		return t.serveTLS(fd, s)
 	}
 	way, err := newTalkWay(t, k)
 	if err != nil {
@@ -247,7 +265,7 @@ func (t *Talk) serve(listener int, s *TalkSide) error {
 	defer way.close()
 	if t.Greet > 0 {
 		rest(&s.Think, t.Greet)
-		if err := k.sendAll(fd, []byte("hello")); err != nil {
+		if err := k.sendAll(fd, hello); err != nil {
 			return err
 		}
 	}
@@ -258,35 +276,56 @@ func (t *Talk) serve(listener int, s *TalkSide) error {
 		}
 		turns = 0
 	}
-	for range turns {
-		if t.Late > 0 {
-			if err := readable(fd); err != nil {
-				return err
-			}
-			rest(&s.Late, t.Late)
+	for n := range turns {
+		if n == 1 && t.Hand != "" {
+			taken := fd
+			fd = -1
+			return hand.over(t, taken, s)
 		}
-		if err := t.request(way, fd, s); err != nil {
+		if err := t.turn(k, way, fd, s); err != nil {
 			return err
-		}
-		if t.Half {
-			if err := k.recvEnd(fd); err != nil {
-				return err
-			}
-		}
-		rest(&s.Think, t.Think)
-		for i := range t.Chunks {
-			if i > 0 {
-				rest(&s.Pause, t.Pause)
-			}
-			if err := timed(&s.Send, func() error { return way.send(fd, t.Answer/t.Chunks) }); err != nil {
-				return err
-			}
 		}
 	}
 	if !t.Half {
 		err = k.recvEnd(fd)
 	}
 	return errors.Join(err, t.figures(fd, s))
+}
+
+// turn is one of the server's.
+func (t *Talk) turn(k caller, way *talkWay, fd int, s *TalkSide) error {
+	if t.Late > 0 {
+		if err := readable(fd); err != nil {
+			return err
+		}
+		rest(&s.Late, t.Late)
+	}
+	if err := t.request(way, fd, s); err != nil {
+		return err
+	}
+	if t.Half {
+		if err := k.recvEnd(fd); err != nil {
+			return err
+		}
+	}
+	rest(&s.Think, t.Think)
+	for i := range t.Chunks {
+		if i > 0 {
+			rest(&s.Pause, t.Pause)
+		}
+		if err := timed(&s.Send, func() error { return t.send(way, fd, t.Answer/t.Chunks, s) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send sends a piece of an answer.
+func (t *Talk) send(way *talkWay, fd, n int, s *TalkSide) error {
+	if t.Via != "poll" {
+		return way.send(fd, n)
+	}
+	return sendPolled(fd, way.buf[:n], func() { rest(&s.Pause, t.Pause) })
 }
 
 // request reads what the client asks.
@@ -367,7 +406,7 @@ func talkClient(c *Child) error {
 			return err
 		}
 		if t.Greet > 0 {
-			if err := RecvAll(fds[i], make([]byte, len("hello"))); err != nil {
+			if err := RecvAll(fds[i], make([]byte, len(hello))); err != nil {
 				return err
 			}
 		}
@@ -377,9 +416,20 @@ func talkClient(c *Child) error {
 			}
 			first = t.Turns
 		}
+		if t.TLS != 0 {
+			if err := t.askTLS(fds[i], &sides[i]); err != nil {
+				return err
+			}
+			first = t.Turns
+		}
 		for n := first; n < t.Turns; n++ {
 			if n > 0 {
 				rest(&sides[i].Gap, t.Gap)
+			}
+			if n == 1 && t.First {
+				if err := RecvAll(fds[i], make([]byte, len(hello))); err != nil {
+					return err
+				}
 			}
 			if err := t.ask(fds[i], &sides[i]); err != nil {
 				return err
@@ -498,9 +548,9 @@ func recvFull(fd int, b []byte) error {
 }
 
 func newTalkWay(t *Talk, k caller) (*talkWay, error) {
-	w := &talkWay{k: k, buf: make([]byte, max(t.Ask, t.Answer)), plain: t.Via == "" || t.Via == "sendfile"}
+	w := &talkWay{k: k, buf: make([]byte, max(t.Ask, t.Answer)), plain: t.Via == "" || t.Via == "sendfile" || t.Via == "poll"}
 	switch t.Via {
-	case "", "uring":
+	case "", "uring", "poll":
 	case "splice":
 		if err := unix.Pipe2(w.in[:], unix.O_CLOEXEC); err != nil {
 			return nil, err

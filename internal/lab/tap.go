@@ -109,15 +109,27 @@ func (t *Tap) Drain(count int) error {
 // wants, by a packet socket, and says how many the kernel took: a full queue
 // refuses some (ENOBUFS).
 func (w *World) SendFrames(host, dev string, count, size int) (taken int, err error) {
+	return w.sendFrames(host, dev, count, frame(size))
+}
+
+// SendTagged is SendFrames with a VLAN tag in each frame, which counts among its bytes.
+func (w *World) SendTagged(host, dev string, count, size int, tci uint16) (taken int, err error) {
+	f := frame(size)
+	copy(f[16:], f[12:14])
+	copy(f[12:], []byte{0x81, 0, byte(tci >> 8), byte(tci)})
+	return w.sendFrames(host, dev, count, f)
+}
+
+func (w *World) sendFrames(host, dev string, count int, f []byte) (taken int, err error) {
 	err = w.Do(host, func() error {
-		taken, err = sendFrames(dev, count, size)
+		taken, err = sendFrames(dev, count, f)
 		return err
 	})
 	return taken, err
 }
 
 // sendFrames runs on a thread in the host.
-func sendFrames(dev string, count, size int) (taken int, err error) {
+func sendFrames(dev string, count int, f []byte) (taken int, err error) {
 	l, err := netlink.LinkByName(dev)
 	if err != nil {
 		return 0, err
@@ -128,11 +140,10 @@ func sendFrames(dev string, count, size int) (taken int, err error) {
 	}
 	defer unix.Close(fd)
 	// Room for all of them to wait in a queue.
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, count*(size+4096)); err != nil {
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, count*(len(f)+4096)); err != nil {
 		return 0, err
 	}
 	to := &unix.SockaddrLinklayer{Ifindex: l.Attrs().Index}
-	f := frame(size)
 	for range count {
 		err := unix.Sendto(fd, f, 0, to)
 		if err == nil {
@@ -147,7 +158,7 @@ func sendFrames(dev string, count, size int) (taken int, err error) {
 // SendStalled is SendFrames to another host that Stall holds up.
 func (w *World) SendStalled(from, to string, count, size int) (taken int, err error) {
 	err = w.Stall(from, to, func() error {
-		taken, err = sendFrames(w.Dev(from, to), count, size)
+		taken, err = sendFrames(w.Dev(from, to), count, frame(size))
 		return err
 	})
 	return taken, err

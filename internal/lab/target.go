@@ -156,11 +156,8 @@ func (t Target) open() (int, string, error) {
 		}
 	}
 	if t.Kind == Silent {
-		// A filter that keeps 0 bytes of everything.
-		drop := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
-		if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
-			&unix.SockFprog{Len: uint16(len(drop)), Filter: &drop[0]}); err != nil {
-			return -1, "", fmt.Errorf("filter: %w", err)
+		if err := Deafen(fd); err != nil {
+			return -1, "", err
 		}
 	}
 	if t.Kind != BoundOnly && t.Network.listens() {
@@ -172,4 +169,15 @@ func (t Target) open() (int, string, error) {
 		return fd, t.Network.At(ap.Addr(), port), nil
 	}
 	return fd, t.Addr, nil
+}
+
+// Deafen has the kernel drop every packet for a socket, by a filter that keeps 0 bytes of
+// everything.
+func Deafen(fd int) error {
+	drop := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
+	err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(drop)), Filter: &drop[0]})
+	if err != nil {
+		return fmt.Errorf("filter: %w", err)
+	}
+	return nil
 }

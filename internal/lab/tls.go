@@ -57,24 +57,30 @@ func StartTLS(w *World, host, comm, preface string) (*TLS, error) {
 // Sessions ends the server and gives what clients said to it.
 func (t *TLS) Sessions() (out []TLSSession, err error) { return out, t.Call("end", &out) }
 
+// selfSigned is a certificate that nobody vouches for.
+func selfSigned() (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
+}
+
 func tlsServerBody(c *Child) error {
 	var arg [2]string
 	if err := c.Arg(&arg); err != nil {
 		return err
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	cert, err := selfSigned()
 	if err != nil {
 		return err
 	}
 	var mu sync.Mutex
 	seen := []TLSSession{}
 	config := &tls.Config{
-		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
+		Certificates: []tls.Certificate{cert},
 		MinVersion:   tls.VersionTLS10, NextProtos: []string{"h2", "http/1.1"},
 	}
 	config.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {

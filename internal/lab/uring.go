@@ -18,6 +18,10 @@ type Ring struct {
 	fd    int
 	known [256]bool // operations that the kernel has
 
+	// Alike has all requests carry the same user_data, which is allowed: then
+	// their results are in the order in which they came.
+	Alike bool
+
 	sq, cq, sqes      []byte // the three mappings
 	sqTail            *uint32
 	sqMask, sqEntries uint32
@@ -220,6 +224,9 @@ func (r *Ring) Do(ops ...RingOp) ([]int32, error) {
 		}
 		slot := (tail + uint32(i)) & r.sqMask
 		e := sqe{code: uint8(op.Code), fd: int32(op.FD), off: op.Off, len: op.Len, op: op.Flags, user: uint64(i)}
+		if r.Alike {
+			e.user = 0
+		}
 		if len(op.Addr) > 0 {
 			pin.Pin(&op.Addr[0])
 			e.addr = uint64(uintptr(unsafe.Pointer(&op.Addr[0])))
@@ -248,13 +255,17 @@ func (r *Ring) wait(ops []RingOp) ([]int32, error) {
 		head := *r.cqHead // only we write it
 		for ; head != atomic.LoadUint32(r.cqTail); head++ {
 			c := r.completions[head&r.cqMask]
-			res[c.user] = c.res
+			i := int(c.user)
+			if r.Alike {
+				i = len(ops) - left
+			}
+			res[i] = c.res
 			left--
 			var err error
 			if c.res < 0 {
 				err = unix.Errno(-c.res)
 			}
-			op := ops[c.user]
+			op := ops[i]
 			bytes := 0
 			switch op.Code {
 			case RingRead, RingWrite, RingReadv, RingWritev, RingSend, RingRecv:

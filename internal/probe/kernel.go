@@ -106,6 +106,12 @@ func (k *Kernel) HasFunc(name string) bool {
 // Fentry says why functions cannot be traced by fentry and fexit here.
 func (k *Kernel) Fentry() error { return k.fentry() }
 
+// Untold is why a way is not taken of which only processes with a capability can tell
+// whether it works.
+type Untold struct{ Cap host.Capability }
+
+func (e Untold) Error() string { return fmt.Sprintf("nobody can tell without %v", e.Cap) }
+
 // tryFentry loads a program that does nothing on a function made for tests.
 func (k *Kernel) tryFentry() error {
 	spec := &ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{"p": {
@@ -120,7 +126,7 @@ func (k *Kernel) tryFentry() error {
 	coll, err := ebpf.NewCollectionWithOptions(spec, opts)
 	if err != nil {
 		if missing := host.NeedTrace.Missing(); len(missing) > 0 {
-			return fmt.Errorf("%w: nobody can tell without %v", ErrNotSupported, missing[0])
+			return fmt.Errorf("%w: %w", ErrNotSupported, Untold{missing[0]})
 		}
 		if errors.Is(err, os.ErrPermission) {
 			return fmt.Errorf("%w: this kernel refuses fentry and fexit programs (EPERM)", ErrNotSupported)

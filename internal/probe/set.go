@@ -180,6 +180,7 @@ func Attach(k *Kernel, spec *ebpf.CollectionSpec, points []Point, o Options) (_ 
 		}
 	}
 	s.twice.Begin()
+	s.opts = ebpf.CollectionOptions{} // types of the kernel: nothing is loaded any more
 	return s, nil
 }
 

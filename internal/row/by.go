@@ -51,7 +51,7 @@ func By(next Sink, keys []string, s *Schema) (*Groups, error) {
 		case i < 0:
 			return nil, fmt.Errorf("by: %w", Unknown(id, s))
 		case id == "time":
-			return nil, errors.New("by: time is no group: use --interval for one output per tick")
+			return nil, errors.New("by: rows cannot be grouped by time: use --interval for one output per tick")
 		case s.Columns[i].Kind == Object:
 			return nil, fmt.Errorf("by: column %s cannot be grouped by", id)
 		case slices.Contains(g.keys, i):

@@ -4,8 +4,8 @@ package row
 
 import "time"
 
-// Limit lets n rows through, or n outputs, ends what comes after it with
-// End{Last}, and then answers Done to everything. 0 is no limit.
+// Limit lets n rows or n outputs through. Then it ends the next sink with End{Last}
+// and answers Done to everything. 0 means no limit.
 func Limit(next Sink, n uint64, outputs bool) Sink {
 	if n == 0 {
 		return next

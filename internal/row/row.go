@@ -6,6 +6,7 @@
 package row
 
 import (
+	"bytes"
 	"net/netip"
 	"strings"
 	"time"
@@ -23,7 +24,7 @@ const (
 	Time               // N is nanoseconds since the Unix epoch
 	Text               // S
 	Addr               // S is 16 raw bytes, IPv4 as ::ffff:a.b.c.d
-	Object             // Ref: *kern.Hist or *kern.Stack
+	Object             // Ref: *kern.Hist, *kern.Stack or JSON
 )
 
 // A Cell is one value of a row. S and Ref may alias memory that is reused: they
@@ -59,6 +60,10 @@ func (c *Cell) IP() netip.Addr {
 	return netip.AddrFrom16([16]byte([]byte(c.S))).Unmap()
 }
 
+// JSON is an object that is a list or a record, as its JSON text: scripts have tuples,
+// arrays, and buckets of any kind.
+type JSON string
+
 // A Valuer is a field type that knows which cell it is.
 type Valuer interface{ Cell(*Cell) }
 
@@ -77,11 +82,12 @@ func (r *Row) Pending() bool {
 type Row struct {
 	Schema *Schema
 	Cells  []Cell
+	Bytes  []byte // what belongs to the row and no column shows: a packet
 }
 
 // Clone returns a row that stays valid.
 func (r *Row) Clone() *Row {
-	n := &Row{Schema: r.Schema, Cells: make([]Cell, len(r.Cells))}
+	n := &Row{Schema: r.Schema, Cells: make([]Cell, len(r.Cells)), Bytes: bytes.Clone(r.Bytes)}
 	for i, c := range r.Cells {
 		n.Cells[i] = c.Clone()
 	}
@@ -104,6 +110,12 @@ type End struct {
 	Losses []Loss // since an End that had some; for formats that tell them
 	Tool   string // whose losses they are
 }
+
+// RingFull is the kind of losses that did not fit the buffer between kernel and seine.
+const RingFull = "ring_full"
+
+// OwnerUnknown is the kind of losses that are none of rows: their process is not known.
+const OwnerUnknown = "owner_unknown"
 
 // A Loss is how many events did not make it into the output, and why.
 type Loss struct {

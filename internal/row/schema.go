@@ -70,7 +70,12 @@ type getter func(p unsafe.Pointer, c *Cell)
 
 // Index returns the position of the column called id, -1 if there is none.
 func (s *Schema) Index(id string) int {
-	return slices.IndexFunc(s.Columns, func(c Column) bool { return c.ID == id })
+	for i := range s.Columns { // a Column is long: slices.IndexFunc would copy each
+		if s.Columns[i].ID == id {
+			return i
+		}
+	}
+	return -1
 }
 
 // IDs lists the ids of all columns.

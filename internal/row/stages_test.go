@@ -268,7 +268,7 @@ func TestByErrors(t *testing.T) {
 		{"zzzzzz", `by: unknown column "zzzzzz" (--columns help lists them)`},
 		{"comm,comm", `by: column comm twice`},
 		{"stack", `by: column stack cannot be grouped by`},
-		{"time", `by: time is no group: use --interval for one output per tick`},
+		{"time", `by: rows cannot be grouped by time: use --interval for one output per tick`},
 		{"", `by: no column to group by`},
 	} {
 		var keys []string

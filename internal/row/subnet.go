@@ -25,7 +25,7 @@ func ParseSubnet(text string) (s Subnet, err error) {
 		s = Subnet{32, n}
 	}
 	if err != nil || s.Bits4 < 0 || s.Bits4 > 32 || s.Bits6 < 0 || s.Bits6 > 128 {
-		return s, fmt.Errorf("%q is no length of a network: write 24, or 24/56 for IPv4 and IPv6", text)
+		return s, fmt.Errorf("%q is not a valid prefix length: write 24, or 24/56 for IPv4 and IPv6", text)
 	}
 	return s, nil
 }

@@ -283,7 +283,7 @@ func (l *literals) Visit(n *ast.Node) {
 		}
 		a, err := netip.ParseAddr(text.Value)
 		if err != nil || a.Zone() != "" {
-			l.err = fmt.Errorf("where: character %d: %q is no address%s", m.Location().From+1, text.Value, networks)
+			l.err = fmt.Errorf("where: character %d: %q is not a valid address%s", m.Location().From+1, text.Value, networks)
 		}
 		text.Value = a.Unmap().String() // as rows have it
 	}

@@ -92,8 +92,11 @@ func (c *csvSink) Row(r *row.Row) error {
 		case row.Time:
 			b = c.stamp.append(b, cell)
 		case row.Object:
-			if s, ok := cell.Ref.(*kern.Stack); ok {
-				b = appendCSV(b, stackLine(s))
+			switch o := cell.Ref.(type) {
+			case *kern.Stack:
+				b = appendCSV(b, stackLine(o))
+			case row.JSON:
+				b = appendCSV(b, string(o))
 			}
 		}
 	}

@@ -53,7 +53,7 @@ type dotSum struct {
 
 func newDot(w *writer, o Options) (row.Sink, error) {
 	if len(o.Graph.From) == 0 || len(o.Graph.To) == 0 {
-		return nil, errors.New("dot: these rows are no graph: they have no two ends")
+		return nil, errors.New("dot: these rows cannot be drawn as a graph: they do not have two ends")
 	}
 	d := &dotSink{writer: w, graph: o.Graph, edges: map[string]*dotEdge{}}
 	if d.graph.Noun == "" {

@@ -144,6 +144,8 @@ func appendObject(b []byte, f *jsonField, c *row.Cell) []byte {
 		}
 		b = append(b, f.unit...)
 		b = appendHist(b, o)
+	case row.JSON:
+		b = append(append(b, f.key...), o...)
 	case *kern.Stack:
 		b = append(b, f.key...)
 		b = appendStack(b, o)

@@ -26,6 +26,9 @@ type Plot struct {
 	// Shares: the columns of a panel are milliseconds of the time that a row covers, up to
 	// its output. They are drawn as shares of their sum, and X is not used.
 	Shares bool
+	// Ended is a column that is true in the last row of a thing. That row begins with its output,
+	// unless it is the first too, and ends before.
+	Ended string
 }
 
 // most is how many points of one thing are kept: beyond it every other goes.
@@ -52,7 +55,8 @@ type thing struct {
 	y     map[string][]float64 // NaN: not known
 	marks []float64
 
-	untimed int // rows whose output is not complete
+	untimed int  // rows whose output is not complete
+	ended   bool // the last row is the last of all
 }
 
 // longest is the column of how long, in seconds, a row can be: as long as its output. A
@@ -87,6 +91,9 @@ func (p *plotSink) Row(r *row.Row) error {
 	t.title = appendNode(t.title[:0], r, cells(r, p.o.Plot.Title))
 	if t.x = append(t.x, at); p.o.Plot.Shares {
 		t.untimed++
+		if c := r.Get(p.o.Plot.Ended); c != nil {
+			t.ended = c.Kind == row.Bool && c.N != 0
+		}
 		t.y[longest] = append(t.y[longest], math.Inf(1))
 	}
 	for _, id := range slices.Concat(p.o.Plot.Panels...) {
@@ -182,6 +189,9 @@ func (p *plotSink) time(e row.End) {
 			i := len(t.x) - t.untimed
 			if t.x[i] = e.Time.Sub(p.zero).Seconds(); p.outputs > 1 {
 				t.y[longest][i] = length
+			}
+			if t.ended && i > 0 && e.Output && i == len(t.x)-1 {
+				t.x[i] -= max(0, length-t.length(i, p.o.Plot.Panels[0]))
 			}
 		}
 	}

@@ -233,3 +233,34 @@ func TestShares(t *testing.T) {
 		}
 	}
 }
+
+// TestSharesEnd: what ends 100 ms after an output that it is in has its last row at once after that
+// one, although the next output is a second later.
+func TestSharesEnd(t *testing.T) {
+	s := &row.Schema{Tool: "flows", Columns: []row.Column{{ID: "service", Kind: row.Text}, {ID: "app_ms", Kind: row.Uint}, {ID: "closed", Kind: row.Bool}}}
+	o := Options{Schemas: []*row.Schema{s}, Plot: Plot{
+		Key: []string{"service"}, Title: []string{"service"}, Panels: [][]string{{"app_ms"}}, Units: []string{"% of the time"}, Shares: true, Ended: "closed",
+	}}
+	k, err := New("svg", &bytes.Buffer{}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := fill(s, "web", 100, 0)
+	*last.Get("closed") = row.Cell{Kind: row.Bool, N: 1}
+	open := fill(s, "web", 1000, 0)
+	*open.Get("closed") = row.Cell{}
+	at := time.Unix(1000, 0)
+	for i, r := range []*row.Row{open, open, last} {
+		if err := k.Row(r); err != nil {
+			t.Fatal(err)
+		}
+		if err := k.End(row.End{Time: at.Add(time.Duration(i) * time.Second), Output: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, x := range k.(*plotSink).things {
+		if got := x.x[2] - x.x[1]; math.Abs(got-0.1) > 1e-6 {
+			t.Errorf("the last row ends %g s after the one before, want 0.1", got)
+		}
+	}
+}

@@ -65,11 +65,12 @@ var makers = map[string]maker{
 	"png":    newPNG,
 
 	"parquet": newParquet,
+	"pcapng":  newPcapng,
 }
 
 // Formats lists the formats that New knows.
 func Formats() []string {
-	return []string{"table", "json", "csv", "folded", "dot", "book", "svg", "png", "parquet"}
+	return []string{"table", "json", "csv", "folded", "dot", "book", "svg", "png", "parquet", "pcapng"}
 }
 
 // New returns the sink that writes rows to w in the named format. Called with an

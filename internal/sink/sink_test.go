@@ -214,6 +214,9 @@ func TestGolden(t *testing.T) {
 			if format == "parquet" {
 				continue // TestParquet and TestDuckDB read what it writes
 			}
+			if format == "pcapng" {
+				continue // these rows have no packets; TestCapture reads what it writes
+			}
 			if format == "folded" && tt.schema != d || format == "dot" && tt.schema != l {
 				continue
 			}

@@ -20,9 +20,20 @@ func mangled(name string) bool {
 		strings.HasPrefix(name, "___Z") || strings.HasPrefix(name, "_GLOBAL_")
 }
 
+// Written returns a name of C++ or Rust as the programmer wrote it, with the parameters; any other
+// stays as it is.
+func Written(name string) string {
+	if !mangled(name) {
+		return name
+	}
+	return filtered(name)
+}
+
 // demangled returns the name as the programmer wrote it, without the
 // parameters, as perf shows it; a name that cannot be read stays as it is.
-func demangled(name string) (out string) {
+func demangled(name string) string { return filtered(name, demangle.NoParams) }
+
+func filtered(name string, how ...demangle.Option) (out string) {
 	if len(name) > maxMangled {
 		return name
 	}
@@ -31,7 +42,7 @@ func demangled(name string) (out string) {
 			out = name
 		}
 	}()
-	if out = demangle.Filter(name, demangle.NoParams, demangle.MaxLength(12)); out == "" {
+	if out = demangle.Filter(name, append(how, demangle.MaxLength(12))...); out == "" {
 		return name // _RCC0 and the like
 	}
 	return out

@@ -38,7 +38,7 @@ type elfFile struct {
 }
 
 // openELF reads the headers of little-endian ELF files, 32 and 64 bits. A file
-// without section headers is no error.
+// without section headers is not an error.
 func openELF(r io.ReaderAt, size int64) (*elfFile, error) {
 	f := &elfFile{r: r, size: uint64(max(size, 0))}
 	ident := make([]byte, 64)

@@ -29,6 +29,8 @@ const (
 // Processes names addresses of processes. The zero value is ready to use, by
 // several goroutines at once. PIDs are those of the /proc that is mounted.
 type Processes struct {
+	Mangled bool // names of C++ and Rust stay as the symbol table has them; set before use
+
 	mu       sync.RWMutex
 	procs    map[uint32]*process
 	mappings int // of all processes
@@ -152,6 +154,9 @@ func (p *Processes) lookup(pr *process, addr uint64) (Frame, bool) {
 			t := p.table(pr, m)
 			if i := t.find(vaddr); i >= 0 {
 				f.Sym, f.Off = t.sym(i), vaddr-t.addr[i]
+				if p.Mangled {
+					f.Sym = t.raw(i)
+				}
 				return f, true
 			}
 		}

@@ -51,12 +51,17 @@ func (p *Prepared) size() error {
 		case counts && m.Type == ebpf.Hash:
 			counted = append(counted, name)
 			continue
-		case name == "owners":
-			m.MaxEntries = ownerEntries()
+		case name == ownMap: // as large as the table of owners, if that is shared
+			m.MaxEntries = 1
+			fixed += mapBytes(m, cpus)
+			continue
+		case name == ownersMap:
+			// A larger --memory makes room for connections that come later.
+			m.MaxEntries = max(ownerEntries(), uint32(min(ownersLeast*p.opts.Memory/DefaultMemory, maxEntries)))
 		case strings.HasPrefix(name, "filter_"): // as many as the filters have
 			fixed += mapBytes(m, cpus)
 			continue
-		case m.Type != ebpf.Hash && m.Type != ebpf.LRUHash && m.Type != ebpf.StackTrace: // as many as there are keys
+		case m.Type != ebpf.Hash && m.Type != ebpf.LRUHash && m.Type != ebpf.StackTrace && m.Type != ebpf.Queue: // as many as there are keys
 			fixed += mapBytes(m, cpus)
 			continue
 		case !used[name]:
@@ -117,7 +122,7 @@ func (p *Prepared) sizeRing(used bool) error {
 	}
 	if !used {
 		ring = uint64(os.Getpagesize())
-	} else if !slices.ContainsFunc(p.Views, func(v View) bool { return takesEvents(v.Output) }) {
+	} else if takesPackets(p.spec) || !slices.ContainsFunc(p.Views, func(v View) bool { return takesEvents(v.Output) }) {
 		ring = min(ring, noticeRing)
 	}
 	m.MaxEntries = uint32(ring)
@@ -213,7 +218,7 @@ func (p *Prepared) allocateByUse(k *probe.Kernel) error {
 			asked += mapBytes(m, cpus)
 		}
 	}
-	if o := p.spec.Maps["owners"]; o != nil && o.MaxEntries > 1 && asked < p.opts.Memory {
+	if o := p.spec.Maps[ownersMap]; o != nil && o.MaxEntries > 1 && asked < p.opts.Memory {
 		most := entriesIn(o, mapBytes(o, cpus)+p.opts.Memory-asked, cpus)
 		o.MaxEntries = max(o.MaxEntries, min(most, manySockets))
 	}

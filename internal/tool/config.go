@@ -43,7 +43,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(t)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no duration: write 500ms, 10s or 2m", s)
+		return 0, fmt.Errorf("%q is not a valid duration: write 500ms, 10s or 2m", s)
 	}
 	if d < 0 {
 		return 0, fmt.Errorf("%q: a duration cannot be negative", s)

@@ -30,6 +30,8 @@ type Engine struct {
 	ring     *ring // made for the first tool
 	sessions map[*Session]bool
 	closed   bool
+
+	owners owners
 }
 
 // EngineOptions are what tools have in common. The zero value works.
@@ -99,21 +101,7 @@ func (e *Engine) Attach(p *Prepared) (_ *Session, err error) {
 			return nil, fmt.Errorf("%s: %w", p.Tool.Name, err)
 		}
 	}
-	if err := setHelpers(p.spec, k); err != nil {
-		return nil, err
-	}
-	if err := p.allocateByUse(k); err != nil {
-		return nil, err
-	}
-	for name, v := range p.spec.Variables {
-		// args_<tracepoint>: how many arguments it has here; see drop.h
-		if tp, ok := strings.CutPrefix(name, "args_"); ok {
-			if err := v.Set(uint32(len(k.Args(tp)))); err != nil {
-				return nil, err
-			}
-		}
-	}
-	if err := setCode(p.spec); err != nil {
+	if err := p.settle(k); err != nil {
 		return nil, err
 	}
 	s := &Session{
@@ -123,19 +111,73 @@ func (e *Engine) Attach(p *Prepared) (_ *Session, err error) {
 	if err := e.join(s, p); err != nil {
 		return nil, err
 	}
-	s.set, err = probe.Attach(k, p.spec, p.Points, probe.Options{
-		Force: p.opts.Force, Log: p.opts.Log, Fill: p.fill, Share: e.ring.maps(),
-	})
-	if err != nil {
+	if err := e.place(s, p); err != nil {
+		s.packets.close()
 		e.leave(s)
 		return nil, fmt.Errorf("%s: %w", p.Tool.Name, err)
 	}
-	s.Maps, s.Choices = s.set.Maps, s.set.Choices
+	s.Maps = s.set.Maps
 	if err := s.open(); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("%s: %w", p.Tool.Name, err)
 	}
 	return s, nil
+}
+
+// settle writes into the object what depends on the kernel.
+func (p *Prepared) settle(k *probe.Kernel) error {
+	if err := setHelpers(p.spec, k); err != nil {
+		return err
+	}
+	if err := p.allocateByUse(k); err != nil {
+		return err
+	}
+	for name, v := range p.spec.Variables {
+		// args_<tracepoint>: how many arguments it has here; see drop.h
+		if tp, ok := strings.CutPrefix(name, "args_"); ok {
+			if err := v.Set(uint32(len(k.Args(tp)))); err != nil {
+				return err
+			}
+		}
+	}
+	return setCode(p.spec)
+}
+
+// place puts the programs of a session into place: first those of the owners that it
+// shares, if it does.
+func (e *Engine) place(s *Session, p *Prepared) (err error) {
+	if s.owners, err = e.joinOwners(p); err != nil {
+		return err
+	}
+	points, share := p.Points, e.ring.maps()
+	if s.owners != nil {
+		mine, err := s.owners.shared(p.spec)
+		if err != nil {
+			return err
+		}
+		share = maps.Clone(share)
+		maps.Copy(share, mine)
+		n, _, err := needsOf(p.spec)
+		if err != nil {
+			return err
+		}
+		points = n.own(points)
+		s.Choices = s.owners.choices()
+		s.owners.count(&s.before)
+	}
+	s.set, err = probe.Attach(e.kernel, p.spec, points, probe.Options{
+		Force: p.opts.Force, Log: p.opts.Log, Share: share,
+		Fill: func(maps map[string]*ebpf.Map) error { return errors.Join(p.fill(maps), s.openPackets(maps)) },
+	})
+	if err != nil {
+		return err
+	}
+	s.Choices = append(s.Choices, s.set.Choices...)
+	if err := e.settled(s.owners, p); err != nil {
+		s.set.Close()
+		return err
+	}
+	return nil
 }
 
 // fill writes the filters' sets.
@@ -163,7 +205,7 @@ func (e *Engine) join(s *Session, p *Prepared) (err error) {
 		}
 	}
 	most := 0
-	if e.alone {
+	if e.alone || takesPackets(p.spec) { // packets come by a buffer and a reader of their own
 		most = 1
 	}
 	s.feed = newFeed(most)
@@ -183,6 +225,7 @@ func (e *Engine) join(s *Session, p *Prepared) (err error) {
 func (e *Engine) leave(s *Session) {
 	e.ring.sync()
 	e.ring.leave(s.feed)
+	e.leaveOwners(s.owners)
 	e.mu.Lock()
 	delete(e.sessions, s)
 	e.mu.Unlock()
@@ -218,7 +261,13 @@ func (e *Engine) Close() {
 // open does what comes after the programs are in place and before there are rows.
 func (s *Session) open() (err error) {
 	if s.opts.Stats {
-		s.memory, s.ring = memory(s.Maps)
+		own := maps.Clone(s.Maps)
+		if s.owners != nil {
+			delete(own, ownersMap)
+			delete(own, listenersMap)
+		}
+		s.memory, s.ring = memory(own)
+		s.ring += s.packets.bytes()
 	}
 	if !s.engine.alone {
 		s.credit = s.set.Vars["ring_taken"]

@@ -57,14 +57,16 @@ type iterReader[K comparable, T any] struct {
 	prev  map[K]T   // as of the last tick
 	away  map[K]int // ticks since a thing was last walked over, if it has not ended
 	ended []T       // since the last tick
+	eve   map[K]T   // as of the walk before the programs were detached
 
 	moved func(*T) error // takes what Diff has left
 }
 
 // begin remembers what the counters stood at before the first tick: it is not news.
-func (r *iterReader[K, T]) begin() error {
-	r.prev, r.away = map[K]T{}, map[K]int{}
-	return Iterate(r.ses, r.Point, func(t *T) { r.prev[r.Key(t)] = *t })
+func (r *iterReader[K, T]) begin() (err error) {
+	r.away = map[K]int{}
+	r.prev, err = r.walk()
+	return err
 }
 
 func (r *iterReader[K, T]) event(raw []byte) error {
@@ -77,10 +79,28 @@ func (r *iterReader[K, T]) event(raw []byte) error {
 	return nil
 }
 
+// detaching walks once more while the programs are there. A thing that ends when they are
+// gone sends no event, and the last walk does not find it.
+func (r *iterReader[K, T]) detaching() (err error) {
+	r.eve, err = r.walk()
+	return err
+}
+
+// walk is what exists.
+func (r *iterReader[K, T]) walk() (map[K]T, error) {
+	found := make(map[K]T, len(r.prev))
+	return found, Iterate(r.ses, r.Point, func(t *T) { found[r.Key(t)] = *t })
+}
+
 func (r *iterReader[K, T]) output(bool) error {
-	now := make(map[K]T, len(r.prev))
-	if err := Iterate(r.ses, r.Point, func(t *T) { now[r.Key(t)] = *t }); err != nil {
+	now, err := r.walk()
+	if err != nil {
 		return err
+	}
+	for k, t := range r.eve {
+		if _, there := now[k]; !there {
+			now[k] = t
+		}
 	}
 	r.at = time.Now()
 	for _, t := range r.ended {
@@ -149,6 +169,9 @@ func (r *iterReader[K, T]) show(t *T) error {
 	}
 	return r.ses.show(r.row)
 }
+
+// Iterates says whether the BPF iterator of an optional point is there.
+func (s *Session) Iterates(point string) bool { return len(s.set.Iters[point]) > 0 }
 
 // Iterate runs the BPF iterator of a point and hands each record to do.
 func Iterate[T any](s *Session, point string, do func(*T)) error {

@@ -39,7 +39,7 @@ func (o Overdue[K, V, T]) check(spec *ebpf.CollectionSpec) error {
 	for t, b := range map[reflect.Type]btf.Type{reflect.TypeFor[K](): m.Key, reflect.TypeFor[V](): m.Value} {
 		st, ok := btf.UnderlyingType(b).(*btf.Struct)
 		if !ok {
-			return fmt.Errorf("map %s: %s is no struct in C", o.Map, t)
+			return fmt.Errorf("map %s: %s is not a struct in C", o.Map, t)
 		}
 		if err := sameLayout(t, st); err != nil {
 			return fmt.Errorf("map %s: %w", o.Map, err)

@@ -59,11 +59,15 @@ func held(spec *ebpf.CollectionSpec, points []probe.Point) (out []probe.Point) {
 	return out
 }
 
+// ownersLeast is how many sockets the map of owners has room for at least, with the memory that
+// nobody asked to be more.
+const ownersLeast = 1 << 14
+
 // ownerEntries is how many sockets the map of owners has room for: four times
 // as many as there are here, at least twice as many as there can be in all
 // network namespaces, and some more.
 func ownerEntries() uint32 {
-	n := max(4*firstNumber("/proc/net/sockstat", "sockets: used %d"), 2*firstNumber("/proc/sys/fs/file-nr", "%d")) + 16384
+	n := max(4*firstNumber("/proc/net/sockstat", "sockets: used %d"), 2*firstNumber("/proc/sys/fs/file-nr", "%d")) + ownersLeast
 	return 1 << bits.Len32(n-1)
 }
 

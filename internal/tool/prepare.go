@@ -3,6 +3,7 @@
 package tool
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -69,7 +70,7 @@ func Usagef(format string, args ...any) error { return usage(fmt.Sprintf(format,
 // needs no privilege.
 func Prepare(t *Tool, cfg any, o Options) (*Prepared, error) {
 	if o.Buffer == 0 {
-		o.Buffer = DefaultBuffer
+		o.Buffer = cmp.Or(t.Buffer, DefaultBuffer)
 	}
 	if o.Memory == 0 {
 		o.Memory = DefaultMemory
@@ -152,6 +153,9 @@ func (p *Prepared) group() error {
 	}
 	return setConstant(p.spec, "key_mask", mask)
 }
+
+// Forget lets go of the programs, which the kernel has. It cannot be attached again.
+func (p *Prepared) Forget() { p.spec = nil }
 
 // Maps are the maps that a run makes, as large as they will be.
 func (p *Prepared) Maps() map[string]*ebpf.MapSpec { return p.spec.Maps }

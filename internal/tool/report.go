@@ -24,9 +24,10 @@ type Report struct {
 	Unseen      []string          // what a view says it could not read
 	Programs    []ProgramStats
 	MapUse      []MapUse
-	Memory      uint64 // bytes of maps, as the kernel counts them
-	Budget      uint64 // bytes that they may take
-	Ring        uint64 // bytes of the ring
+	Memory      uint64        // bytes of maps, as the kernel counts them
+	Budget      uint64        // bytes that they may take
+	Ring        uint64        // bytes of the ring
+	Owners      *OwnersReport // of the table that the tool shares with others; nil: it does not, or nobody asked
 }
 
 // ProgramStats is the cost of one program, where it was counted.
@@ -44,7 +45,11 @@ type MapUse struct {
 
 // Capacity is how many entries a map has room for, where --stats was given.
 func (r *Report) Capacity(name string) int {
-	for _, m := range r.MapUse {
+	all := r.MapUse
+	if r.Owners != nil {
+		all = slices.Concat(all, r.Owners.Maps)
+	}
+	for _, m := range all {
 		if m.Name == name {
 			return int(m.Capacity)
 		}
@@ -71,12 +76,12 @@ const (
 type lossText struct{ id, one, many, remedy string }
 
 var losses = [lossKinds]lossText{
-	LossRing:      {"ring_full", "event did not fit the ring", "events did not fit the ring", "a larger --buffer or a narrower filter helps"},
-	LossMap:       {"map_full", "count was refused, its map being full", "counts were refused, their map being full", "a larger --memory, fewer --by fields or a filter helps"},
-	LossSpan:      {"start_full", "beginning was refused, its map being full", "beginnings were refused, their map being full", "a larger --memory or a filter helps"},
+	LossRing:      {row.RingFull, "event did not fit the ring", "events did not fit the ring", "a larger --buffer or a narrower filter helps"},
+	LossMap:       {"map_full", "count was not kept, because the map was full", "counts were not kept, because the map was full", "a larger --memory, fewer --by fields or a filter helps"},
+	LossSpan:      {"start_full", "start was not recorded, because the map was full", "starts were not recorded, because the map was full", "a larger --memory or a filter helps"},
 	LossStack:     {"stack_full", "stack could not be kept", "stacks could not be kept", "a larger --memory or a filter helps"},
-	LossOwnerFull: {"owner_full", "socket's owner was refused, their map being full", "sockets' owners were refused, their map being full", "a larger --memory helps"},
-	LossOwner: {"owner_unknown", "row or test met a socket of unknown owner", "rows or tests met a socket of unknown owner",
+	LossOwnerFull: {"owner_full", "socket's owner was not kept, because the map was full", "sockets' owners were not kept, because the map was full", "a larger --memory helps"},
+	LossOwner: {row.OwnerUnknown, "row or test met a socket of unknown owner", "rows or tests met a socket of unknown owner",
 		"it is the kernel's own, or nobody has used it since the start; 'ss -tnpe' may name its process, 'seine man TOOL' says what is missed"},
 	LossRead:  {"unread", "read of a process's memory failed", "reads of a process's memory failed", ""},
 	LossBatch: {"batch", "message beyond the 64th of one call was not counted", "messages beyond the 64th of one call were not counted", "Linux 6.3 and later see all of them"},
@@ -142,6 +147,13 @@ func (s *Session) countLosses(r *Report) {
 		v.Get(&r.Losses)
 	}
 	r.Missed = s.set.Missed()
+	if s.owners != nil {
+		s.owners.count(r)
+		for i, n := range s.before.Losses {
+			r.Losses[i] -= n
+		}
+		r.Missed -= min(r.Missed, s.before.Missed)
+	}
 	r.Undecodable = s.undecodable.Load()
 }
 
@@ -157,7 +169,7 @@ func (s *Session) tellLosses(ended bool) error {
 	s.told = now
 	// A row of unknown owner is shown all the same, and there may be some in each
 	// interval: the summary says how many.
-	worth := slices.ContainsFunc(news, func(l row.Loss) bool { return l.Kind != losses[LossOwner].id })
+	worth := slices.ContainsFunc(news, func(l row.Loss) bool { return l.Kind != row.OwnerUnknown })
 	if s.onLoss != nil && !ended && worth {
 		s.onLoss(&now)
 	}
@@ -197,12 +209,34 @@ func (s *Session) stats(maps bool) *Report {
 			r.Programs = append(r.Programs, ProgramStats{name, st.RunCount, st.Runtime})
 		}
 	}
+	if maps && s.owners != nil {
+		r.Owners = s.engine.owners.of(s.owners)
+	}
 	for name, m := range s.set.Maps {
+		if s.owners != nil && (name == ownersMap || name == listenersMap) {
+			continue // see Owners
+		}
 		if maps && (m.Type() == ebpf.Hash || m.Type() == ebpf.LRUHash) {
 			r.MapUse = append(r.MapUse, MapUse{name, entries(m), m.MaxEntries()})
 		}
 	}
 	return r
+}
+
+// Spent is how long the programs of all sessions have run while the kernel timed them.
+func (e *Engine) Spent() (sum time.Duration) {
+	for _, s := range e.Sessions() {
+		s.mu.Lock()
+		if s.last == nil {
+			for _, p := range s.set.Programs {
+				if st, err := p.Stats(); err == nil {
+					sum += st.Runtime
+				}
+			}
+		}
+		s.mu.Unlock()
+	}
+	return sum + e.owners.spent()
 }
 
 func entries(m *ebpf.Map) (n uint32) {

@@ -27,3 +27,27 @@ func TestWarnings(t *testing.T) {
 		t.Errorf("got %q, want what to read", got)
 	}
 }
+
+// TestLost: the summary's number has every kind of loss in it, and each has a name of its
+// own and a text.
+func TestLost(t *testing.T) {
+	r := Report{Undecodable: 1, Missed: 2}
+	want, bit := uint64(3), uint64(4)
+	for i := range r.Losses {
+		r.Losses[i] = bit
+		want, bit = want+bit, 2*bit
+	}
+	if got := r.Lost(); got != want {
+		t.Errorf("lost %b, want %b", got, want)
+	}
+	if got := len(r.Warnings()); got != len(r.Losses)+2 {
+		t.Errorf("%d warnings of %d kinds", got, len(r.Losses)+2)
+	}
+	names := map[string]bool{}
+	r.each(func(l lossText, _ uint64) {
+		if l.one == "" || l.many == "" || names[l.id] {
+			t.Errorf("%+v has no text, or another one's name", l)
+		}
+		names[l.id] = true
+	})
+}

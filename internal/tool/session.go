@@ -31,11 +31,15 @@ type Session struct {
 	engine  *Engine
 	opts    Options
 	set     *probe.Set
+	owners  *table // that it shares with others; nil: it has its own, or needs none
+	before  Report // what that had lost before
 	views   []View
 	schemas []*row.Schema
 	readers []reader // of the views
 	sink    row.Sink
 	feed    *feed
+	hold    *Hold              // keeps events until they are asked for; nil: they are shown as they come
+	packets *packets           // that fill the feed in place of the ring; nil: the tool takes none
 	asked   chan chan struct{} // for what is in the feed
 	records []byte             // of the feed, that were taken last
 	taken   uint64             // bytes of the ring
@@ -84,6 +88,7 @@ func (s *Session) Close() {
 		if s.last == nil {
 			s.last = s.stats(false)
 		}
+		s.packets.close()
 		s.engine.leave(s)
 		s.set.Close()
 		s.epochs.close()
@@ -128,6 +133,9 @@ func (s *Session) Run(ctx context.Context, sink row.Sink) (*Report, error) {
 	return s.last, err
 }
 
+// lateEvery is how often views look for what happens without an event: it is seconds late.
+const lateEvery = 250 * time.Millisecond
+
 func (s *Session) loop(ctx context.Context) error {
 	if s.opts.Duration > 0 {
 		var cancel context.CancelFunc
@@ -140,6 +148,7 @@ func (s *Session) loop(ctx context.Context) error {
 		tick = lossTick
 	}
 	tell := time.Now().Add(tick)
+	look := time.Now().Add(lateEvery)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var ack chan struct{}
@@ -155,21 +164,25 @@ func (s *Session) loop(ctx context.Context) error {
 		if s.opts.Interval > 0 && next.Before(until) {
 			until = next
 		}
-		if soon := time.Now().Add(poll); s.polls() && soon.Before(until) {
-			until = soon
+		if s.polls() && look.Before(until) {
+			until = look
 		}
 		timer.Reset(time.Until(until))
 		select {
 		case <-s.feed.ready:
+		case <-s.hold.wakes():
 		case <-timer.C:
 		case ack = <-s.asked:
 		case <-ctx.Done():
 		}
-		if err := s.consume(); err != nil {
+		if err := cmp.Or(s.consume(), s.showHeld()); err != nil {
 			return err
 		}
-		if err := s.tick(); err != nil {
-			return err
+		if now := time.Now(); ack != nil || !now.Before(look) {
+			if err := s.tick(); err != nil {
+				return err
+			}
+			look = now.Add(lateEvery)
 		}
 		if ctx.Err() != nil {
 			break
@@ -198,9 +211,26 @@ func (s *Session) loop(ctx context.Context) error {
 
 // end shows what there is when the programs are out of their places.
 func (s *Session) end() error {
+	for _, r := range s.readers {
+		if d, ok := r.(interface{ detaching() error }); ok {
+			if err := d.detaching(); err != nil {
+				return err
+			}
+		}
+	}
+	// Without the programs nobody would see that what is pending has ended.
+	if err := s.tellPending(); err != nil {
+		return err
+	}
 	detached := func() error { s.set.Detach(); return nil }
 	if err := s.during(detached, s.synced); err != nil {
 		return err
+	}
+	if err := s.showHeld(); err != nil {
+		return err
+	}
+	if w := s.hold.warning(); w != "" {
+		s.Warn(w)
 	}
 	if err := s.tick(); err != nil {
 		return err
@@ -209,12 +239,16 @@ func (s *Session) end() error {
 }
 
 // synced returns when all that the programs have sent until now is in the feed.
-func (s *Session) synced() error { s.engine.ring.sync(); return nil }
+func (s *Session) synced() error {
+	s.engine.ring.sync()
+	s.packets.sync()
+	return nil
+}
 
 // Deliver returns when the sink of a session that runs has all that the programs had
 // sent when it was called, and the output that was due, or when ctx ends.
 func (s *Session) Deliver(ctx context.Context) {
-	s.engine.ring.sync()
+	s.synced()
 	ack := make(chan struct{})
 	select {
 	case s.asked <- ack:
@@ -231,18 +265,18 @@ func (s *Session) Deliver(ctx context.Context) {
 // the other, and what came meanwhile when they have returned.
 func (s *Session) during(fs ...func() error) error {
 	done := make(chan error, 1)
-	go func() {
+	all := func() error {
 		if guard := s.engine.guard; guard != nil {
 			defer guard()
 		}
 		for _, f := range fs {
 			if err := f(); err != nil {
-				done <- err
-				return
+				return err
 			}
 		}
-		done <- nil
-	}()
+		return nil
+	}
+	go func() { done <- all() }()
 	var failed error
 	for {
 		select {
@@ -329,6 +363,16 @@ func (s *Session) dispatch(raw []byte) error {
 		s.undecodable.Add(1)
 		return nil
 	}
+	if s.hold != nil {
+		return s.hold.add(raw, s.event)
+	}
+	return s.event(raw)
+}
+
+// event has a view show a record.
+func (s *Session) event(raw []byte) error {
+	var head kern.Head
+	decode(&head, raw)
 	s.events.Add(1)
 	return s.readers[head.View].event(raw)
 }
@@ -339,12 +383,14 @@ func (s *Session) show(r *row.Row) error {
 	return s.sink.Row(r)
 }
 
-// output has every view print what it has counted, and tells of what is pending.
+// output has every view print what it has counted. Before the last one what is pending was
+// told; the others tell of it.
 func (s *Session) output(last bool) (err error) {
-	if err := s.tellPending(); err != nil {
-		return err
-	}
-	if last {
+	if !last {
+		if err := s.tellPending(); err != nil {
+			return err
+		}
+	} else {
 		if err := s.tellLosses(true); err != nil {
 			return err
 		}

@@ -98,7 +98,7 @@ func (s Snapshot[K, V]) Check(spec *ebpf.CollectionSpec) error {
 func isStruct(t reflect.Type, b btf.Type) error {
 	st, ok := btf.UnderlyingType(b).(*btf.Struct)
 	if !ok {
-		return fmt.Errorf("%s is no struct in C", t)
+		return fmt.Errorf("%s is not a struct in C", t)
 	}
 	return sameLayout(t, st)
 }

@@ -5,6 +5,7 @@ package tool
 import (
 	"fmt"
 	"reflect"
+	"time"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -17,12 +18,14 @@ import (
 type Stream[T any] struct {
 	Type string // the C struct of which T is the twin
 	// Each may change the cells of a row where tags do not say enough; nil: as
-	// the tags say.
+	// the tags say. Bytes of the row are what the record has behind its T.
 	Each func(*T, *row.Row)
 	// Late finds what has no end, for a row too; nil: nothing is waited for.
 	Late Late[T]
 	// Notices takes what the kernel side tells that is no row; nil: nothing.
 	Notices Notices
+	// Repeat joins events that say the same; its zero value joins none.
+	Repeat Repeat[T]
 }
 
 // Kind is Events.
@@ -49,6 +52,9 @@ func (s Stream[T]) Check(spec *ebpf.CollectionSpec) error {
 func (s Stream[T]) open(ses *Session, _ *View, i int) (reader, error) {
 	schema := ses.schemas[i]
 	r := &streamReader[T]{ses: ses, row: schema.New(), each: s.Each, late: s.Late, notices: s.Notices, pid: schema.Index("pid")}
+	if s.Repeat.Key != nil {
+		r.repeats = &repeats[T]{Repeat: s.Repeat, held: map[any]*repeated[T]{}}
+	}
 	for _, id := range []string{"uid", "cgroup", "container"} {
 		if i := schema.Index(id); i >= 0 {
 			r.whose = append(r.whose, i)
@@ -63,9 +69,10 @@ type streamReader[T any] struct {
 	each    func(*T, *row.Row)
 	late    Late[T]
 	notices Notices
-	pid     int   // column
-	whose   []int // columns that say nothing when the process is unknown
-	value   T     // the record, copied here so that it is aligned
+	repeats *repeats[T] // nil: none are joined
+	pid     int         // column
+	whose   []int       // columns that say nothing when the process is unknown
+	value   T           // the record, copied here so that it is aligned
 }
 
 func (r *streamReader[T]) event(raw []byte) error {
@@ -75,6 +82,10 @@ func (r *streamReader[T]) event(raw []byte) error {
 		return nil
 	}
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&r.value)), size), raw)
+	if r.repeats != nil && !r.repeats.take(&r.value, time.Now()) {
+		return nil
+	}
+	r.row.Bytes = raw[size:]
 	return r.show(&r.value)
 }
 
@@ -84,15 +95,22 @@ func (r *streamReader[T]) notice(raw []byte) {
 	}
 }
 
-// tick shows what is overdue.
+// tick shows what is overdue, and what has waited to be joined with others.
 func (r *streamReader[T]) tick() error {
+	if r.repeats != nil {
+		if err := r.repeats.due(time.Now(), false, r.show); err != nil {
+			return err
+		}
+	}
 	if r.late == nil {
 		return nil
 	}
 	return r.late.due(r.ses, r.show)
 }
 
-func (r *streamReader[T]) polls() bool { return r.late != nil }
+func (r *streamReader[T]) polls() bool {
+	return r.late != nil || r.repeats != nil && len(r.repeats.held) > 0
+}
 
 func (r *streamReader[T]) show(t *T) error {
 	r.row.Schema.Fill(r.row, unsafe.Pointer(t))
@@ -107,7 +125,13 @@ func (r *streamReader[T]) show(t *T) error {
 	return r.ses.show(r.row)
 }
 
-func (r *streamReader[T]) output(bool) error { return nil }
+// output shows what has waited to be joined: it happened before this output.
+func (r *streamReader[T]) output(bool) error {
+	if r.repeats == nil {
+		return nil
+	}
+	return r.repeats.due(time.Now(), true, r.show)
+}
 
 // noEvents is for readers that take nothing from the ring.
 type noEvents struct{}

@@ -28,6 +28,7 @@ type Tool struct {
 	Config   func() any           // a fresh config struct; nil: no flags of its own
 	Check    func(cfg any) error  // flags that do not go together; nil: all do
 	Shorts   map[string]string    // letters that BCC gave to common flags: L is lport
+	Once     bool                 // without an interval there is one output, at once
 	Arg      string               // the flag that a first word which is no interval stands for: kind
 	Families []uint16             // shown unless --family names others; nil: all
 	Sockets  Sockets              // those that there can be rows of; zero: all
@@ -35,6 +36,7 @@ type Tool struct {
 	Views    func(cfg any) []View // what a run shows; flags choose
 	Formats  []string             // output formats besides table, json and csv
 	Format   string               // the one that is written unless -o says otherwise; empty: table
+	Buffer   uint64               // bytes between kernel and tool unless --buffer says otherwise; 0: 4 MiB
 	Graph    *Graph               // for -o dot
 	Plot     func(cfg any) Plot   // for -o svg and -o png
 
@@ -134,11 +136,15 @@ type Plot struct {
 	Mark, Marked string     // rows whose column Mark holds Marked get a cross
 	Busiest      int        // how many things are drawn; 0: the one whose lines move most
 	Shares       bool       // columns are milliseconds of the time that a row covers, drawn as shares of it
+	Ended        string     // a column that is true in the last row of a thing
 }
 
 // Viewer is a config of which a run shows one view: the one that --view names, or for
 // "" the tool's choice. Until SetView is called its tool has all of them.
 type Viewer interface{ SetView(name string) error }
+
+// AllViews is the --view of a [Viewer] that shows all of its views.
+const AllViews = "all"
 
 // One makes a Views function of a single view.
 func One(v View) func(any) []View { return func(any) []View { return []View{v} } }

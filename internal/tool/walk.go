@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -51,13 +52,17 @@ func walkBatches(m *ebpf.Map, take bool, size int, f func(key, value []byte) err
 	}
 	ks, vs := int(m.KeySize()), int(m.ValueSize())
 	n := max(1, min(size/(ks+vs), int(m.MaxEntries())))
-	keys, values := newItems(ks, n), newItems(vs, n)
+	room := takeRoom((ks + vs) * n)
+	defer func() { rooms.Put(room) }()
+	keys, values := room.items(0, ks, n), room.items(ks*n, vs, n)
 	for cursor := new(ebpf.MapBatchCursor); ; {
 		got, err := read(cursor, keys.slice, values.slice, nil)
 		if errors.Is(err, unix.ENOSPC) {
 			// One bucket of the hash holds more: a batch ends with a bucket.
 			n *= 2
-			keys, values = newItems(ks, n), newItems(vs, n)
+			rooms.Put(room)
+			room = takeRoom((ks + vs) * n)
+			keys, values = room.items(0, ks, n), room.items(ks*n, vs, n)
 			continue
 		}
 		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
@@ -81,9 +86,28 @@ type items struct {
 	size  int
 }
 
-func newItems(size, n int) items {
-	s := reflect.MakeSlice(reflect.SliceOf(reflect.ArrayOf(size, reflect.TypeFor[byte]())), n, n)
-	return items{s.Interface(), unsafe.Slice((*byte)(s.UnsafePointer()), size*n), size}
+// newItems are n pieces of zeros.
+func newItems(size, n int) items { return (&room{make([]byte, size*n)}).items(0, size, n) }
+
+// A room is memory for items. Maps are walked over many times a second: it is used again.
+type room struct{ bytes []byte }
+
+var rooms sync.Pool
+
+// takeRoom is a room of size bytes. What was in it is still there.
+func takeRoom(size int) *room {
+	r, _ := rooms.Get().(*room)
+	if r == nil || len(r.bytes) < size {
+		r = &room{make([]byte, max(size, batchBytes))}
+	}
+	return r
+}
+
+// items are n pieces that begin at byte at.
+func (r *room) items(at, size, n int) items {
+	piece := reflect.ArrayOf(size, reflect.TypeFor[byte]())
+	b := r.bytes[at : at+size*n]
+	return items{reflect.SliceAt(piece, unsafe.Pointer(unsafe.SliceData(b)), n).Interface(), b, size}
 }
 
 func (b *items) at(i int) []byte { return b.bytes[i*b.size : (i+1)*b.size] }

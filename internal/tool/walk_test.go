@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"runtime"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -71,4 +72,26 @@ func newHash(t *testing.T, key, value, entries uint32) *ebpf.Map {
 	}
 	t.Cleanup(func() { m.Close() })
 	return m
+}
+
+// TestWalkAgain: walking over a map again takes no new memory. Tools do it 20 times a second.
+func TestWalkAgain(t *testing.T) {
+	m := newHash(t, 12, 24, 10_000)
+	walks := func(n int) {
+		for range n {
+			if err := Walk(m, func(_, _ []byte) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	walks(1)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	const n = 50
+	walks(n)
+	runtime.ReadMemStats(&after)
+	// The race detector has the pool forget a quarter.
+	if took := after.TotalAlloc - before.TotalAlloc; took > n*batchBytes/2 {
+		t.Errorf("%d walks took %d bytes", n, took)
+	}
 }

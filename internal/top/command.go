@@ -9,8 +9,8 @@ import (
 	"seine/internal/why"
 )
 
-// Command is the command line that shows what the screen shows: of the row under the cursor
-// where each has a tool of its own.
+// Command is the command line that shows the rows of the screen, or the row under the cursor
+// if its kind has a tool of its own.
 func (s *State) Command(snap *Snapshot) string {
 	tool, where := "", ""
 	var about watch.ServiceKey
@@ -56,7 +56,7 @@ func (s *State) Command(snap *Snapshot) string {
 	return out
 }
 
-// ofEvent is the tool that shows a sort of event, about the service that it happened to.
+// ofEvent is the command that shows a kind of event of a service.
 func (s *State) ofEvent(snap *Snapshot, k watch.TallyKey) string {
 	tool := kinds[k.Kind].tool
 	if tool == "" {
@@ -81,7 +81,7 @@ func (s *State) next(snap *Snapshot, id string) string {
 	return ""
 }
 
-// past are the flags of a recording, around the moment that is shown.
+// past are the flags of a recording, around the shown time.
 func (s *State) past(snap *Snapshot) string {
 	if snap.From == "" {
 		return ""

@@ -19,13 +19,13 @@ type conn struct {
 	now int64 // second of the snapshot
 }
 
-// quiet is how many seconds ago it said something.
+// quiet is how many seconds ago it sent or received data.
 func (c *conn) quiet() int64 { return max(c.now-c.Last, 0) }
 
-// fresh says whether its numbers are of now.
+// fresh reports whether its numbers are current.
 func (c *conn) fresh() bool { return c.quiet() <= 1 }
 
-// bytes is what it sent or received in the last second: nothing if it is quiet.
+// moved is n if the connection moved data in the last second, else 0.
 func (c *conn) moved(n uint64) float64 {
 	if !c.fresh() {
 		return 0
@@ -33,7 +33,7 @@ func (c *conn) moved(n uint64) float64 {
 	return float64(n) * 1000 / max(c.WallMS, 1000)
 }
 
-// doing is what it does, in a word.
+// doing says in a word what it does.
 func (c *conn) doing() string {
 	switch {
 	case c.Closed:
@@ -60,7 +60,7 @@ func compareConns(a, b *watch.ConnKey) int {
 }
 
 var connections = newTable("connections", "bytes_s",
-	func(c *conn) any { return c.ConnKey },
+	func(c *conn) watch.ConnKey { return c.ConnKey },
 	func(a, b *conn) int { return compareConns(&a.ConnKey, &b.ConnKey) },
 	slices.Concat([]column[conn]{
 		{id: "process", head: "PROCESS", help: "name of the process", kind: row.Text, width: 11, grow: 1, left: true, up: true,
@@ -81,10 +81,10 @@ var connections = newTable("connections", "bytes_s",
 			cell: func(x *conn, c *row.Cell) { setUint(c, x.SRTT, x.SRTT != 0) }, text: func(x *conn) string { return absent(x.SRTT != 0, took(float64(x.SRTT))) }},
 		{id: "min_rtt_us", head: "LEAST", help: "least round-trip time of the last minutes", kind: row.Uint, width: 7, rank: 7,
 			cell: func(x *conn, c *row.Cell) { setUint(c, x.MinRTT, x.MinRTT != 0) }, text: func(x *conn) string { return absent(x.MinRTT != 0, took(float64(x.MinRTT))) }},
-		counted("retrans", "RESENT", "segments sent again in its last second", 6, 2, true, (*conn).retrans),
+		counted("retrans", "RESENT", "segments retransmitted in its last second", 6, 2, true, (*conn).retrans),
 		{id: "turns", head: "TURNS", help: "requests with their answers in its last second", kind: row.Uint, width: 6, rank: 5,
 			cell: func(x *conn, c *row.Cell) { c.SetUint(x.Turns) }, text: func(x *conn) string { return number(float64(x.Turns)) }},
-		{id: "doing", head: "MOSTLY", help: "what took most of its last second, or since when it has been quiet", kind: row.Text, width: 14, left: true,
+		{id: "doing", head: "MOSTLY", help: "the part that took most of its last second, or how long it has been quiet", kind: row.Text, width: 14, left: true,
 			cell: func(x *conn, c *row.Cell) { setText(c, x.doing()) }, text: (*conn).doing,
 			style: func(x *conn) style {
 				if x.Closed || !x.fresh() {
@@ -92,9 +92,9 @@ var connections = newTable("connections", "bytes_s",
 				}
 				return normal
 			}},
-		{id: "bytes_s", head: "BYTES", help: "the usual order: payload bytes in both directions, a second", kind: row.Uint, rank: -1,
+		{id: "bytes_s", head: "BYTES", help: "the default order: payload bytes a second in both directions", kind: row.Uint, rank: -1,
 			cell: func(x *conn, c *row.Cell) { c.SetUint(uint64(x.moved(x.TX) + x.moved(x.RX))) }, text: func(x *conn) string { return "" }},
-		{id: "quiet_s", head: "QUIET", help: "seconds since it said something", kind: row.Uint, rank: -1, up: true,
+		{id: "quiet_s", head: "QUIET", help: "seconds since it sent or received data", kind: row.Uint, rank: -1, up: true,
 			cell: func(x *conn, c *row.Cell) { c.SetUint(uint64(x.quiet())) }, text: func(x *conn) string { return "" }},
 		{id: "closed", head: "CLOSED", help: "true if it has ended", kind: row.Bool, rank: -1,
 			cell: func(x *conn, c *row.Cell) { *c = row.Cell{Kind: row.Bool, N: uint64(flag(x.Closed))} }, text: func(x *conn) string { return "" }},
@@ -117,8 +117,8 @@ func flag(b bool) uint8 {
 	return 0
 }
 
-// connections are the lines of the screen: all that have not ended, and those that ended in
-// the window. only, if there is one, says which.
+// connections calls do for each line of the screen: open connections, and those that ended in
+// the window. only chooses among them; nil: all.
 func (s *Snapshot) connections(only func(*watch.Conn) bool, do func(*conn)) {
 	now, since := s.View.To.Unix()-1, s.View.From.Unix()
 	one := conn{now: now}
@@ -131,7 +131,7 @@ func (s *Snapshot) connections(only func(*watch.Conn) bool, do func(*conn)) {
 	})
 }
 
-// ofService says whether a connection is one of a service.
+// ofService matches the connections of a service.
 func ofService(k watch.ServiceKey) func(*watch.Conn) bool {
 	return func(c *watch.Conn) bool {
 		if c.Who != k.Who {

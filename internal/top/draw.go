@@ -20,14 +20,14 @@ const (
 	leastHeight = 10
 )
 
-// Draw makes a screen of so many lines, none of them longer than so many cells. It notes in the
-// state which rows are shown.
+// Draw makes a screen with the given size in cells and lines. It notes in the state which rows
+// are shown.
 func Draw(s *State, snap *Snapshot, cells, lines int, l Look) string {
 	if cells < leastWidth || lines < leastHeight {
 		return tooSmall(cells, lines)
 	}
 	head := []string{s.title(snap, cells, l), snap.rates(cells, l), snap.headline(cells, l), s.tabs(cells, l)}
-	if lines < 16 { // rows count more
+	if lines < 16 { // rows are more important
 		head = []string{head[0], head[2], head[3]}
 	}
 	room := lines - len(head) - 1
@@ -48,9 +48,9 @@ func Draw(s *State, snap *Snapshot, cells, lines int, l Look) string {
 	return l.narrow(strings.Join(all, "\n"))
 }
 
-// tooSmall says so in whatever room there is.
+// tooSmall says that the terminal is too small, in the room that there is.
 func tooSmall(cells, lines int) string {
-	text := wrapped(fmt.Sprintf("Too small: %dx%d. seine top needs %dx%d. q ends.", cells, lines, leastWidth, leastHeight), max(cells, 1))
+	text := wrapped(fmt.Sprintf("Too small: %dx%d. seine top needs %dx%d. q quits.", cells, lines, leastWidth, leastHeight), max(cells, 1))
 	return strings.Join(text[:min(len(text), max(lines, 1))], "\n")
 }
 
@@ -88,7 +88,7 @@ func sides(left, right string, cells int) string {
 	return left + spaces(room) + right
 }
 
-// title says which machine and which moment this is.
+// title names the machine and the shown time.
 func (s *State) title(snap *Snapshot, cells int, l Look) string {
 	left := l.paint(strong, "seine top") + "  " + words.Clean(snap.Host) + "  "
 	at := snap.At.Format("15:04:05")
@@ -101,7 +101,7 @@ func (s *State) title(snap *Snapshot, cells int, l Look) string {
 	right := "live, last 10 s"
 	switch {
 	case s.Paused:
-		right = l.paint(warn, "PAUSED") + " (Space goes on)"
+		right = l.paint(warn, "PAUSED") + " (Space resumes)"
 	case snap.From != "":
 		right = "recording " + middle(words.Clean(snap.From), 30)
 		if snap.Behind > 0 {
@@ -113,7 +113,7 @@ func (s *State) title(snap *Snapshot, cells int, l Look) string {
 	return sides(left+at, right, cells)
 }
 
-// rates are the machine's own numbers, the most important first; what does not fit is left out.
+// rates are the machine's counters, the most important first. Those that do not fit are left out.
 func (snap *Snapshot) rates(cells int, l Look) string {
 	v, per := snap.View, snap.seconds()
 	var out []string
@@ -169,14 +169,14 @@ func (snap *Snapshot) rates(cells int, l Look) string {
 	return strings.Join(out, l.paint(dim, " · "))
 }
 
-// headline is the worst finding, or that there is none.
+// headline is the worst finding, or says that there is none.
 func (snap *Snapshot) headline(cells int, l Look) string {
 	found := snap.Answer.Findings
 	if len(found) == 0 {
 		if snap.From == "" && snap.Behind == 0 && snap.View.Seconds() < 4 {
 			return fmt.Sprintf("Looking: %.0f of %.0f s", snap.View.Seconds(), Recent.Seconds())
 		}
-		text := fmt.Sprintf("Nothing is wrong: %s looked for", words.Count(uint64(len(snap.Answer.Judged)), "thing was", "things were"))
+		text := fmt.Sprintf("Nothing is wrong: %s checked", words.Count(uint64(len(snap.Answer.Judged)), "rule was", "rules were"))
 		if n := len(snap.Answer.Unjudged); n > 0 {
 			text += fmt.Sprintf(", %d could not be (5)", n)
 		}
@@ -192,7 +192,7 @@ func (snap *Snapshot) headline(cells int, l Look) string {
 	return l.paint(hue(f), text) + right
 }
 
-// tabs are the screens, or the way to what is open.
+// tabs are the screens, or the path to the open row.
 func (s *State) tabs(cells int, l Look) string {
 	var left string
 	if v := s.level(); v != nil {
@@ -217,7 +217,7 @@ func (s *State) tabs(cells int, l Look) string {
 	return left
 }
 
-// body is what stands between head and foot.
+// body is the part between head and foot.
 func (s *State) body(snap *Snapshot, cells, lines int, l Look) []string {
 	s.rows = max(lines-1, 0)
 	if s.help {
@@ -282,10 +282,10 @@ func (s *State) list(snap *Snapshot, q query, cells, lines int, l Look) pane {
 	return findings.pane(snap.findings, q, cells, lines, l)
 }
 
-// empty says why there is nothing to be seen.
+// empty says why there are no rows.
 func (s *State) empty(snap *Snapshot, p pane) string {
 	if p.total > 0 {
-		return "No row fits the filter. Esc takes it away, / changes it."
+		return "No row matches the filter. Esc clears it, / changes it."
 	}
 	kind := s.kind()
 	if src, ok := snap.View.Sources["flows"]; ok && src.Why != "" && kind <= Connections {
@@ -297,22 +297,22 @@ func (s *State) empty(snap *Snapshot, p pane) string {
 		for _, u := range snap.Answer.Unjudged {
 			out = append(out, fmt.Sprintf("%s (%s)", u.Class, words.Clean(u.Why)))
 		}
-		text := fmt.Sprintf("Nothing is wrong: %s looked for in the last %.0f s.", words.Count(uint64(len(snap.Answer.Judged)), "thing was", "things were"), snap.View.Seconds())
+		text := fmt.Sprintf("Nothing is wrong: %s checked in the last %.0f s.", words.Count(uint64(len(snap.Answer.Judged)), "rule was", "rules were"), snap.View.Seconds())
 		if len(out) > 0 {
 			text += " Not judged: " + strings.Join(out, "; ") + "."
 		}
 		return text
 	case Events:
-		return "No connect failed, no connection ended, nothing was sent again or dropped."
+		return "No connect failed, no connection ended, nothing was retransmitted or dropped."
 	case Connections:
 		if !snap.Conns {
-			return "Connections are kept for the latest moment alone. 'seine record' keeps them; then 'seine top --from DIR' shows them."
+			return "A live run keeps only the latest connections. 'seine record' keeps all; then 'seine top --from DIR' shows them."
 		}
 	}
 	return "No TCP connection has sent or received anything in the last 10 s."
 }
 
-// footer is what can be pressed, or the filter that is being written.
+// footer shows the keys, or the filter that is being typed.
 func (s *State) footer(snap *Snapshot, cells int, l Look) []string {
 	if s.input != nil {
 		return s.prompt(cells, l)
@@ -337,7 +337,7 @@ func (s *State) footer(snap *Snapshot, cells int, l Look) []string {
 		if v != nil {
 			add("Esc", "back")
 		} else if q.where != "" {
-			add("Esc", "no filter")
+			add("Esc", "clear filter")
 		}
 		if len(s.shown.visible) > 0 {
 			add("Enter", "open")
@@ -349,7 +349,7 @@ func (s *State) footer(snap *Snapshot, cells int, l Look) []string {
 	switch {
 	case s.help:
 	case s.Paused:
-		add("Space", "go on")
+		add("Space", "resume")
 	default:
 		add("Space", "pause")
 	}
@@ -376,14 +376,13 @@ func (s *State) footer(snap *Snapshot, cells int, l Look) []string {
 	return []string{strings.Join(out, "  ")}
 }
 
-// notes are the lines of the note. A command is never cut, unless it would leave no room for
-// rows.
+// notes are the lines of the note. A command is cut only if it would leave no room for rows.
 func (s *State) notes(cells int) []string {
 	out := wrapped(words.Clean(s.note), cells)
 	return out[:min(len(out), 4)]
 }
 
-// prompt is the filter that is being written, and what could come next.
+// prompt is the filter that is being typed, and its completions.
 func (s *State) prompt(cells int, l Look) []string {
 	in := s.input
 	hint := "columns: " + strings.Join(in.matches(lists[s.kind()].ids()), " ")
@@ -396,7 +395,7 @@ func (s *State) prompt(cells int, l Look) []string {
 	default:
 		hint = l.paint(dim, fit(hint, min(width(hint), cells), true))
 	}
-	// The cursor is always to be seen: of a long text the part around it.
+	// A long text is cut so that the cursor stays visible.
 	room := cells - len("filter: ") - 1
 	from := max(0, in.at-room)
 	until := min(len(in.text), from+room)
@@ -408,7 +407,7 @@ func (s *State) prompt(cells int, l Look) []string {
 	return []string{hint, "filter: " + text + "\x1b[7m" + under + "\x1b[m" + after}
 }
 
-// detail is one thing in full.
+// detail shows one row in full.
 func (s *State) detail(v *level, snap *Snapshot, cells, lines int, l Look) []string {
 	var out []string
 	switch {
@@ -417,7 +416,7 @@ func (s *State) detail(v *level, snap *Snapshot, cells, lines int, l Look) []str
 	case v.event != nil:
 		out = snap.oneEvent(*v.event)
 	default:
-		out = []string{"", "This finding does not hold any more. Esc goes back."}
+		out = []string{"", "This finding no longer holds. Esc goes back."}
 		for _, f := range snap.Answer.Findings {
 			if f.ID == v.finding {
 				out = paragraphs(f, cells)
@@ -428,7 +427,7 @@ func (s *State) detail(v *level, snap *Snapshot, cells, lines int, l Look) []str
 	return out[v.scroll:min(len(out), v.scroll+lines)]
 }
 
-// paragraphs is a finding, with lines that are too long broken.
+// paragraphs is a finding, wrapped to the width.
 func paragraphs(f *why.Finding, cells int) (out []string) {
 	out = append(out, "")
 	for _, p := range told(f) {
@@ -446,7 +445,7 @@ func paragraphs(f *why.Finding, cells int) (out []string) {
 	return out
 }
 
-// oneEvent is all that is known of what happened.
+// oneEvent is all that is known about one kind of event.
 func (snap *Snapshot) oneEvent(k watch.TallyKey) []string {
 	var found *event
 	snap.events(func(e *event) {
@@ -483,16 +482,16 @@ func (snap *Snapshot) oneEvent(k watch.TallyKey) []string {
 	return out
 }
 
-// helpText is what keys and columns mean.
+// helpText explains keys and columns.
 func helpText(s Screen, cells, lines int, l Look) []string {
 	out := []string{
 		l.paint(strong, "Keys"),
 		"  1-5, Tab         screens             Enter   open the row under the cursor",
-		"  j k g G, arrows  move                Esc     back; no filter; now",
-		"  /                filter (Tab: names) Space   pause, go on",
-		"  s, S             sort, turn round    [ ]     10 s back, forth; { }: 1 min",
+		"  j k g G, arrows  move                Esc     back; clear filter; now",
+		"  /                filter (Tab: names) Space   pause, resume",
+		"  s, S             sort, reverse       [ ]     10 s back, forward; { }: 1 min",
 		"  c                print and copy the command that shows the same rows",
-		"  q, Ctrl-C        quit                Ctrl-Z  to the shell; fg comes back",
+		"  q, Ctrl-C        quit                Ctrl-Z  suspend; fg resumes",
 		"",
 		l.paint(strong, "Columns of "+titles[s]+", as filters name them"),
 	}

@@ -14,12 +14,12 @@ import (
 	"seine/internal/words"
 )
 
-// An event is a line of the screen Events: what happened, to whom, how often.
+// An event is a line of the screen Events: a kind of event, its process, its count.
 type event struct {
 	*watch.Tally
 }
 
-// kinds are the words for what happens, and the tool that shows each one.
+// kinds are the words for events, and the tools that show them.
 var kinds = map[watch.Kind]struct{ word, tool string }{
 	watch.Retransmit: {"sent again", "tcpretrans"},
 	watch.Connecting: {"connect failed", "soconnect"},
@@ -32,7 +32,7 @@ var kinds = map[watch.Kind]struct{ word, tool string }{
 	watch.Held:       {"held back", "tcpnagle"},
 }
 
-// word is what happened.
+// word names the event.
 func (e *event) word() string {
 	switch {
 	case e.Kind == watch.Closed && e.What != "":
@@ -43,7 +43,7 @@ func (e *event) word() string {
 	return cmp.Or(kinds[e.Kind].word, string(e.Kind))
 }
 
-// detail is how or why it happened.
+// detail says how or why it happened.
 func (e *event) detail() string {
 	var out []string
 	add := func(s string) {
@@ -94,7 +94,7 @@ func (e *event) took() string {
 	return took(e.us())
 }
 
-// trouble says whether somebody should look at it.
+// trouble reports whether the event is a sign of a fault.
 func (e *event) trouble() bool {
 	switch e.Kind {
 	case watch.Closed:
@@ -127,7 +127,7 @@ func compareTallies(a, b *watch.TallyKey) int {
 }
 
 var events = newTable("events", "last",
-	func(e *event) any { return e.TallyKey },
+	func(e *event) watch.TallyKey { return e.TallyKey },
 	func(a, b *event) int {
 		return cmp.Or(cmp.Compare(flag(b.trouble()), flag(a.trouble())), compareTallies(&a.TallyKey, &b.TallyKey))
 	},
@@ -138,11 +138,11 @@ var events = newTable("events", "last",
 			cell: func(e *event, c *row.Cell) { c.SetUint(e.Count) }, text: func(e *event) string { return number(float64(e.Count)) }},
 		{id: "event", head: "EVENT", help: "what happened", kind: row.Text, width: 14, left: true, up: true,
 			cell: func(e *event, c *row.Cell) { c.SetText(e.word()) }, text: (*event).word, style: (*event).style},
-		{id: "who", head: "TO WHOM", help: "process, and the port that it serves or the address that it asks", kind: row.Text, width: 22, grow: 2, left: true, up: true, cut: middle,
+		{id: "who", head: "TO WHOM", help: "process, and the port that it serves or the address that it calls", kind: row.Text, width: 22, grow: 2, left: true, up: true, cut: middle,
 			cell: func(e *event, c *row.Cell) { setText(c, e.who()) }, text: (*event).who},
 		{id: "detail", head: "HOW", help: "cause, reason, error or answer", kind: row.Text, width: 15, grow: 3, left: true, up: true,
 			cell: func(e *event, c *row.Cell) { setText(c, e.detail()) }, text: (*event).detail},
-		{id: "p50_us", head: "TOOK", help: "how long it took, half of them less; of connections: how long they lived", kind: row.Uint, width: 8, rank: 3,
+		{id: "p50_us", head: "TOOK", help: "median time; of connections: median lifetime", kind: row.Uint, width: 8, rank: 3,
 			cell: func(e *event, c *row.Cell) { setUint(c, uint64(e.us()), e.Took.Count > 0) }, text: (*event).took},
 		{id: "pid", head: "PID", help: "one of the processes", kind: row.Uint, width: 7, rank: 4, up: true,
 			cell: func(e *event, c *row.Cell) { setUint(c, uint64(e.PID), e.PID != 0) }, text: func(e *event) string { return absent(e.PID != 0, plainNumber(e.PID)) }},
@@ -167,7 +167,7 @@ func (s *Snapshot) events(do func(*event)) {
 	}
 }
 
-// totals are how often each sort of thing happened, in one line.
+// totals counts each kind of event, in one line.
 func (s *Snapshot) totals() string {
 	sums, order := map[string]uint64{}, []string{"connect failed", "reset", "sent again", "dropped", "queue full", "accept failed", "DNS query", "lookup", "closed"}
 	s.events(func(e *event) { sums[e.word()] += e.Count })

@@ -16,7 +16,7 @@ import (
 type finding struct{ *why.Finding }
 
 var findings = newTable("findings", "rank",
-	func(f *finding) any { return f.ID },
+	func(f *finding) string { return f.ID },
 	func(a, b *finding) int { return strings.Compare(a.ID, b.ID) },
 	[]column[finding]{
 		{id: "rank", head: "#", help: "the worst is 1", kind: row.Uint, width: 2, up: true,
@@ -46,7 +46,7 @@ func (s *Snapshot) findings(do func(*finding)) {
 	}
 }
 
-// told is a finding in full, one paragraph a string.
+// told is a finding in full, one string for each paragraph.
 func told(f *why.Finding) []string {
 	out := []string{fmt.Sprintf("%s: %s, %s", f.Class, words.Clean(f.About()), words.Clean(f.Title)), ""}
 	for _, e := range f.Evidence {

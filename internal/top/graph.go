@@ -11,10 +11,10 @@ import (
 	"seine/internal/words"
 )
 
-// letters stand for the parts in a graph: colours alone would tell too few people.
+// letters stand for the parts in a graph, because not everybody can tell colours apart.
 const letters = "ckauprwbLn.x?"
 
-// oneConn is a connection: what is known of it now, and where its seconds went.
+// oneConn shows a connection: its current state, and where the time of each second went.
 func (snap *Snapshot) oneConn(k watch.ConnKey, cells, lines int, l Look) []string {
 	var c *conn
 	snap.connections(nil, func(x *conn) {
@@ -25,7 +25,7 @@ func (snap *Snapshot) oneConn(k watch.ConnKey, cells, lines int, l Look) []strin
 	})
 	ends := watch.Endpoint(k.Laddr, k.Lport) + " → " + watch.Endpoint(k.Raddr, k.Rport)
 	if c == nil {
-		return []string{"", "  " + ends, "", "  It is not among the connections any more. Esc goes back."}
+		return []string{"", "  " + ends, "", "  This connection is gone. Esc goes back."}
 	}
 	who := words.Clean(c.Who.Comm)
 	if c.PID != 0 {
@@ -49,8 +49,8 @@ func (snap *Snapshot) oneConn(k watch.ConnKey, cells, lines int, l Look) []strin
 	return append(out, graph(past, snap.View.To.Unix()-1, cells-2, lines-len(out), l)...)
 }
 
-// graph draws seconds as columns. Each is a whole second; its letters are the parts that the
-// second went to.
+// graph draws each second as a column. The letters of a column are the parts that the second
+// went to.
 func graph(past []watch.Moment, now int64, cells, lines int, l Look) []string {
 	const margin = 6
 	columns := max(min(cells-margin, int(Long.Seconds())), 1)
@@ -110,8 +110,8 @@ func graph(past []watch.Moment, now int64, cells, lines int, l Look) []string {
 	return append(out, "  "+spaces(margin)+l.paint(dim, fmt.Sprintf("the highest bars: out %s, in %s", rate(float64(peak)), rate(float64(most)))))
 }
 
-// stack shares so many places among the parts of a second, the largest remainders first, so
-// that all places are taken.
+// stack divides the places among the parts of a second by the largest remainder, so that all
+// places are used.
 func stack(parts *watch.Parts, places int) (out []watch.Part) {
 	var all float64
 	for _, ms := range parts {
@@ -145,7 +145,7 @@ func stack(parts *watch.Parts, places int) (out []watch.Part) {
 
 var bars = []rune(" ▁▂▃▄▅▆▇█")
 
-// spark is a line of bars, and what the highest one stands for.
+// spark returns a line of bars and the value of the highest one.
 func spark(seconds []*watch.Moment, value func(*watch.Moment) uint64) (string, uint64) {
 	var most uint64
 	for _, m := range seconds {

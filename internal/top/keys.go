@@ -13,20 +13,20 @@ import (
 	"seine/internal/words"
 )
 
-// Action is what a key asks of the loop.
+// Action tells the loop what to do after a key.
 type Action int
 
 // The actions.
 const (
-	Nothing Action = iota // the screen is drawn anew
+	Nothing Action = iota // draw the screen again
 	Quit
 	Suspend
 	Copy    // the command behind the screen, to the clipboard
-	Refresh // another moment, or another window: a new snapshot is needed
+	Refresh // another time or window: take a new snapshot
 	Repaint
 )
 
-// step is how far [ and ] go, stride how far { and } do.
+// step is the step of [ and ], stride that of { and }.
 const (
 	step   = 10 * time.Second
 	stride = time.Minute
@@ -112,7 +112,7 @@ func (s *State) travel(key string, snap *Snapshot) Action {
 		by = -by
 	}
 	if snap.Behind == 0 && by > 0 && s.At.IsZero() {
-		s.note = "this is the latest moment"
+		s.note = "this is the latest time"
 		return Nothing
 	}
 	at, latest := snap.At, snap.At.Add(snap.Behind)
@@ -125,7 +125,7 @@ func (s *State) travel(key string, snap *Snapshot) Action {
 	return Refresh
 }
 
-// resort goes to the next column, or turns the order round.
+// resort sorts by the next column, or reverses the order.
 func (s *State) resort(round bool) {
 	q := s.query()
 	if q == nil {
@@ -141,7 +141,7 @@ func (s *State) resort(round bool) {
 	*q = query{where: q.where, sort: q.sort, reverse: q.reverse}
 	s.note = "sorted by " + cmp.Or(q.sort, all[0])
 	if q.reverse {
-		s.note += ", the other way round"
+		s.note += ", reversed"
 	}
 }
 
@@ -212,7 +212,7 @@ func (s *State) enter(snap *Snapshot) Action {
 	return Refresh
 }
 
-// input is the filter that is being written.
+// input is the filter that is being typed.
 type input struct {
 	text []rune
 	at   int
@@ -221,7 +221,7 @@ type input struct {
 
 func newInput(text string) *input { return &input{text: []rune(text), at: len([]rune(text))} }
 
-// word is where the word before the cursor begins.
+// word is the start of the word before the cursor.
 func (in *input) word() int {
 	i := in.at
 	for i > 0 && isWord(in.text[i-1]) {
@@ -234,8 +234,8 @@ func isWord(r rune) bool {
 	return r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
 }
 
-// matches are the columns that begin as the word before the cursor does. Inside of quotes there
-// are none.
+// matches are the columns that start with the word before the cursor. Inside quotes there are
+// none.
 func (in *input) matches(all []string) (out []string) {
 	before := string(in.text[:in.at])
 	if strings.Count(before, `"`)%2 == 1 {
@@ -256,7 +256,7 @@ func (in *input) insert(s string) {
 	in.at += len(r)
 }
 
-// complete writes as much of a column's name as all that match have in common.
+// complete extends the word to the longest common prefix of the matching columns.
 func (in *input) complete(all []string) {
 	found := in.matches(all)
 	if len(found) == 0 {
@@ -276,7 +276,7 @@ func (in *input) complete(all []string) {
 	}
 }
 
-// typed takes a key while a filter is being written.
+// typed takes a key while a filter is being typed.
 func (s *State) typed(key, text string) Action {
 	in, q := s.input, s.query()
 	in.err = ""
@@ -334,7 +334,7 @@ func (s *State) typed(key, text string) Action {
 	return Nothing
 }
 
-// CheckQuery says what is wrong with a filter and an order of a screen.
+// CheckQuery checks a filter and an order of a screen.
 func CheckQuery(s Screen, where, sort string) error {
 	if all := lists[s].ids(); sort != "" && !slices.Contains(all, sort) {
 		if near := row.Nearest(sort, all); near != "" {

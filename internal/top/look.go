@@ -8,11 +8,11 @@ import "strings"
 type Look struct {
 	Color bool // the terminal has colours, and the user wants them
 	Light bool // its background is light
-	ASCII bool // it shows nothing else
+	ASCII bool // only ASCII characters
 	Plain bool // no control codes at all: lines for logs and screen readers
 }
 
-// style is what a text is like. Words and marks say the same, so that nobody depends on
+// style is the style of a text. Words and marks say the same, so that nobody depends on
 // colours.
 type style int
 
@@ -52,8 +52,8 @@ func (l Look) paint(s style, text string) string {
 var ascii = strings.NewReplacer("→", ">", "…", "~", "µ", "u", "·", "|", "▲", "^", "▼", "v", "─", "-", "↑", "^", "↓", "v",
 	"▁", "_", "▂", ".", "▃", ":", "▄", "-", "▅", "=", "▆", "+", "▇", "*", "█", "#")
 
-// narrow writes a screen in ASCII. What has no counterpart becomes a question mark, and a
-// wide letter two.
+// narrow converts a screen to ASCII. A character without a counterpart becomes a question mark,
+// a wide one two.
 func (l Look) narrow(s string) string {
 	if !l.ASCII {
 		return s

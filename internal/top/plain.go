@@ -44,16 +44,16 @@ func Plain(w io.Writer, s *State, snap *Snapshot) error {
 	return err
 }
 
-// Schemas are those of the rows that Rows writes.
+// Schemas are the schemas of the rows that Rows writes.
 func Schemas() []*row.Schema {
 	return []*row.Schema{services.timed, processes.timed, connections.timed, events.timed, findings.timed}
 }
 
-// Rows writes what a model has of one second, all screens of it, as rows: connections are
-// those that said something in it, and findings those of the last ten seconds.
+// Rows writes one second of a model as rows of all screens. Connections are those with traffic
+// in that second, and findings are those of the last ten seconds.
 func Rows(m *watch.Model, second time.Time, to row.Sink) error {
 	end := second.Add(time.Second)
-	if first, last := m.Span(); last.Before(second) || second.Before(first) { // nothing was said in it
+	if first, last := m.Span(); last.Before(second) || second.Before(first) { // the model has no such second
 		return to.End(row.End{Time: end, Output: true, Tool: "top"})
 	}
 	v := m.At(second, time.Second)

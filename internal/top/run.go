@@ -18,13 +18,13 @@ import (
 
 // A Source gives snapshots: of the machine, or of a recording.
 type Source interface {
-	// Look is the state at a moment, or the latest. Connections that are followed have a
-	// history from then on.
+	// Look returns the state at a time, or the latest. Followed connections have a history from
+	// then on.
 	Look(ctx context.Context, at time.Time, events bool, follow []watch.ConnKey) (*Snapshot, error)
 }
 
-// Options are what a screen needs. Every is how often it looks; 0: only when asked. Count is
-// after how many looks it ends; 0: never.
+// Options are the options of a screen. Every is its refresh interval; 0: only on demand. Count
+// is the number of refreshes after which it ends; 0: never.
 type Options struct {
 	Source   Source
 	State    *State
@@ -35,14 +35,15 @@ type Options struct {
 	Count    uint64
 }
 
-// Run shows the screen until the user or ctx ends it. The terminal is as it was afterwards.
+// Run shows the screen until the user or ctx ends it. It restores the terminal.
 func Run(ctx context.Context, o Options) error {
 	first, err := o.Source.Look(ctx, o.State.At, o.State.WantsEvents(), nil)
 	if err != nil {
 		return err
 	}
 	s := &screen{Options: o, ctx: ctx, snap: first}
-	p := tea.NewProgram(s, tea.WithContext(ctx), tea.WithInput(o.In), tea.WithOutput(o.Out), tea.WithoutSignalHandler(), tea.WithFPS(20))
+	out := &entries{file: o.Out}
+	p := tea.NewProgram(s, tea.WithContext(ctx), tea.WithInput(o.In), tea.WithOutput(out), tea.WithoutSignalHandler(), tea.WithFPS(20))
 	s.stops = make(chan os.Signal, 1)
 	signal.Notify(s.stops, unix.SIGTSTP)
 	defer signal.Stop(s.stops)
@@ -52,7 +53,7 @@ func Run(ctx context.Context, o Options) error {
 		for {
 			select {
 			case <-s.stops:
-				suspend(p, o.Terminal, done)
+				suspend(p, o.Terminal, out, done)
 			case <-done:
 				return
 			}
@@ -62,7 +63,7 @@ func Run(ctx context.Context, o Options) error {
 	_, err = p.Run()
 	o.Terminal.take(false) // bubbletea has given it back, after a panic too
 	if errors.Is(err, tea.ErrProgramPanic) {
-		return errors.New("top: this is a defect of seine: please report what stands above")
+		return errors.New("top: this is a bug in seine: please report the text above")
 	}
 	if s.err != nil {
 		return s.err
@@ -73,33 +74,12 @@ func Run(ctx context.Context, o Options) error {
 	return err
 }
 
-// suspend stops the process, as Ctrl-Z does elsewhere, until the shell lets it go on. It takes
-// SIGSTOP: once Go has caught SIGTSTP, it never has its own effect again.
-func suspend(p *tea.Program, t *Terminal, done chan struct{}) {
-	goOn := make(chan os.Signal, 1)
-	signal.Notify(goOn, unix.SIGCONT)
-	defer signal.Stop(goOn)
-	if p.ReleaseTerminal() != nil {
-		return
-	}
-	t.take(false)
-	unix.Kill(0, unix.SIGSTOP)
-	select {
-	case <-goOn:
-	case <-done:
-		return
-	}
-	t.take(true)
-	p.RestoreTerminal()
-	p.Send(tea.ResumeMsg{})
-}
-
 type (
 	tickMsg struct{}
 	snapMsg struct {
 		snap *Snapshot
 		err  error
-		at   time.Time // as it was asked for
+		at   time.Time // as requested
 	}
 )
 
@@ -110,13 +90,13 @@ type screen struct {
 	snap          *Snapshot
 	cells, lines  int
 	text          string
-	looking, miss bool // a snapshot is being taken; another one is needed then
+	looking, miss bool // a snapshot is being taken; another one is needed after it
 	ticks         uint64
 	stops         chan os.Signal
 	err           error
 }
 
-// Init asks for the colour of the background, and begins to look.
+// Init asks for the background colour and takes the first snapshot.
 func (s *screen) Init() tea.Cmd { return tea.Batch(tea.RequestBackgroundColor, s.tick()) }
 
 func (s *screen) tick() tea.Cmd {
@@ -126,7 +106,7 @@ func (s *screen) tick() tea.Cmd {
 	return tea.Tick(s.Every, func(time.Time) tea.Msg { return tickMsg{} })
 }
 
-// look takes a snapshot beside the loop: keys work meanwhile.
+// look takes a snapshot beside the loop, so that keys work meanwhile.
 func (s *screen) look() tea.Cmd {
 	if s.looking {
 		s.miss = true
@@ -140,7 +120,7 @@ func (s *screen) look() tea.Cmd {
 	}
 }
 
-// Update takes what happened.
+// Update handles a message.
 func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	var cmd tea.Cmd
 	switch msg := msg.(type) {
@@ -153,7 +133,7 @@ func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			return s, tea.Quit
 		}
 		if cmd = s.tick(); !s.State.Paused && s.State.At.IsZero() {
-			return s, tea.Batch(cmd, s.look()) // drawn when it is there
+			return s, tea.Batch(cmd, s.look()) // drawn when the snapshot is taken
 		}
 		return s, cmd
 	case snapMsg:
@@ -163,7 +143,7 @@ func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			return s, tea.Quit
 		}
 		s.snap = msg.snap
-		if msg.at.Equal(s.State.At) && !msg.at.IsZero() && msg.at.Before(s.snap.At) { // there is nothing before
+		if msg.at.Equal(s.State.At) && !msg.at.IsZero() && msg.at.Before(s.snap.At) { // the recording starts here
 			s.State.At = s.snap.At
 		}
 		if s.State.Paused {

@@ -13,7 +13,7 @@ import (
 	"seine/internal/why"
 )
 
-// fewTurns is how many turns it takes to say something about them.
+// fewTurns is the least number of turns for a verdict.
 const fewTurns = 20
 
 // A service is a line of the screen Services.
@@ -27,8 +27,8 @@ func (s *service) timed() bool { return !s.Mixed() && s.Turn.Count > 0 }
 
 func (s *service) quantile(q float64) float64 { return s.Turn.Quantile(q) }
 
-// worst is the number that services are sorted by: findings first, the worst ones before
-// others, then those that are asked most.
+// worst is the number that services are sorted by: the worst findings first, then the busiest
+// services.
 func worst(f *why.Finding, busy float64) uint64 {
 	n := uint64(min(busy, 1e12))
 	if f != nil {
@@ -38,7 +38,7 @@ func worst(f *why.Finding, busy float64) uint64 {
 	return n
 }
 
-// says is a finding in a few words.
+// says puts a finding into a few words.
 func says(f *why.Finding, parts *watch.Parts, turns uint64, mixed bool) string {
 	switch {
 	case f != nil:
@@ -52,7 +52,7 @@ func says(f *why.Finding, parts *watch.Parts, turns uint64, mixed bool) string {
 	return ""
 }
 
-// hue is the style of what says says.
+// hue is the style of the text of says.
 func hue(f *why.Finding) style {
 	switch {
 	case f == nil:
@@ -75,7 +75,7 @@ func largest(parts *watch.Parts) (most watch.Part, share float64) {
 	return most, share
 }
 
-// where are the largest parts, in percent.
+// where lists the largest parts, in percent.
 func where(parts *watch.Parts) string {
 	type one struct {
 		part  watch.Part
@@ -126,7 +126,7 @@ func setAddr(c *row.Cell, a netip.Addr) {
 	}
 }
 
-// name is a service as people call it.
+// name is the name of a service.
 func name(k watch.ServiceKey) string {
 	if k.Comm == "" {
 		k.Comm = "(unknown)"
@@ -135,16 +135,16 @@ func name(k watch.ServiceKey) string {
 }
 
 var services = newTable("services", "worst",
-	func(s *service) any { return s.ServiceKey },
+	func(s *service) watch.ServiceKey { return s.ServiceKey },
 	func(a, b *service) int { return a.Compare(b.ServiceKey) },
 	slices.Concat([]column[service]{
-		{id: "service", head: "SERVICE", help: "process, and the port that it serves or the address that it asks", kind: row.Text, width: 24, grow: 3, left: true, up: true, cut: middle,
+		{id: "service", head: "SERVICE", help: "process, and the port that it serves or the address that it calls", kind: row.Text, width: 24, grow: 3, left: true, up: true, cut: middle,
 			cell: func(s *service, c *row.Cell) { c.SetText(name(s.ServiceKey)) }, text: func(s *service) string { return name(s.ServiceKey) }},
-		{id: "side", head: "SIDE", help: "in: it serves; out: it asks", kind: row.Text, width: 4, rank: 8, left: true, up: true,
+		{id: "side", head: "SIDE", help: "in: it serves; out: it calls", kind: row.Text, width: 4, rank: 8, left: true, up: true,
 			cell: func(s *service, c *row.Cell) { c.SetText(side(s.Out)) }, text: func(s *service) string { return side(s.Out) }},
-		{id: "conns", head: "CONNS", help: "connections at once, the most in a second", kind: row.Uint, width: 6, rank: 1,
+		{id: "conns", head: "CONNS", help: "the most connections at once in a second", kind: row.Uint, width: 6, rank: 1,
 			cell: func(s *service, c *row.Cell) { c.SetUint(s.Conns) }, text: func(s *service) string { return number(float64(s.Conns)) }},
-		{id: "turns_s", head: "TURNS/s", help: "requests with their answers, a second; absent where both directions overlap", kind: row.Uint, div: 10, width: 8,
+		{id: "turns_s", head: "TURNS/s", help: "requests with their answers, a second; absent if requests and answers overlap", kind: row.Uint, div: 10, width: 8,
 			cell: func(s *service, c *row.Cell) { setUint(c, tenths(float64(s.Turns)/s.seconds), !s.Mixed()) },
 			text: func(s *service) string { return absent(!s.Mixed(), number(float64(s.Turns)/s.seconds)) }},
 		{id: "p50_us", head: "P50", help: "half of the turns took less", kind: row.Uint, div: 10, width: 8, rank: 2,
@@ -153,7 +153,7 @@ var services = newTable("services", "worst",
 		{id: "p99_us", head: "P99", help: "99 of 100 turns took less", kind: row.Uint, div: 10, width: 8,
 			cell: func(s *service, c *row.Cell) { setUint(c, tenths(s.quantile(0.99)), s.timed()) },
 			text: func(s *service) string { return absent(s.timed(), took(s.quantile(0.99))) }},
-		{id: "verdict", head: "VERDICT", help: "what seine why says about it; else the part that takes more than half of the time of turns", kind: row.Text, width: 16, grow: 1, left: true,
+		{id: "verdict", head: "VERDICT", help: "the finding of seine why, or the part that takes more than half of the time of turns", kind: row.Text, width: 16, grow: 1, left: true,
 			cell:  func(s *service, c *row.Cell) { setText(c, says(s.finding, &s.Parts, s.Turns, s.Mixed())) },
 			text:  func(s *service) string { return says(s.finding, &s.Parts, s.Turns, s.Mixed()) },
 			style: func(s *service) style { return hue(s.finding) }},
@@ -161,12 +161,12 @@ var services = newTable("services", "worst",
 			cell: func(s *service, c *row.Cell) { c.SetUint(uint64(float64(s.TX) / s.seconds)) }, text: func(s *service) string { return rate(float64(s.TX) / s.seconds) }},
 		{id: "rx_bytes_s", head: "IN", help: "payload bytes received, a second", kind: row.Uint, width: 9, rank: 4,
 			cell: func(s *service, c *row.Cell) { c.SetUint(uint64(float64(s.RX) / s.seconds)) }, text: func(s *service) string { return rate(float64(s.RX) / s.seconds) }},
-		{id: "retrans", head: "RESENT", help: "segments sent again in the window", kind: row.Uint, width: 6, rank: 5,
+		{id: "retrans", head: "RESENT", help: "segments retransmitted in the window", kind: row.Uint, width: 6, rank: 5,
 			cell: func(s *service, c *row.Cell) { c.SetUint(s.Retrans) }, text: func(s *service) string { return number(float64(s.Retrans)) },
 			style: func(s *service) style { return attention(s.Retrans) }},
 		{id: "where", head: "WHERE THE TIME OF TURNS GOES", help: "the largest parts of the time of turns", kind: row.Text, width: 28, grow: 2, rank: 3, left: true,
 			cell: func(s *service, c *row.Cell) { setText(c, where(&s.Parts)) }, text: func(s *service) string { return where(&s.Parts) }},
-		{id: "worst", head: "WORST", help: "the usual order: findings first, then what is asked most", kind: row.Uint, rank: -1,
+		{id: "worst", head: "WORST", help: "the default order: findings first, then the busiest", kind: row.Uint, rank: -1,
 			cell: func(s *service, c *row.Cell) { c.SetUint(worst(s.finding, float64(s.Turns)+float64(s.Conns))) },
 			text: func(s *service) string { return "" }},
 		{id: "lport", head: "LPORT", help: "in: local port", kind: row.Uint, rank: -1, up: true,
@@ -192,7 +192,7 @@ func side(out bool) string {
 	return "in"
 }
 
-// attention is for counts of what should not happen.
+// attention is the style of counts that should be 0.
 func attention(n uint64) style {
 	if n > 0 {
 		return warn
@@ -200,7 +200,7 @@ func attention(n uint64) style {
 	return dim
 }
 
-// services are the lines of the screen.
+// services calls do for each line of the screen.
 func (s *Snapshot) services(do func(*service)) {
 	for _, v := range s.View.Services {
 		do(&service{v, s.seconds(), s.verdict(v.ServiceKey)})

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package top is the network of this machine on one screen: services, processes,
-// connections, events and findings, made of a model of internal/watch.
+// Package top shows the network of this machine on one screen: services, processes,
+// connections, events and findings, from a model of internal/watch.
 //
 //	watch.Model ─► Snapshot ─► Draw(state, snapshot, size) ─► lines of a screen
 //	keys ───────────────────────► State
@@ -23,10 +23,10 @@ const (
 	Long   = 5 * time.Minute
 )
 
-// A Snapshot is what a screen is made of.
+// A Snapshot is the data of a screen.
 type Snapshot struct {
 	Host    string
-	At      time.Time                            // the moment that is shown
+	At      time.Time                            // the shown time
 	Behind  time.Duration                        // how far that is in the past, 0: now
 	From    string                               // the recording, "" if it is live
 	View    *watch.View                          // of Recent
@@ -37,14 +37,14 @@ type Snapshot struct {
 	Self    Self
 }
 
-// Self is what seine itself takes.
+// Self is the cost of seine itself.
 type Self struct {
 	CPU    float64 // share of one processor: 0.01 is a percent
 	Memory uint64  // bytes
 	Known  bool
 }
 
-// Take looks at a model as it is now, or as it was at a moment.
+// Take makes a snapshot of a model, now or at a time in the past.
 func Take(m *watch.Model, at time.Time, events bool) *Snapshot {
 	_, last := m.Span()
 	s := &Snapshot{Conns: true}
@@ -97,7 +97,7 @@ func (s *Snapshot) verdictOf(who watch.Who) *why.Finding {
 	return s.Answer.Findings[i]
 }
 
-// freeze makes the snapshot stay as it is while the model goes on.
+// freeze copies what the model may change later.
 func (s *Snapshot) freeze() {
 	var all []watch.Conn
 	s.View.Conns(func(c *watch.Conn) { all = append(all, *c) })

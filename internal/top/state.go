@@ -8,7 +8,7 @@ import (
 	"seine/internal/watch"
 )
 
-// Screen is one of the five.
+// Screen is one of the five screens.
 type Screen int
 
 // The screens.
@@ -21,7 +21,7 @@ const (
 	numScreens
 )
 
-// Screens are their names.
+// Screens are the names of the screens.
 var Screens = [numScreens]string{"services", "processes", "connections", "events", "findings"}
 
 // titles are the names on the screen.
@@ -31,21 +31,21 @@ var titles = [numScreens]string{"Services", "Processes", "Connections", "Events"
 type State struct {
 	Screen Screen
 	Paused bool
-	At     time.Time // the moment that is shown; zero: the latest
+	At     time.Time // the shown time; zero: the latest
 
-	// Runs says whether a command line is one that seine accepts. May be nil: all are.
+	// Runs reports whether seine accepts a command line. It may be nil: all are accepted.
 	Runs func(command string) bool
 
 	queries [numScreens]query
 	levels  []level // what Enter has opened, the outermost first
-	input   *input  // the filter that is being written
+	input   *input  // the filter that is being typed
 	help    bool
-	note    string // stands in the last line until the next key
-	shown   pane   // what is on the screen
+	note    string // shown in the last line until the next key
+	shown   pane   // the rows on the screen
 	rows    int    // lines that it has for rows
 }
 
-// A level is what Enter has opened: the connections of something, or one thing in full.
+// A level is opened by Enter: the connections of a service or process, or one row in full.
 type level struct {
 	title   string
 	query   query
@@ -57,10 +57,10 @@ type level struct {
 	scroll  int
 }
 
-// lists says whether it is a list of connections.
+// lists reports whether the level is a list of connections.
 func (l *level) lists() bool { return l.service != nil || l.who != nil }
 
-// only says which connections it is about.
+// only returns the filter of its connections.
 func (l *level) only() func(*watch.Conn) bool {
 	if l.service != nil {
 		return ofService(*l.service)
@@ -69,14 +69,14 @@ func (l *level) only() func(*watch.Conn) bool {
 	return func(c *watch.Conn) bool { return c.Who == who }
 }
 
-// NewState begins with a screen, a filter for it and an order.
+// NewState makes a state with a screen, its filter and its order.
 func NewState(screen Screen, where, sort string, reverse bool) *State {
 	s := &State{Screen: screen}
 	s.queries[screen] = query{where: where, sort: sort, reverse: reverse}
 	return s
 }
 
-// level is what was opened last; nil: a whole screen is shown.
+// level is the level that was opened last; nil: a whole screen is shown.
 func (s *State) level() *level {
 	if len(s.levels) == 0 {
 		return nil
@@ -84,7 +84,7 @@ func (s *State) level() *level {
 	return &s.levels[len(s.levels)-1]
 }
 
-// query is that of the list that is shown; nil: no list is.
+// query is the query of the shown list; nil: no list is shown.
 func (s *State) query() *query {
 	l := s.level()
 	switch {
@@ -104,13 +104,13 @@ func (s *State) kind() Screen {
 	return s.Screen
 }
 
-// WantsEvents says whether the snapshot needs the long window.
+// WantsEvents reports whether the snapshot needs the long window.
 func (s *State) WantsEvents() bool {
 	l := s.level()
 	return l == nil && s.Screen == Events || l != nil && l.event != nil
 }
 
-// Follows are the connections on the screen: those whose history may be asked for next.
+// Follows are the connections on the screen: the user may open one of them next.
 func (s *State) Follows() (out []watch.ConnKey) {
 	if l := s.level(); l != nil && l.conn != nil {
 		return []watch.ConnKey{*l.conn}
@@ -132,5 +132,5 @@ var lists = [numScreens]interface {
 	help() []string
 }{services, processes, connections, events, findings}
 
-// Rises says whether sorting by a column of a screen begins with the smallest value.
+// Rises reports whether sorting by a column of a screen starts with the smallest value.
 func Rises(s Screen, id string) bool { return lists[s].rises(id) }

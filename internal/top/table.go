@@ -14,17 +14,17 @@ import (
 	"seine/internal/words"
 )
 
-// A column of things of type T. It has the value for filters, for sorting and for JSON, and
-// the text for eyes.
+// A column of rows of type T. It gives the value for filters, sorting and JSON, and the text for
+// the screen.
 type column[T any] struct {
 	id, head, help string
 	kind           row.Kind
 	div            uint64 // value ÷ div is in the unit that the id names; 0: 1
 	width          int    // cells
-	grow           int    // how much of the room that is left it takes, in parts
-	rank           int    // the higher, the earlier a narrow screen does without it; 0: never. -1: no screen has it
+	grow           int    // its share of the free room
+	rank           int    // the highest is left out first on a narrow screen; 0: never left out; -1: not on screens
 	left           bool
-	up             bool // sorting begins with the smallest
+	up             bool // sorting starts with the smallest
 	cell           func(x *T, c *row.Cell)
 	text           func(x *T) string
 	style          func(x *T) style // nil: normal
@@ -38,11 +38,17 @@ type table[T any] struct {
 	columns []column[T]
 	usual   string // the column that it is sorted by
 	key     func(x *T) any
+	has     func(key any) func(x *T) bool // the thing with that key
 	tie     func(a, b *T) int
 }
 
-func newTable[T any](view, usual string, key func(x *T) any, tie func(a, b *T) int, columns []column[T]) *table[T] {
-	t := &table[T]{schema: &row.Schema{Tool: "top", View: view}, columns: columns, usual: usual, key: key, tie: tie}
+func newTable[T any, K comparable](view, usual string, key func(x *T) K, tie func(a, b *T) int, columns []column[T]) *table[T] {
+	t := &table[T]{schema: &row.Schema{Tool: "top", View: view}, columns: columns, usual: usual, tie: tie}
+	t.key = func(x *T) any { return key(x) }
+	t.has = func(k any) func(x *T) bool {
+		want, ok := k.(K)
+		return func(x *T) bool { return ok && key(x) == want }
+	}
 	for i := range columns {
 		c := &columns[i]
 		t.schema.Columns = append(t.schema.Columns, row.Column{
@@ -64,14 +70,14 @@ func unitOf(k row.Kind) string {
 	return ""
 }
 
-// A query is which things are shown, in which order, and where the cursor is.
+// A query says which rows are shown, in which order, and where the cursor is.
 type query struct {
 	where   string
 	sort    string // id of a column; "": the usual one
 	reverse bool
 	cursor  any  // key of the row under the cursor; nil: the one at At
 	at, top int  // the row under the cursor, and the first one on the screen
-	pinned  bool // the cursor was moved: it stays with its row. Else it stays at the first one
+	pinned  bool // the cursor was moved and stays with its row; else it stays at the first row
 }
 
 // pane is the part of a screen that shows a table.
@@ -91,72 +97,131 @@ type sorted[T any] struct {
 	cell row.Cell
 }
 
-// first keeps the first n of all things in an order: a heap with the last of them in front.
+// first keeps the first n rows in an order. It is a heap with the last of them in front.
 type first[T any] struct {
-	all  []sorted[T]
-	less func(a, b *sorted[T]) bool
+	n       int
+	all     []sorted[T]
+	compare func(a, b *sorted[T]) int
 }
 
 func (f *first[T]) Len() int           { return len(f.all) }
-func (f *first[T]) Less(i, j int) bool { return f.less(&f.all[j], &f.all[i]) }
+func (f *first[T]) Less(i, j int) bool { return f.compare(&f.all[j], &f.all[i]) < 0 }
 func (f *first[T]) Swap(i, j int)      { f.all[i], f.all[j] = f.all[j], f.all[i] }
 func (f *first[T]) Push(any)           {}
 func (f *first[T]) Pop() any           { return nil }
 
-// pick is the first n things for which the filter holds, in their order, how many match, and
-// how many there are. Things are valid while each calls: those that are picked are copied.
-func (t *table[T]) pick(each func(func(*T)), q *query, n int) (out []*T, matched, total int, err error) {
+// offer takes a copy of a thing if it is one of the first n.
+func (f *first[T]) offer(one *sorted[T]) {
+	switch {
+	case f.n == 0:
+	case len(f.all) < f.n:
+		kept := sorted[T]{new(T), one.cell}
+		*kept.x = *one.x
+		if f.all = append(f.all, kept); len(f.all) == f.n {
+			heap.Init(f)
+		}
+	case f.compare(one, &f.all[0]) < 0:
+		*f.all[0].x = *one.x
+		f.all[0].cell = one.cell
+		heap.Fix(f, 0)
+	}
+}
+
+// picked are some of the things that match, in their order.
+type picked[T any] struct {
+	items          []*T
+	from           int // how many come before the first of them
+	matched, total int
+}
+
+// scan calls for each thing that matches the query, with the value that it is sorted by, and
+// counts. Things are valid during the call.
+func (t *table[T]) scan(each func(func(*T)), q *query, p *picked[T], do func(one *sorted[T])) error {
 	keep, err := t.filter(q.where)
 	if err != nil {
-		return nil, 0, 0, err
+		return err
 	}
-	by := t.column(cmp.Or(q.sort, t.usual))
-	up := t.columns[by].up != q.reverse
-	best := &first[T]{less: t.order(up)}
+	by := t.sorting(q)
+	var one sorted[T]
 	each(func(x *T) {
-		if total++; keep != nil && !keep(x) {
+		if p.total++; keep != nil && !keep(x) {
 			return
 		}
-		matched++
-		one := sorted[T]{x: x}
+		p.matched++
+		one = sorted[T]{x: x}
 		t.columns[by].cell(x, &one.cell)
-		switch {
-		case n == 0:
-		case len(best.all) < n:
-			one.x = new(T)
-			*one.x = *x
-			if best.all = append(best.all, one); len(best.all) == n {
-				heap.Init(best)
-			}
-		case compareCells(&one.cell, &best.all[0].cell, up) <= 0 && best.less(&one, &best.all[0]):
-			*best.all[0].x = *x
-			best.all[0].cell = one.cell
-			heap.Fix(best, 0)
-		}
+		do(&one)
 	})
-	slices.SortFunc(best.all, func(a, b sorted[T]) int {
+	return nil
+}
+
+// pick is the first n things.
+func (t *table[T]) pick(each func(func(*T)), q *query, n int) (p picked[T], err error) {
+	order := t.order(q)
+	best := &first[T]{n: n, compare: order}
+	if err := t.scan(each, q, &p, best.offer); err != nil {
+		return picked[T]{}, err
+	}
+	p.add(best, order)
+	return p, nil
+}
+
+// around is the row under the cursor with up to n rows before and after it. Its cost does not
+// depend on how many come before. It finds nothing if the row is gone.
+func (t *table[T]) around(each func(func(*T)), q *query, n int) (p picked[T], err error) {
+	var under sorted[T]
+	is := t.has(q.cursor)
+	if err := t.scan(each, q, &p, func(one *sorted[T]) {
+		if is(one.x) {
+			under = sorted[T]{new(T), one.cell}
+			*under.x = *one.x
+		}
+	}); err != nil || under.x == nil {
+		return picked[T]{}, err
+	}
+	p = picked[T]{}
+	order := t.order(q)
+	before := &first[T]{n: n, compare: func(a, b *sorted[T]) int { return order(b, a) }}
+	after := &first[T]{n: n + 1, compare: order}
+	if err := t.scan(each, q, &p, func(one *sorted[T]) {
+		if order(one, &under) < 0 {
+			p.from++
+			before.offer(one)
+		} else {
+			after.offer(one)
+		}
+	}); err != nil {
+		return picked[T]{}, err
+	}
+	p.from -= len(before.all)
+	p.add(before, order)
+	p.add(after, order)
+	return p, nil
+}
+
+// add sorts what was kept and puts it behind the others.
+func (p *picked[T]) add(f *first[T], order func(a, b *sorted[T]) int) {
+	slices.SortFunc(f.all, func(a, b sorted[T]) int { return order(&a, &b) })
+	for i := range f.all {
+		p.items = append(p.items, f.all[i].x)
+	}
+}
+
+// sorting is the column that a query sorts by.
+func (t *table[T]) sorting(q *query) int { return t.column(cmp.Or(q.sort, t.usual)) }
+
+// order compares by the value; the order of things that are equal there never changes.
+func (t *table[T]) order(q *query) func(a, b *sorted[T]) int {
+	up := t.columns[t.sorting(q)].up != q.reverse
+	return func(a, b *sorted[T]) int {
 		if c := compareCells(&a.cell, &b.cell, up); c != 0 {
 			return c
 		}
 		return t.tie(a.x, b.x)
-	})
-	for i := range best.all {
-		out = append(out, best.all[i].x)
-	}
-	return out, matched, total, nil
-}
-
-// order compares by the value; the order of things that are equal there never changes.
-func (t *table[T]) order(up bool) func(a, b *sorted[T]) bool {
-	return func(a, b *sorted[T]) bool {
-		if c := compareCells(&a.cell, &b.cell, up); c != 0 {
-			return c < 0
-		}
-		return t.tie(a.x, b.x) < 0
 	}
 }
 
-// compareCells is which of two values comes first. What is absent comes last.
+// compareCells compares two values. An absent one comes last.
 func compareCells(a, b *row.Cell, up bool) int {
 	if a.Kind == row.Null || b.Kind == row.Null {
 		if a.Kind == b.Kind {
@@ -187,7 +252,7 @@ func (t *table[T]) column(id string) int {
 	return max(0, slices.IndexFunc(t.columns, func(c column[T]) bool { return c.id == id }))
 }
 
-// kept is told of the rows that a filter lets through.
+// kept notes whether a filter lets a row through.
 type kept struct{ yes bool }
 
 func (k *kept) Row(*row.Row) error { k.yes = true; return nil }
@@ -245,7 +310,7 @@ func (t *table[T]) ids() (out []string) {
 	return out
 }
 
-// sortable are the columns that a user can sort by: the usual one and those that are seen.
+// sortable are the columns that a user can sort by: the default one and the visible ones.
 func (t *table[T]) sortable() []string {
 	out := []string{t.usual}
 	for i := range t.columns {
@@ -256,10 +321,10 @@ func (t *table[T]) sortable() []string {
 	return out
 }
 
-// rises says whether sorting by a column begins with the smallest value.
+// rises reports whether sorting by a column starts with the smallest value.
 func (t *table[T]) rises(id string) bool { return t.columns[t.column(cmp.Or(id, t.usual))].up }
 
-// check says what is wrong with a filter.
+// check checks a filter.
 func (t *table[T]) check(where string) error { _, err := t.filter(where); return err }
 
 // gap is between columns.
@@ -301,21 +366,27 @@ func (t *table[T]) layout(cells int) (show []int, widths []int) {
 func (t *table[T]) pane(each func(func(*T)), q query, cells, lines int, l Look) pane {
 	const mark = 2 // the place of the mark of the row under the cursor
 	show, widths := t.layout(cells - mark)
-	by := t.column(cmp.Or(q.sort, t.usual))
+	by := t.sorting(&q)
 	rows := max(lines-1, 0)
 	p := pane{at: max(q.at, 0), top: max(q.top, 0), cursor: q.cursor}
-	items, matched, total, err := t.pick(each, &q, max(p.at, p.top)+rows+1)
-	p.matched, p.total, p.err = matched, total, err
+	var got picked[T]
+	if p.at > rows && q.cursor != nil {
+		got, p.err = t.around(each, &q, rows)
+	}
+	if p.err == nil && got.items == nil {
+		got, p.err = t.pick(each, &q, max(p.at, p.top)+rows+1)
+	}
+	p.matched, p.total = got.matched, got.total
 	if q.cursor != nil {
-		if i := slices.IndexFunc(items, func(x *T) bool { return t.key(x) == q.cursor }); i >= 0 {
-			p.at = i
+		if i := slices.IndexFunc(got.items, t.has(q.cursor)); i >= 0 {
+			p.at = got.from + i
 		}
 	}
-	p.at = max(min(p.at, matched-1), 0)
-	p.top = max(min(p.top, p.at, matched-rows), p.at-rows+1, 0)
+	p.at = max(min(p.at, p.matched-1), 0)
+	p.top = max(min(p.top, p.at, p.matched-rows), p.at-rows+1, 0)
 	p.lines = append(p.lines, l.paint(strong, t.heads(show, widths, by, q.reverse, mark)))
-	for i := p.top; i < min(p.top+rows, len(items)); i++ {
-		x := items[i]
+	for i := p.top; i < min(p.top+rows, got.from+len(got.items)); i++ {
+		x := got.items[i-got.from]
 		p.visible = append(p.visible, t.key(x))
 		if i == p.at {
 			p.selected, p.cursor = x, t.key(x)
@@ -370,12 +441,13 @@ func (t *table[T]) line(x *T, show, widths []int, under bool, l Look) string {
 	return b.String()
 }
 
-// plain writes all things as lines, as wide as they need to be.
+// plain writes all rows as lines in full width.
 func (t *table[T]) plain(each func(func(*T)), q query) ([]string, error) {
-	items, _, _, err := t.pick(each, &q, 1<<31)
+	got, err := t.pick(each, &q, 1<<31)
 	if err != nil {
 		return nil, err
 	}
+	items := got.items
 	var show, widths []int
 	texts := make([][]string, len(items))
 	for i := range t.columns {

@@ -14,7 +14,7 @@ import (
 // screen as it was before.
 const leave = "\x1b[?2026l\x1b[?2004l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2027l\x1b[<u\x1b[>4m\x1b[m\x1b[?25h\x1b[?1049l"
 
-// A Terminal is how a terminal was before a screen took it.
+// A Terminal keeps the state of a terminal before a screen takes it.
 type Terminal struct {
 	out   *os.File
 	was   *unix.Termios
@@ -22,22 +22,22 @@ type Terminal struct {
 	mu    sync.Mutex
 }
 
-// Hold notes how the terminal is.
+// Hold saves the state of the terminal.
 func Hold(out *os.File) *Terminal {
 	t := &Terminal{out: out}
 	t.was, _ = unix.IoctlGetTermios(int(out.Fd()), unix.TCGETS)
 	return t
 }
 
-// take says that a screen has it now, or has given it back.
+// take notes that a screen has taken the terminal, or has given it back.
 func (t *Terminal) take(yes bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.taken = yes
 }
 
-// Restore makes the terminal what it was, if a screen has it. It may be called by any
-// goroutine, and again.
+// Restore restores the terminal if a screen has it. Any goroutine may call it, more than
+// once.
 func (t *Terminal) Restore() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -51,8 +51,8 @@ func (t *Terminal) Restore() {
 	}
 }
 
-// Guard is deferred by goroutines that run beside the screen: their panic must not leave the
-// terminal unusable, nor its message on a screen that goes away.
+// Guard is deferred by goroutines that run beside the screen. Their panic must not leave the
+// terminal unusable, and its message must not vanish with the screen.
 func (t *Terminal) Guard() {
 	if r := recover(); r != nil {
 		t.Restore()

@@ -86,8 +86,8 @@ func TestPanic(t *testing.T) {
 	}()
 	shown := make(chan string)
 	go func() { shown <- until(t, master, "END") }()
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "defect") {
-		t.Errorf("got %v, want an error about a defect", err)
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "bug") {
+		t.Errorf("got %v, want an error about a bug", err)
 	}
 	out := <-shown
 	on, off := strings.LastIndex(out, "\x1b[?1049h"), strings.LastIndex(out, "\x1b[?1049l")

@@ -13,7 +13,7 @@ import (
 	"seine/internal/words"
 )
 
-// number is a count that takes at most seven places: 0, 0.4, 1,840, 12.3k, 1.2M.
+// number formats a count in at most seven cells: 0, 0.4, 1,840, 12.3k, 1.2M.
 func number(n float64) string {
 	switch {
 	case n == 0:
@@ -33,7 +33,7 @@ func number(n float64) string {
 	return three(n/1000) + "T"
 }
 
-// three is a number with three digits that count.
+// three formats a number with three significant digits.
 func three(n float64) string {
 	if n < 99.95 {
 		return strconv.FormatFloat(n, 'f', 1, 64)
@@ -85,7 +85,7 @@ func percent(share float64) string { return fmt.Sprintf("%.0f %%", share*100) }
 // width is how many cells of a terminal a text takes.
 func width(s string) int { return ansi.StringWidth(s) }
 
-// fit makes a text take so many cells. What is too long loses its end.
+// fit pads or cuts a text to a width. It cuts the end.
 func fit(s string, cells int, left bool) string {
 	if cells <= 0 {
 		return ""
@@ -101,8 +101,8 @@ func fit(s string, cells int, left bool) string {
 	return spaces(cells-n) + s
 }
 
-// middle makes a text that is too long lose its middle: the port at the end of an
-// address tells more than what stands before it.
+// middle cuts the middle of a text that is too long, because the port at the end of an
+// address matters more than the digits before it.
 func middle(s string, cells int) string {
 	n := width(s)
 	if n <= cells || cells < 5 {

@@ -101,7 +101,7 @@ func appendRow(b []byte, r *row.Row, schemas []*row.Schema) ([]byte, error) {
 			return nil, fmt.Errorf("trial: column %s: a %T cannot be sent", r.Schema.Columns[i].ID, v)
 		}
 	}
-	return b, nil
+	return append(binary.AppendUvarint(b, uint64(len(r.Bytes))), r.Bytes...), nil
 }
 
 // What a cell refers to.
@@ -166,6 +166,7 @@ func decodeRow(b []byte, schemas []*row.Schema) (*row.Row, error) {
 			c.Ref = st
 		}
 	}
+	r.Bytes = []byte(in.text())
 	if in.short {
 		return nil, errShortRow
 	}

@@ -81,7 +81,7 @@ func (a *auditor) faults(r *row.Row) (out []string) {
 			say("%v to %v is not from there", laddr, raddr)
 		}
 	}
-	if raddr.IsValid() && raddr.IsUnspecified() {
+	if raddr.IsValid() && raddr.IsUnspecified() && !laddr.IsMulticast() { // a host without an address speaks to a group
 		say("nobody is at %v", raddr)
 	}
 	if c := known("rport"); c != nil && c.N == 0 {
@@ -118,8 +118,8 @@ func (a *auditor) faults(r *row.Row) (out []string) {
 	if c := known("tid"); c != nil && c.N == 0 {
 		say("a thread 0 of %d", p.PID)
 	}
-	if c := known("uid"); c != nil && c.N != 0 {
-		say("%d is root's", p.PID)
+	if c := known("uid"); c != nil && int(c.N) != p.UID {
+		say("%d is of user %d", p.PID, p.UID)
 	}
 	if c := known("cgroup"); c != nil && a.cgroup != "" && c.S != a.cgroup {
 		say("%d is in %s", p.PID, a.cgroup)

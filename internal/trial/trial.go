@@ -163,6 +163,9 @@ func (x *Trial) AttachAll(flags ...string) error {
 	if x.Way != "" {
 		flags = append(flags, "--way="+x.Way)
 	}
+	if x.tool.Once { // it looks when it is detached, not before the traffic
+		flags = append(flags, "--interval=1h")
+	}
 	if kit == nil {
 		return errors.New("trial: this program does not call Main")
 	}

@@ -14,7 +14,7 @@ type ConnKey struct {
 	Lport, Rport uint16
 }
 
-// A Conn is what is known of a connection: its last row.
+// A Conn is the last row of a connection.
 type Conn struct {
 	ConnKey
 	Who    Who
@@ -22,7 +22,7 @@ type Conn struct {
 	Role   string // client, server, unknown
 	Last   int64  // second
 	Closed bool
-	Turns  uint64 // of the last interval, as all that follows
+	Turns  uint64 // of the last interval, like the fields below
 	TX, RX uint64
 	Fast   uint64
 	TLP    uint64
@@ -33,12 +33,12 @@ type Conn struct {
 	Parts  Parts
 }
 
-// conns are the connections that said something last. The one that has been silent for
-// longest goes first.
+// conns are the latest connections. The one that has been quiet for longest is evicted
+// first.
 type conns struct {
 	most    int
 	by      map[ConnKey]*list.Element
-	order   *list.List // the last one to say something is in front
+	order   *list.List // the most recently active one is in front
 	evicted uint64
 }
 

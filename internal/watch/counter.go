@@ -11,7 +11,7 @@ type CounterKey struct {
 	Name  string // as nstat writes it, or a word of the Sampler
 }
 
-// Count says by how much a counter grew.
+// Count adds the growth of a counter.
 func (m *Model) Count(at time.Time, k CounterKey, by int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -20,9 +20,19 @@ func (m *Model) Count(at time.Time, k CounterKey, by int64) {
 	if c := m.counters.cell(at.Unix(), k); c != nil {
 		*c += by
 	}
+	if m.counted != nil {
+		m.counted(k, by)
+	}
 }
 
-// Gauge says what something is now.
+// OnCount makes Count call do with its arguments. do must not call the model.
+func (m *Model) OnCount(do func(k CounterKey, by int64)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.counted = do
+}
+
+// Gauge sets the current value of a gauge.
 func (m *Model) Gauge(at time.Time, k CounterKey, value float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -33,7 +43,7 @@ func (m *Model) Gauge(at time.Time, k CounterKey, value float64) {
 	}
 }
 
-// takeCounter takes the counters that skbdrop tells of, unless a Sampler tells of all.
+// takeCounter takes the counters in rows of skbdrop, unless a Sampler reads all.
 func takeCounter(m *Model, at int64, r reader) {
 	if s := m.sources[Counters]; s != nil && s.Rows > 0 {
 		return

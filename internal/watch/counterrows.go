@@ -10,8 +10,8 @@ import (
 	"seine/internal/row"
 )
 
-// CounterSchema is that of the kernel's own counters as rows, for recordings. A row is one
-// of: a counter that grew, a gauge, an address of a network namespace.
+// CounterSchema is the schema of the kernel's counters as rows, for recordings. A row is a
+// counter that grew, a gauge, or an address of a network namespace.
 func CounterSchema() *row.Schema {
 	s := &row.Schema{Tool: Counters}
 	for i, c := range []row.Column{
@@ -28,11 +28,11 @@ func CounterSchema() *row.Schema {
 	return s
 }
 
-// CounterRows makes rows of what a Sampler reads.
+// CounterRows turns the readings of a Sampler into rows.
 type CounterRows struct {
 	to  row.Sink
 	row *row.Row
-	now time.Time // of the row before: addresses are told without a time
+	now time.Time // of the row before: Local has no time
 	err error     // of the first row that was refused
 }
 
@@ -41,7 +41,7 @@ func NewCounterRows(s *row.Schema, to row.Sink) *CounterRows {
 	return &CounterRows{to: to, row: s.New(), now: time.Now()}
 }
 
-// Sample has a Sampler read all counters, and ends the batch.
+// Sample reads all counters by a Sampler, and ends the batch.
 func (c *CounterRows) Sample(s *Sampler, now time.Time) error {
 	c.now = now
 	s.Sample(c, now)

@@ -20,12 +20,12 @@ type Moment struct {
 // mostFollowed is how many connections have a history. A screen shows fewer.
 const mostFollowed = 256
 
-// followed are the histories of the connections that somebody looks at. To keep one of each
+// followed holds the histories of the connections that a user looks at. Keeping one for each
 // of 100,000 connections would take more memory than all the rest.
 type followed struct {
 	keep  int64 // seconds
 	by    map[ConnKey]*list.Element
-	order *list.List // the one that was asked for last is in front
+	order *list.List // the one that was followed last is in front
 }
 
 type history struct {
@@ -33,8 +33,8 @@ type history struct {
 	moments []Moment
 }
 
-// Follow has the model keep the seconds of these connections from now on. The ones that were
-// asked for longest ago are given up for others.
+// Follow makes the model keep the seconds of these connections from now on. The connections
+// that were followed longest ago are evicted.
 func (m *Model) Follow(keys ...ConnKey) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -60,8 +60,8 @@ func (m *Model) Follow(keys ...ConnKey) {
 	}
 }
 
-// History is the seconds of a connection that is followed, in the order of time, up to and
-// including the moment to. Seconds in which it said nothing are left out.
+// History returns the seconds of a followed connection in order of time, up to and including
+// to. Seconds without traffic are left out.
 func (m *Model) History(k ConnKey, to time.Time) (out []Moment) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -77,7 +77,7 @@ func (m *Model) History(k ConnKey, to time.Time) (out []Moment) {
 	return out
 }
 
-// saw notes what a connection has said, if it is followed.
+// saw adds a row of a connection, if it is followed.
 func (f *followed) saw(c *Conn) {
 	if e := f.by[c.ConnKey]; e != nil {
 		e.Value.(*history).add(c, f.keep)
@@ -104,7 +104,7 @@ func (h *history) add(c *Conn, keep int64) {
 	}
 }
 
-// At is the window that ends with the second of a moment.
+// At is the window that ends with the second of to.
 func (m *Model) At(to time.Time, last time.Duration) *View {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,7 +112,7 @@ func (m *Model) At(to time.Time, last time.Duration) *View {
 	return m.view(max(end-int64(last.Seconds())+1, m.first), end)
 }
 
-// Span is the first and the last second that the model has heard of; zero: none.
+// Span is the first and the last second of the model; zero: it has none.
 func (m *Model) Span() (first, last time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -4,8 +4,8 @@ package watch
 
 import "seine/internal/kern"
 
-// A thin is a histogram that keeps only the slots that are not empty: a second of a
-// service has a few.
+// A thin is a histogram that keeps only non-empty slots. A second of a service has only a
+// few.
 type thin struct {
 	count, sum, min, max uint64
 	slots                []slot

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package watch is a model of the machine's network as it is now, and was in the last
-// minutes: services, connections, what happened, and the kernel's own counters.
+// Package watch is a model of the machine's network now and in the last minutes:
+// services, connections, events, and the kernel's counters.
 //
 //	rows of tools ─┐
 //	recordings ────┼► Model ─► View: why, top, the page, metrics
 //	Sampler ───────┘
 //
-// It is fed by rows, live or read back, and by counters; it reads nothing itself and
-// prints nothing. It is bounded by count and age, and says what found no room. The
-// same rows make the same model, in whatever order tools deliver them.
+// Rows, live or recorded, and counters feed it. It reads nothing itself and prints
+// nothing. It is bounded by count and age, and counts what it had no room for. The same
+// rows make the same model, in whatever order tools deliver them.
 package watch
 
 import (
@@ -24,12 +24,12 @@ import (
 // Options are the bounds of a model. The zero value works.
 type Options struct {
 	Keep     time.Duration // how far back it goes; 0: 300 s
-	Least    time.Duration // what is never given up for room; 0: 30 s
+	Least    time.Duration // seconds that are never evicted for room; 0: 30 s
 	Services int           // 0: 10,000
 	Tallies  int           // kinds of events, by where they happened; 0: 50,000
 	Conns    int           // 0: 100,000
 	Names    int           // of addresses; 0: 50,000
-	Cells    int           // of services, and of tallies: one for each second in which there was something; 0: 200,000
+	Cells    int           // of services, and of tallies: one for each second with an event; 0: 200,000
 }
 
 func (o Options) filled() Options {
@@ -67,14 +67,16 @@ type Model struct {
 	addrs    Addrs // of this machine
 	first    int64 // second of the first row
 	last     int64 // of the newest
+	counted  func(k CounterKey, by int64)
 }
 
 // A Source is what has fed the model: a tool by its name, or "counters".
 type Source struct {
-	Name string
-	Rows uint64
-	Lost uint64 // events that did not become rows
-	Why  string // it could not be asked; empty: it was
+	Name     string
+	Rows     uint64
+	Lost     uint64 // events that did not become rows
+	Nameless uint64 // sockets that it met and whose process is not known
+	Why      string // it could not be asked; empty: it was
 }
 
 // New makes an empty model.
@@ -104,11 +106,26 @@ func (m *Model) Asked(source, why string) {
 	m.source(source).Why = why
 }
 
-// Lost says that a source has lost events.
-func (m *Model) Lost(source string, n uint64) {
+// Dropped says that a source has rows which did not reach the model.
+func (m *Model) Dropped(source string, n uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.source(source).Lost += n
+}
+
+// Lost says what a source has lost.
+func (m *Model) Lost(source string, losses []row.Loss) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.source(source)
+	for _, l := range losses {
+		if l.Kind == row.OwnerUnknown {
+			s.Nameless += l.N
+		} else {
+			s.Lost += l.N
+		}
+	}
+	return nil
 }
 
 // Addrs are the addresses of this machine, each with the network namespaces that have it.
@@ -166,12 +183,7 @@ func (m *Model) Row(r *row.Row) error {
 }
 
 // End takes the losses of a batch.
-func (m *Model) End(e row.End) error {
-	for _, l := range e.Losses {
-		m.Lost(e.Tool, l.N)
-	}
-	return nil
-}
+func (m *Model) End(e row.End) error { return m.Lost(e.Tool, e.Losses) }
 
 func (m *Model) saw(at int64) {
 	if m.first == 0 || at < m.first {

@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// place is where a name of an address holds: for a process, or for its network namespace.
+// place is the scope of a name: a process, or its network namespace.
 type place struct {
 	Who
 	addr netip.Addr
 }
 
-// named is the name that was told last.
+// named is the name that was seen last.
 type named struct {
 	name      string
-	at, other int64 // when it was told, and when another name was; 0: never
+	at, other int64 // when it was seen, and when another name was; 0: never
 }
 
-// addrNames is what programs were told of addresses: by name servers, and by themselves to
-// the servers that they ask by TLS. When there are many, those are forgotten that were not
-// told again for long.
+// addrNames are the names of addresses: from DNS answers to programs, and from the server
+// names in their TLS handshakes. If there are too many, the names that were not seen for
+// longest are evicted.
 type addrNames struct {
 	most       int
 	keep       int64 // seconds for which a second name makes both uncertain
@@ -65,8 +65,8 @@ func (t *addrNames) find(p place) (named, bool) {
 	return n, ok
 }
 
-// of is the name by which a process knows an address, else the one by which its network
-// namespace does. It is empty if there are several.
+// of is the name of an address for a process, else for its network namespace. It is empty if
+// there are several.
 func (t *addrNames) of(who Who, addr netip.Addr) string {
 	for _, p := range []place{{who, addr}, {Who{Netns: who.Netns}, addr}} {
 		if n, ok := t.find(p); ok {
@@ -88,12 +88,12 @@ func (m *Model) learn(at int64, r reader) {
 	}
 }
 
-// takeHello takes the name of a server that is asked by TLS.
+// takeHello takes the server name of a TLS handshake.
 func takeHello(m *Model, at int64, r reader) {
 	m.names.tell(at, r.who(), r.addr("raddr"), r.text("name"))
 }
 
-// Name is the name by which a process knows an address; empty: none was told, or several.
+// Name is the name of an address for a process; empty: there is none, or several.
 func (m *Model) Name(who Who, addr netip.Addr) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

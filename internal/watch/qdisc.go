@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// qdiscs asks for the queueing disciplines of a network namespace: that of the thread which
+// qdiscs reads the queueing disciplines of a network namespace: that of the thread that
 // opened it.
 type qdiscs struct{ fd int }
 
-// qdiscCount is what the kernel counts of the disciplines of a device. Roots count what
-// their children do.
+// qdiscCount holds the kernel's counters of a device's disciplines. Roots include their
+// children.
 type qdiscCount struct{ dropped, overlimits, backlog uint32 }
 
 func openQdiscs() (*qdiscs, error) {
@@ -36,7 +36,7 @@ func (q *qdiscs) close() {
 	}
 }
 
-// read is the counts by device; nil if the kernel does not tell.
+// read returns the counters by device, nil if the kernel does not give them.
 func (q *qdiscs) read() map[string]qdiscCount {
 	if q == nil {
 		return nil
@@ -78,7 +78,7 @@ func (q *qdiscs) read() map[string]qdiscCount {
 	return out
 }
 
-// dump asks for all objects of a kind, whose messages begin with so many bytes.
+// dump requests all objects of a kind. head is the length of their message header.
 func (q *qdiscs) dump(kind uint16, head int, do func(body []byte)) error {
 	msg := make([]byte, unix.SizeofNlMsghdr+head)
 	binary.NativeEndian.PutUint32(msg, uint32(len(msg)))

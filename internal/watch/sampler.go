@@ -13,11 +13,11 @@ import (
 	"seine/internal/host"
 )
 
-// Words for what the kernel tells elsewhere than in the protocol counters. Those with a
-// processor or a device in their name end with it.
+// Names of counters that are not protocol counters. A name that ends with a slash is
+// followed by the processor or device.
 const (
 	SoftnetProcessed = "SoftnetProcessed/" // packets, by processor
-	SoftnetDropped   = "SoftnetDropped"    // packets that found the backlog full
+	SoftnetDropped   = "SoftnetDropped"    // packets dropped at a full backlog
 	SoftnetSqueezed  = "SoftnetSqueezed"   // softirqs that ended with packets left
 	QdiscDropped     = "QdiscDropped/"     // packets, by device
 	QdiscBacklog     = "QdiscBacklog/"     // gauge: bytes that wait, by device
@@ -26,7 +26,7 @@ const (
 	TCPInUse       = "TCPInUse"       // gauge: sockets
 	TCPTimeWait    = "TCPTimeWait"    // gauge: sockets
 	TCPMemory      = "TCPMemory"      // gauge: pages of all TCP sockets
-	TCPMemPressure = "TCPMemPressure" // gauge: pages from which on the kernel saves memory
+	TCPMemPressure = "TCPMemPressure" // gauge: pages at which memory pressure starts
 	TCPMemMost     = "TCPMemMost"     // gauge: pages that TCP may have
 	FilesOpen      = "FilesOpen"      // gauge
 	FilesMost      = "FilesMost"      // gauge
@@ -35,7 +35,7 @@ const (
 	ConntrackMost  = "ConntrackMost"  // gauge
 )
 
-// Counts takes what a Sampler reads: a Model does, and so does CounterRows.
+// Counts takes the readings of a Sampler. Model and CounterRows implement it.
 type Counts interface {
 	// Count says by how much a counter grew.
 	Count(at time.Time, k CounterKey, by int64)
@@ -45,9 +45,9 @@ type Counts interface {
 	Local(netns uint32, addrs ...netip.Addr)
 }
 
-// A Sampler reads the kernel's own counters. All files are opened when it
-// is made: it needs no privilege afterwards. Network namespaces that come later are
-// not seen.
+// A Sampler reads the kernel's counters. NewSampler opens all files, so that no
+// privilege is needed afterwards. Network namespaces that are created later are not
+// seen.
 type Sampler struct {
 	spaces []*namespace
 	whole  map[string]*os.File // files of the whole machine
@@ -66,7 +66,7 @@ type namespace struct {
 // mostSpaces is how many network namespaces are read.
 const mostSpaces = 256
 
-// NewSampler opens the files. What cannot be opened is not told.
+// NewSampler opens the files. It leaves out those that it cannot open.
 func NewSampler() *Sampler {
 	s := &Sampler{whole: map[string]*os.File{}, before: map[CounterKey]int64{}}
 	for _, name := range []string{"net/softnet_stat", "sys/net/ipv4/tcp_mem", "sys/fs/file-nr"} {
@@ -106,7 +106,7 @@ func open(into map[string]*os.File, name, path string) {
 	}
 }
 
-// Close lets go of the files.
+// Close closes the files.
 func (s *Sampler) Close() {
 	for _, f := range s.whole {
 		f.Close()
@@ -120,7 +120,7 @@ func (s *Sampler) Close() {
 	}
 }
 
-// Sample reads all counters. The first time it only notes where they stand.
+// Sample reads all counters. The first call only stores their values.
 func (s *Sampler) Sample(m Counts, now time.Time) {
 	grow := func(k CounterKey, value int64) {
 		was, known := s.before[k]
@@ -129,7 +129,7 @@ func (s *Sampler) Sample(m Counts, now time.Time) {
 		}
 	}
 	for _, n := range s.spaces {
-		m.Local(n.inode, n.addrs...) // each time: who reads a part of a recording wants them too
+		m.Local(n.inode, n.addrs...) // each time, because a part of a recording needs them too
 		n.sample(m, now, grow)
 	}
 	s.softnet(grow)
@@ -184,8 +184,8 @@ func (n *namespace) sample(m Counts, now time.Time, grow func(CounterKey, int64)
 	}
 }
 
-// softnet reads the packets that each processor received, those that it dropped, and how
-// often it had to leave some for later.
+// softnet reads for each processor how many packets it received and dropped, and how often
+// it left packets for later.
 func (s *Sampler) softnet(grow func(CounterKey, int64)) {
 	var dropped, squeezed int64
 	cpu := 0

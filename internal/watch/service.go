@@ -9,15 +9,15 @@ import (
 	"seine/internal/kern"
 )
 
-// Who is a process as a model tells them apart: by container, else by network namespace,
-// and by name.
+// Who identifies a process in a model: by its container, else its network namespace, and by
+// its name.
 type Who struct {
 	Comm      string
 	Container string
 	Netns     uint32
 }
 
-// ServiceKey is a process at one port that it serves, or one address that it asks.
+// ServiceKey is a process with one port that it serves, or one address that it calls.
 type ServiceKey struct {
 	Who
 	Out   bool
@@ -26,7 +26,7 @@ type ServiceKey struct {
 	Rport uint16     // out
 }
 
-// String is the service as people call it: "nginx :443", "curl → 10.0.0.5:5432".
+// String is the name of the service: "nginx :443", "curl → 10.0.0.5:5432".
 func (k ServiceKey) String() string {
 	if k.Out {
 		return k.Comm + " → " + Endpoint(k.Raddr, k.Rport)
@@ -45,7 +45,7 @@ func Endpoint(a netip.Addr, port uint16) string {
 	return netip.AddrPortFrom(a, port).String()
 }
 
-// Part is where time of connections goes: the parts of flows.
+// Part is a part of a connection's time, as in flows.
 type Part int
 
 // The parts, in the order of flows.
@@ -70,8 +70,8 @@ var partNames = [numParts]string{"connect", "accept", "app", "unread", "peer", "
 
 func (p Part) String() string { return partNames[p] }
 
-// OfTurn says whether a part belongs to turns. What comes before the first one, between
-// them and after the last one does not.
+// OfTurn reports whether a part belongs to turns. Time before, between and after turns does
+// not.
 func (p Part) OfTurn() bool {
 	switch p {
 	case Connect, Accept, Idle, Closing, Unknown:
@@ -93,7 +93,7 @@ func (p *Parts) Turns() (ms float64) {
 	return ms
 }
 
-// Share is how much of the time of turns a part is: 0 to 1.
+// Share is the share of a part in the time of turns: 0 to 1.
 func (p *Parts) Share(part Part) float64 {
 	if all := p.Turns(); all > 0 {
 		return p[part] / all
@@ -109,21 +109,21 @@ type serviceCell struct {
 	parts                         Parts
 }
 
-// A Service is what a service did in a window.
+// A Service sums up a service in a window.
 type Service struct {
 	ServiceKey
 	Conns    uint64 // the most at once
 	Turns    uint64
-	Overlaps uint64 // times that both directions overlapped: no turns can be told then
+	Overlaps uint64 // times that requests and answers overlapped: there are no turns then
 	TX, RX   uint64 // bytes
 	Retrans  uint64
 	Turn     kern.Hist // microseconds
 	First    kern.Hist // out: to the first byte of the answer
 	Parts    Parts
-	Seconds  int // in which there was something
+	Seconds  int // seconds with an event
 }
 
-// Mixed says that both directions overlap, so that there are no turns to judge.
+// Mixed reports whether requests and answers overlap, so that there are no turns to judge.
 func (s *Service) Mixed() bool { return s.Overlaps*10 > s.Turns }
 
 func takeService(m *Model, at int64, r reader) {
@@ -150,7 +150,7 @@ func takeService(m *Model, at int64, r reader) {
 	}
 }
 
-// add puts a second of the service into the window.
+// add adds a second of the service to the window.
 func (s *Service) add(c *serviceCell) {
 	s.Conns = max(s.Conns, c.conns)
 	s.Turns += c.turns

@@ -8,7 +8,7 @@ import (
 	"seine/internal/kern"
 )
 
-// Kind is what sort of event a tally counts.
+// Kind is the kind of event that a tally counts.
 type Kind string
 
 // The kinds, and what What and Note are for each.
@@ -24,7 +24,7 @@ const (
 	Held       Kind = "held"       // a write that was held back; What: by what
 )
 
-// TallyKey is what is counted together.
+// TallyKey is the key of a tally.
 type TallyKey struct {
 	Kind
 	What, Note string
@@ -46,10 +46,10 @@ type tallyCell struct {
 	pid               uint32
 }
 
-// A Tally is how often something happened in a window.
+// A Tally counts an event in a window.
 type Tally struct {
 	TallyKey
-	Out     bool   // this side asks, as far as can be told
+	Out     bool   // this side is probably the client
 	Count   uint64 // packets, calls, sessions
 	Bytes   uint64
 	Big     uint64    // retransmissions of large segments
@@ -74,8 +74,8 @@ func (t *Tally) Service() ServiceKey {
 	return k
 }
 
-// bigSegment is the payload from which on a segment may be too large for a path: what is less
-// fits into 1,280 bytes, which every path of IPv6 takes.
+// bigSegment is the least payload of a segment that may be too large for a path. Smaller ones
+// fit into 1,280 bytes, the least MTU of IPv6.
 const bigSegment = 1221
 
 func (t *Tally) add(c *tallyCell) {
@@ -90,7 +90,7 @@ func (t *Tally) add(c *tallyCell) {
 	t.PID = max(t.PID, c.pid)
 }
 
-// takers are how rows of each view of a tool are taken.
+// takers are the functions that take the rows of each view of a tool.
 var takers = map[string]func(m *Model, at int64, r reader){
 	"flows/services":    takeService,
 	"flows/connections": takeConn,
@@ -122,7 +122,7 @@ func (m *Model) tally(at int64, r reader, k TallyKey) *tallyCell {
 func takeRetransmit(m *Model, at int64, r reader) {
 	c := m.tally(at, r, TallyKey{Kind: Retransmit, What: r.text("cause"), Note: r.text("state"), Lport: r.port("lport"), Raddr: r.addr("raddr"), Rport: r.port("rport")})
 	bytes, segments := r.count("bytes"), max(r.count("segments"), 1)
-	c.count++ // a packet of many segments is one loss
+	c.count++ // a packet of several segments is one loss
 	c.bytes += bytes
 	c.segment = max(c.segment, bytes/segments)
 	if bytes/segments >= bigSegment {
@@ -131,7 +131,7 @@ func takeRetransmit(m *Model, at int64, r reader) {
 	c.row = max(c.row, r.count("attempts"))
 }
 
-// pendingWhat stands where the result of something that has not ended would.
+// pendingWhat is the result of a pending operation.
 const pendingWhat = "pending"
 
 func takeConnect(m *Model, at int64, r reader) {

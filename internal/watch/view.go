@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// A View is what was in a model over a window of time. It stays as it is while the model
-// goes on.
+// A View is the content of a model in a window of time. It does not change with the
+// model.
 type View struct {
-	From, To time.Time // the window, as far as there is anything in it
+	From, To time.Time // the part of the window that has data
 	Services []*Service
 	Tallies  []*Tally
 	Counters map[CounterKey]int64                  // by how much they grew
 	Gauges   map[CounterKey]Gauge                  // of the window
 	Sources  map[string]Source                     // what has fed the model
 	Local    Addrs                                 // of this machine
-	Conns    func(do func(c *Conn))                // the connections, the last to say something first
+	Conns    func(do func(c *Conn))                // the connections, the most recently active first
 	Name     func(who Who, addr netip.Addr) string // as Model.Name
 	Bounds   Bounds
 }
@@ -29,18 +29,18 @@ type View struct {
 // A Gauge is the values that something had.
 type Gauge struct{ Last, Most float64 }
 
-// Bounds is what a model had no room for.
+// Bounds counts what a model had no room for.
 type Bounds struct {
-	Evicted uint64 // seconds of services and of tallies that went before their time
+	Evicted uint64 // seconds of services and of tallies that were evicted early
 	Refused uint64 // rows
-	Late    uint64 // rows that were older than all that is kept
+	Late    uint64 // rows that were older than the oldest kept second
 	Conns   uint64 // connections
 }
 
 // Seconds is how long the window is.
 func (v *View) Seconds() float64 { return v.To.Sub(v.From).Seconds() }
 
-// Window is the last so much of the model.
+// Window is the latest part of the model.
 func (m *Model) Window(last time.Duration) *View {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,8 +83,8 @@ func (m *Model) view(from, to int64) *View {
 	return v
 }
 
-// tallied adds up tallies. Ports that the kernel gave to clients tell nothing: what
-// happened to a service is told by the port that it serves or the address that it asks.
+// tallied adds up tallies. It drops ephemeral ports: a service is known by the port that it
+// serves or the address that it calls.
 func (m *Model) tallied(from, to int64) []*Tally {
 	all := map[TallyKey]*Tally{}
 	m.tallies.each(from, to, func(at int64, k TallyKey, c *tallyCell) {
@@ -114,14 +114,14 @@ func (m *Model) tallied(from, to int64) []*Tally {
 	})
 }
 
-// asks says whether this side of a connection is the client: a service is known that says
-// so, else the port that is smaller is the server's. What is told of services in a second
-// comes in the next one, so all that the model has are asked.
+// asks reports whether this side of a connection is the client. A known service decides,
+// else the smaller port is the server's. Rows of services come a second late, so all
+// services of the model are searched.
 func (m *Model) asks(k TallyKey) bool {
-	if m.services.keys[ServiceKey{Who: k.Who, Lport: k.Lport}] > 0 {
+	if m.services.has(ServiceKey{Who: k.Who, Lport: k.Lport}) {
 		return false
 	}
-	if m.services.keys[ServiceKey{Who: k.Who, Out: true, Raddr: k.Raddr, Rport: k.Rport}] > 0 {
+	if m.services.has(ServiceKey{Who: k.Who, Out: true, Raddr: k.Raddr, Rport: k.Rport}) {
 		return true
 	}
 	return k.Rport != 0 && k.Rport < k.Lport
@@ -138,7 +138,7 @@ func (k ServiceKey) compare(o ServiceKey) int {
 		strings.Compare(k.Container, o.Container), cmp.Compare(k.Netns, o.Netns))
 }
 
-// eachConn hands out the connections one after the other.
+// eachConn calls do for each connection.
 func (m *Model) eachConn(do func(c *Conn)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -160,7 +160,7 @@ func (v *View) Tallied(kind Kind) (out []*Tally) {
 	return out
 }
 
-// Asked says whether a source has fed the model.
+// Asked reports whether a source feeds the model.
 func (v *View) Asked(source string) bool {
 	s, ok := v.Sources[source]
 	return ok && s.Why == ""

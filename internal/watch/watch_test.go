@@ -221,9 +221,10 @@ func TestSources(t *testing.T) {
 	m := New(Options{})
 	m.Asked("dns", "")
 	m.Asked("tcplife", "no BTF")
-	m.Lost("dns", 3)
+	m.End(row.End{Tool: "dns", Losses: []row.Loss{{Kind: row.RingFull, N: 3}, {Kind: row.OwnerUnknown, N: 2}}})
+	m.Dropped("dns", 4)
 	v := m.Window(time.Minute)
-	if !v.Asked("dns") || v.Asked("tcplife") || v.Asked("flows") || v.Sources["dns"].Lost != 3 {
+	if !v.Asked("dns") || v.Asked("tcplife") || v.Asked("flows") || v.Sources["dns"] != (Source{Name: "dns", Lost: 7, Nameless: 2}) {
 		t.Errorf("sources are %+v", v.Sources)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"seine/internal/watch"
 )
 
-// command is a tool with the filters of a service.
+// command is the command line of a tool, with the filters of a service.
 func command(tool string, k watch.ServiceKey) string {
 	out := "seine " + tool
 	if k.Comm != "" && k.Comm == plain(k.Comm) {
@@ -27,7 +27,7 @@ func command(tool string, k watch.ServiceKey) string {
 	return out
 }
 
-// plain is a name without what a shell, or a pattern, would read otherwise.
+// plain drops the characters of a name that a shell or a pattern would interpret.
 func plain(name string) string {
 	return strings.Map(func(c rune) rune {
 		if strings.ContainsRune("-_.:+@", c) || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {

@@ -8,21 +8,21 @@ import (
 	"seine/internal/watch"
 )
 
-// connectRules are about connections that do not come about.
+// connectRules are about connections that are not established.
 var connectRules = []Rule{
 	{
-		Class: "connect-refused", Short: "connects are refused", Looks: "results of connect", Threshold: "three in the window, by one process to one address",
+		Class: "connect-refused", Short: "connects are refused", Looks: "results of connect", Threshold: "three connects in the window, by one process to one address",
 		Severity: "warn; bad from 20 on", Sure: "certain: the peer's answer says so", Needs: []string{"soconnect"},
-		Advice: "nobody listens there: start the service, or correct the address and port that the client uses",
+		Advice: "no process listens there: start the service, or correct the address and port that the client uses",
 		find: func(j *judge) []*Finding {
 			return j.connects(3, Certain, "the peer's answer says so", "refused", func(t *watch.Tally) bool { return t.What == "ECONNREFUSED" })
 		},
 	},
 	{
-		Class: "connect-unanswered", Short: "connects get no answer", Looks: "results and ages of connects, SYNs that were sent again",
-		Threshold: "one that timed out or has waited for a second, by one process to one address", Severity: "warn; bad from 20 on",
+		Class: "connect-unanswered", Short: "connects get no answer", Looks: "results and ages of connects, retransmitted SYNs",
+		Threshold: "one connect that timed out or has waited for a second, by one process to one address", Severity: "warn; bad from 20 on",
 		Sure: "certain: SYNs were sent and nothing came back", Needs: []string{"soconnect"},
-		Advice: "a firewall drops the SYNs, the peer is down, or its queue of connections is full",
+		Advice: "a firewall drops the SYNs, the peer is down, or its accept queue is full",
 		find: func(j *judge) []*Finding {
 			return j.connects(1, Certain, "SYNs were sent and nothing came back", "unanswered", func(t *watch.Tally) bool {
 				waited := t.Took.Max >= 900_000 // the first SYN is sent again after a second
@@ -31,10 +31,10 @@ var connectRules = []Rule{
 		},
 	},
 	{
-		Class: "connect-unreachable", Short: "the address of connects cannot be reached", Looks: "results of connect",
-		Threshold: "three in the window, by one process to one address", Severity: "warn; bad from 20 on; info for IPv6 without a route, which programs try first",
+		Class: "connect-unreachable", Short: "connects cannot reach their address", Looks: "results of connect",
+		Threshold: "three connects in the window, by one process to one address", Severity: "warn; bad from 20 on; info for IPv6 without a route, because programs try IPv6 first",
 		Sure: "certain: this machine's routes, or a router's ICMP, say so", Needs: []string{"soconnect"},
-		Advice: "look at the routes (ip route get ADDRESS), at neighbours (ip neigh), and at routers on the path",
+		Advice: "check the route (ip route get ADDRESS), the neighbours (ip neigh), and the routers on the path",
 		find: func(j *judge) []*Finding {
 			all := j.connects(3, Certain, "this machine's routes, or a router's ICMP, say so", "unreachable", func(t *watch.Tally) bool {
 				return t.What == "ENETUNREACH" || t.What == "EHOSTUNREACH"
@@ -49,8 +49,8 @@ var connectRules = []Rule{
 	},
 }
 
-// connects finds connects that ended in one way. What glibc does with UDP to sort addresses
-// fails often and harms nobody.
+// connects finds connects with one kind of result. It leaves out UDP: glibc connects UDP
+// sockets to sort addresses, and those connects often fail without harm.
 func (j *judge) connects(least uint64, sure Confidence, reason, word string, is func(*watch.Tally) bool) (all []*Finding) {
 	type sum struct {
 		n, most uint64

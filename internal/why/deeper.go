@@ -13,11 +13,11 @@ import (
 // mostDeeper is how many services are looked at more closely.
 const mostDeeper = 4
 
-// Deeper are tools, with their flags, that tell more about the services that look suspicious:
-// what cannot be told without them, and costs too much to be asked of all. Of services whose
-// time goes to the network it is whether they wait for their send buffer; of turns that wait as
-// long as an acknowledgement may be delayed it is whether Nagle's algorithm holds writes back.
-// The slowest come first.
+// Deeper returns the command lines of tools that look more closely at suspicious services. They
+// cost too much to run for every service. For a service that spends its time in the network, the
+// tool shows whether it waits for its send buffer. For turns that wait as long as a delayed
+// acknowledgement takes, it shows whether Nagle's algorithm holds writes back. The slowest
+// services come first.
 func Deeper(v *watch.View, o Options) (lines []string) {
 	j := &judge{View: v, Options: o.filled()}
 	all := slices.Clone(v.Services)
@@ -30,7 +30,7 @@ func Deeper(v *watch.View, o Options) (lines []string) {
 	return lines
 }
 
-// deeper is the tool for a service, empty if there is nothing to ask.
+// deeper is the command line for one service, empty if no tool is needed.
 func (j *judge) deeper(s *watch.Service) string {
 	if s.Turn.Count < fewTurns/4 || s.Mixed() {
 		return ""
@@ -48,11 +48,11 @@ func (j *judge) deeper(s *watch.Service) string {
 	return ""
 }
 
-// bare is a command without the program.
+// bare is a command line without the word seine.
 func bare(command string) string { return strings.TrimPrefix(command, "seine ") }
 
-// Adopt puts the services of a closer look in place of what a view has of them, if it saw enough
-// turns to judge them, and adds what it saw held back.
+// Adopt replaces services of a view by those of a closer look that saw enough turns to judge
+// them, and adds the writes that the closer look saw held back.
 func Adopt(v, closer *watch.View) {
 	v.Tallies = append(v.Tallies, closer.Tallied(watch.Held)...)
 	for i, s := range v.Services {

@@ -10,24 +10,24 @@ import (
 	"seine/internal/watch"
 )
 
-// dnsRules are about names.
+// dnsRules are about name lookups.
 var dnsRules = []Rule{
 	{
-		Class: "dns-slow", Short: "a DNS server answers slowly", Looks: "answers of a DNS server", Threshold: "five answers, one in ten later than --slow (100 ms)",
-		Severity: "warn; bad from five times --slow on", Sure: "certain: time from query to answer", Needs: []string{"dns"},
-		Advice: "ask a server that is nearer, or let a cache on this machine answer (systemd-resolved, dnsmasq, unbound)",
+		Class: "dns-slow", Short: "a DNS server answers slowly", Looks: "response times of a DNS server", Threshold: "five answers, and one in ten takes longer than --slow (100 ms)",
+		Severity: "warn; bad from five times --slow on", Sure: "certain: the time from query to answer was measured", Needs: []string{"dns"},
+		Advice: "use a server that is nearer, or run a cache on this machine (systemd-resolved, dnsmasq, unbound)",
 		find:   slowNames,
 	},
 	{
-		Class: "dns-failing", Short: "a DNS server does not answer, or fails", Looks: "answers of a DNS server by code, queries without an answer",
-		Threshold: "three, and a tenth of the queries: no answer in time, SERVFAIL or REFUSED", Severity: "bad from half of the queries on, else warn",
-		Sure: "certain: the answer's code, or that there was none", Needs: []string{"dns"},
-		Advice: "look at the server, or at the path to it: a resolver waits five seconds for an answer, then asks again or asks the next server of /etc/resolv.conf",
+		Class: "dns-failing", Short: "a DNS server fails or does not answer", Looks: "response codes of a DNS server, and queries without an answer",
+		Threshold: "three failed queries, and a tenth of all: no answer in time, SERVFAIL, REFUSED, FORMERR or NOTIMP", Severity: "warn; bad if half of the queries fail",
+		Sure: "certain: the response code says so, or there was no answer", Needs: []string{"dns"},
+		Advice: "check the server and the path to it: a resolver waits five seconds for an answer, then retries or asks the next server of /etc/resolv.conf",
 		find:   failingNames,
 	},
 }
 
-// resolver is what a DNS server did.
+// resolver sums up the queries to one DNS server.
 type resolver struct {
 	addr         netip.Addr
 	port         uint16
@@ -41,7 +41,7 @@ type resolver struct {
 	lateQuestion string
 }
 
-// waited is after how many microseconds a query that has no answer counts as without one.
+// waited is the age in microseconds at which a pending query counts as unanswered.
 const waited = 2_000_000
 
 func (j *judge) resolvers() (out []*resolver) {
@@ -77,7 +77,7 @@ func (j *judge) resolvers() (out []*resolver) {
 	return out
 }
 
-// object is the server, and who asked it if that was one process.
+// object is the server, and the process that asked it if there was only one.
 func (r *resolver) object() Object {
 	o := Object{Name: "DNS server " + watch.Endpoint(r.addr, r.port), Raddr: r.addr, Rport: r.port}
 	if r.port == 53 {
@@ -104,7 +104,7 @@ func slowNames(j *judge) (all []*Finding) {
 		f := j.finding(r.object(), worse(p90 >= 5*j.Slow), p90)
 		f.Title = fmt.Sprintf("one answer in ten takes %.0f ms or more", p90)
 		f.add("p90 of an answer", p90, "ms", "dns").add("answers", float64(r.took.Count), "", "dns").add("longest", float64(r.took.Max)/1000, "ms", "dns")
-		f.sure(Certain, "from query to answer")
+		f.sure(Certain, "the time from query to answer was measured")
 		f.Next = r.next()
 		all = append(all, f)
 	}
@@ -128,7 +128,7 @@ func failingNames(j *judge) (all []*Finding) {
 				f.add(code, float64(c), "", "dns")
 			}
 		}
-		f.sure(Certain, "the answer's code, or that there was none")
+		f.sure(Certain, "the response code says so, or there was no answer")
 		f.Next = r.next()
 		all = append(all, f)
 	}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package why finds out what is wrong with the machine's network. Rules look at a view of
-// internal/watch, and each tells of what it finds with evidence, advice and the next command.
-// It reads nothing from the machine and prints nothing.
+// Package why finds what is wrong with the machine's network. Its rules look at a view of
+// internal/watch. Each finding has evidence, advice and the next command. The package reads
+// nothing from the machine and prints nothing.
 package why
 
 import (
@@ -46,9 +46,9 @@ type Confidence string
 
 // The confidences.
 const (
-	Certain  Confidence = "certain"  // the kernel says so itself
-	Likely   Confidence = "likely"   // what was seen fits, and little else does
-	Possible Confidence = "possible" // something else may be the reason
+	Certain  Confidence = "certain"  // the kernel says so
+	Likely   Confidence = "likely"   // the evidence fits, and little else would explain it
+	Possible Confidence = "possible" // there may be another reason
 )
 
 // An Object is what a finding is about.
@@ -64,13 +64,13 @@ type Object struct {
 // MarshalText gives the name.
 func (o Object) MarshalText() ([]byte, error) { return []byte(o.Name), nil }
 
-// Machine is the object of findings about all of it.
+// Machine is the object of findings about the whole machine.
 const Machine = "this machine"
 
-// service is the object that a service is.
+// service makes an object of a service.
 func service(k watch.ServiceKey) Object {
 	if k.Comm == "" {
-		k.Comm = "a process that is not known"
+		k.Comm = "an unknown process"
 	}
 	return object(k.String(), k)
 }
@@ -82,12 +82,12 @@ func object(name string, k watch.ServiceKey) Object {
 	return Object{Name: name, Who: k.Who, Lport: k.Lport, Raddr: k.Raddr, Rport: k.Rport}
 }
 
-// Evidence is a number, and where it comes from.
+// Evidence is a number and its source.
 type Evidence struct {
 	What   string  `json:"what"`
 	Value  float64 `json:"value"`
 	Unit   string  `json:"unit"`
-	From   string  `json:"from"` // tool, or counter of the kernel
+	From   string  `json:"from"` // a tool, or a counter of the kernel
 	Window float64 `json:"window_s"`
 }
 
@@ -102,14 +102,14 @@ type Finding struct {
 	Confidence Confidence `json:"confidence"`
 	Evidence   []Evidence `json:"evidence"`
 	Advice     string     `json:"advice"`
-	Next       string     `json:"next"` // a command that runs as it stands
+	Next       string     `json:"next"` // a command that can be run as it is
 	Rule       string     `json:"rule"`
 	Causes     []int      `json:"causes"` // ranks of findings that explain it
 
 	Title   string `json:"-"` // one line
-	Reason  string `json:"-"` // of the confidence
+	Reason  string `json:"-"` // for the confidence
 	weight  float64
-	patient bool // it may be so on purpose
+	patient bool // the service may wait on purpose
 	caused  []*Finding
 }
 

@@ -11,9 +11,9 @@ import (
 	"seine/internal/watch"
 )
 
-// An Answer is what rules say about a view.
+// An Answer holds the findings of all rules about a view.
 type Answer struct {
-	Findings []*Finding // worst first; what explains another one comes before it
+	Findings []*Finding // worst first, but a cause comes before its effect
 	Patient  []*Finding // left out: services whose answers may wait on purpose
 	Judged   []string   // classes that could be judged
 	Unjudged []Unjudged
@@ -22,7 +22,7 @@ type Answer struct {
 // Unjudged is a class that could not be judged.
 type Unjudged struct{ Class, Why string }
 
-// Judge asks all rules about a view.
+// Judge applies all rules to a view.
 func Judge(v *watch.View, o Options) *Answer {
 	o = o.filled()
 	a := &Answer{}
@@ -59,8 +59,7 @@ func Judge(v *watch.View, o Options) *Answer {
 	return a
 }
 
-// ranked puts findings into their order: what is worst comes first, and what explains it
-// before it.
+// ranked sorts findings: the worst comes first, but the causes of a finding come before it.
 func ranked(all []*Finding) []*Finding {
 	slices.SortFunc(all, func(a, b *Finding) int {
 		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(b.weight, a.weight), strings.Compare(a.ID, b.ID))
@@ -72,7 +71,7 @@ func ranked(all []*Finding) []*Finding {
 		if placed[f] {
 			return
 		}
-		placed[f] = true // before its causes: two may explain each other
+		placed[f] = true // before its causes, because two findings may explain each other
 		for _, c := range all {
 			if slices.Contains(f.caused, c) {
 				place(c)
@@ -92,13 +91,13 @@ func ranked(all []*Finding) []*Finding {
 		}
 		slices.Sort(f.Causes)
 		if len(f.Causes) > 0 && (f.Class == "app-slow" || f.Class == "peer-slow") {
-			f.Advice = "look at what it waits for first, which is a finding of its own"
+			f.Advice = "start with the finding that this one comes from: the service waits for it"
 		}
 	}
 	return out
 }
 
-// join finds which findings explain which.
+// join records which findings explain which.
 func join(all []*Finding, v *watch.View) {
 	slices.SortFunc(all, func(a, b *Finding) int { return strings.Compare(a.ID, b.ID) })
 	for _, effect := range all {
@@ -114,13 +113,13 @@ var (
 	fullQueue = []string{"accept-queue", "syn-queue"}
 	losses    = []string{"loss-fast", "loss-tail", "loss-timeout"}
 	dropping  = []string{"packets-dropped", "local-queue", "softirq-starved"}
-	// ofServers are what a client takes for a peer that is slow.
+	// ofServers are faults of a server that its client sees as a slow peer.
 	ofServers = append([]string{"app-slow", "reads-late", "send-buffer", "path", "delayed-ack", "mtu-blackhole", "loss-spurious"}, losses...)
-	// ofBoth are what both ends of a connection see.
+	// ofBoth are faults that both ends of a connection see.
 	ofBoth = append([]string{"path", "delayed-ack", "resets", "loss-spurious", "peer-window"}, losses...)
 )
 
-// explains says whether one finding is the reason of another.
+// explains reports whether one finding is the cause of another.
 func explains(cause, effect *Finding, v *watch.View) bool {
 	is := func(f *Finding, classes []string) bool { return slices.Contains(classes, f.Class) }
 	switch {
@@ -130,15 +129,15 @@ func explains(cause, effect *Finding, v *watch.View) bool {
 		return sameEnd(cause, effect, v)
 	case effect.Class == "peer-window" && cause.Class == "reads-late":
 		return sameEnd(cause, effect, v) || sameEnd(effect, cause, v)
-	case effect.Class == "app-slow" && cause.Class == "peer-slow": // it waits for what it asks itself
+	case effect.Class == "app-slow" && cause.Class == "peer-slow": // it waits for a service that it calls
 		return cause.Object.Who == effect.Object.Who
 	case effect.Class == "app-slow" && (cause.Class == "dns-slow" || cause.Class == "dns-failing"):
 		return cause.Object.Comm != "" && cause.Object.Who == effect.Object.Who
 	case effect.Class == "connect-unanswered" && is(cause, fullQueue):
 		return sameEnd(cause, effect, v)
-	case is(effect, fullQueue) && (cause.Class == "app-slow" || cause.Class == "fds-exhausted"): // it does not come to accept
+	case is(effect, fullQueue) && (cause.Class == "app-slow" || cause.Class == "fds-exhausted"): // too busy to accept, or it cannot
 		return cause.Object.Who == effect.Object.Who && cause.Object.Lport == effect.Object.Lport
-	case is(effect, losses) && is(cause, fullQueue): // what a client sends before it is let in is dropped
+	case is(effect, losses) && is(cause, fullQueue): // segments sent before the accept are dropped
 		return sameEnd(cause, effect, v)
 	case is(effect, losses) && is(cause, dropping):
 		return cause.Severity >= Warn && (cause.Object.Netns == 0 || cause.Object.Netns == effect.Object.Netns)
@@ -148,7 +147,7 @@ func explains(cause, effect *Finding, v *watch.View) bool {
 	return false
 }
 
-// sameEnd says whether the end that a client asks is the one that a server serves.
+// sameEnd reports whether the client's remote end is the port that the server serves.
 func sameEnd(server, client *Finding, v *watch.View) bool {
 	s, c := server.Object, client.Object
 	return s.Lport != 0 && s.Lport == c.Rport && v.Local.In(c.Netns, c.Raddr, s.Netns)

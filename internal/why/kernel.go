@@ -12,48 +12,48 @@ import (
 	"seine/internal/watch"
 )
 
-// kernelRules are about what the kernel throws away, and what it is short of.
+// kernelRules are about packets that the kernel drops and resources that it lacks.
 var kernelRules = []Rule{
 	{
-		Class: "udp-overflow", Short: "UDP datagrams find the receive buffer full", Looks: "counters RcvbufErrors of UDP, and drops by port",
-		Threshold: "ten", Severity: "warn; bad from 1,000 on", Sure: "certain: the kernel counts them", Needs: []string{watch.Counters, "skbdrop"}, Any: true,
+		Class: "udp-overflow", Short: "UDP receive buffers overflow", Looks: "the UDP counters RcvbufErrors, and drops by port",
+		Threshold: "ten datagrams", Severity: "warn; bad from 1,000 datagrams on", Sure: "certain: the kernel counts them", Needs: []string{watch.Counters, "skbdrop"}, Any: true,
 		Advice: "the process reads too slowly, or its buffer is too small: SO_RCVBUF, net.core.rmem_max, net.core.rmem_default",
 		find:   udpOverflow,
 	},
 	{
-		Class: "memory-pressure", Short: "TCP is short of memory", Looks: "counters of memory pressure and pruning, memory of TCP against net.ipv4.tcp_mem",
-		Threshold: "pressure once, or ten segments pruned", Severity: "bad for pressure, warn for pruning", Sure: "certain: the kernel counts it", Needs: []string{watch.Counters},
+		Class: "memory-pressure", Short: "TCP is short of memory", Looks: "counters of memory pressure and pruning, and TCP's memory against net.ipv4.tcp_mem",
+		Threshold: "memory pressure once, or ten segments pruned", Severity: "bad for pressure, warn for pruning", Sure: "certain: the kernel counts it", Needs: []string{watch.Counters},
 		Advice: "find sockets whose data nobody reads (ss -tm), or raise net.ipv4.tcp_mem",
 		find:   memory,
 	},
 	{
-		Class: "packets-dropped", Short: "the kernel drops packets", Looks: "dropped packets by reason, connection tracking's table",
-		Threshold: "ten for a reason that is not part of normal work, or the table 95 % full", Severity: "warn; bad from 1,000 on or for a full table; info for netfilter, which may be wanted",
+		Class: "packets-dropped", Short: "the kernel drops packets", Looks: "dropped packets by reason, and the connection tracking table",
+		Threshold: "ten packets for reasons that are not part of normal operation, or the table is 95 % full", Severity: "warn; bad from 1,000 packets on, or for a full table; info for netfilter, whose rules may intend it",
 		Sure: "certain: the kernel gives the reason", Needs: []string{"skbdrop", watch.Counters}, Any: true,
-		Advice: "the reason says what to change: rules of the firewall, routes, rp_filter, neighbours, checksums of a device",
+		Advice: "the reason says what to change: firewall rules, routes, rp_filter, neighbours, or a device's checksums",
 		find:   dropped,
 	},
 	{
-		Class: "softirq-starved", Short: "processors do not keep up with received packets", Looks: "softnet_stat: packets dropped at the backlog, softirqs that left packets",
+		Class: "softirq-starved", Short: "processors do not keep up with received packets", Looks: "softnet_stat: packets dropped at the backlog, and softirqs that ended with packets left",
 		Threshold: "one packet dropped, or ten such softirqs a second", Severity: "bad for drops, else warn", Sure: "certain: the kernel counts it", Needs: []string{watch.Counters},
 		Advice: "spread receive work (RSS, RPS), raise net.core.netdev_budget and net.core.netdev_max_backlog",
 		find:   starved,
 	},
 	{
 		Class: "cpu-imbalance", Short: "one processor does the receive work", Looks: "softnet_stat: packets by processor",
-		Threshold: "nine of ten packets on one, 10,000 a second, and it leaves packets for later", Severity: "warn", Sure: "likely: other processors may be busy otherwise",
+		Threshold: "nine of ten packets on one processor, 10,000 packets a second in all, and packets left for later", Severity: "warn", Sure: "likely: the other processors may be busy with other work",
 		Needs: []string{watch.Counters}, Advice: "spread interrupts (RSS, irqbalance) or softirqs (RPS: /sys/class/net/DEV/queues/rx-*/rps_cpus)",
 		find: imbalance,
 	},
 	{
-		Class: "ecn-marks", Short: "routers mark packets for congestion", Looks: "packets that came with Congestion Experienced", Threshold: "ten, and one in a hundred of those that can be marked",
-		Severity: "info; warn from one in ten on", Sure: "certain: the kernel counts them", Needs: []string{watch.Counters},
-		Advice: "a queue on the path is filling up: senders slow down, which is what marks are for; find the narrow link",
+		Class: "ecn-marks", Short: "routers mark packets for congestion", Looks: "received packets marked Congestion Experienced", Threshold: "ten packets, and one in a hundred of those that can be marked",
+		Severity: "info; warn if one in ten is marked", Sure: "certain: the kernel counts them", Needs: []string{watch.Counters},
+		Advice: "a queue on the path is filling up; the marks make senders slow down: find the narrow link",
 		find:   marks,
 	},
 }
 
-// udpFull is the kernel's reason for a datagram that found no room.
+// udpFull is the kernel's drop reason for a full receive buffer.
 const udpFull = "SOCKET_RCVBUFF"
 
 func udpOverflow(j *judge) (all []*Finding) {
@@ -64,7 +64,7 @@ func udpOverflow(j *judge) (all []*Finding) {
 		}
 		told += t.Count
 		f := j.finding(Object{Name: fmt.Sprintf("UDP :%d", t.Lport), Lport: t.Lport, Who: watch.Who{Netns: t.Netns}}, worse(t.Count >= 1000), float64(t.Count))
-		f.Title = fmt.Sprintf("%d datagrams found its receive buffer full", t.Count)
+		f.Title = fmt.Sprintf("%d datagrams dropped: its receive buffer was full", t.Count)
 		f.add("datagrams dropped", float64(t.Count), "", "skbdrop").sure(Certain, "the kernel gives the reason")
 		f.Next = fmt.Sprintf("seine sormem --lport %d", t.Lport)
 		all = append(all, f)
@@ -74,7 +74,7 @@ func udpOverflow(j *judge) (all []*Finding) {
 		return all
 	}
 	f := j.finding(Object{Name: Machine}, worse(n >= 1000), float64(n))
-	f.Title = fmt.Sprintf("%d datagrams found a receive buffer full", n)
+	f.Title = fmt.Sprintf("%d datagrams dropped: a receive buffer was full", n)
 	f.add("datagrams dropped", float64(n), "", "UdpRcvbufErrors").sure(Certain, "the kernel counts them")
 	f.Next = "seine skbdrop --by reason,proto,lport"
 	return append(all, f)
@@ -91,20 +91,19 @@ func memory(j *judge) []*Finding {
 	f := j.finding(Object{Name: Machine}, worse(pressure > 0 || short), float64(pressure*1000+pruned))
 	f.Title = fmt.Sprintf("%d times under memory pressure, %d segments pruned", pressure, pruned)
 	f.add("memory pressure", float64(pressure), "", "TcpExtTCPMemoryPressures").add("segments pruned", float64(pruned), "", "TcpExtRcvPruned")
-	f.add("memory of TCP", used, "pages", "sockstat").add("from where on it is saved", least, "pages", "net.ipv4.tcp_mem")
+	f.add("TCP's memory", used, "pages", "sockstat").add("pressure threshold", least, "pages", "net.ipv4.tcp_mem")
 	f.sure(Certain, "the kernel counts it")
 	f.Next = "seine sormem"
 	return []*Finding{f}
 }
 
-// wrong are reasons for which packets are not dropped in normal work, by how the kernel's
-// names begin.
+// wrong are prefixes of drop reasons that do not occur in normal operation.
 var wrong = []string{
 	"NETFILTER_DROP", "IP_RPFILTER", "IP_OUTNOROUTES", "IP_INNOROUTES", "IP_CSUM", "TCP_CSUM", "UDP_CSUM", "ICMP_CSUM", "SKB_CSUM", "NEIGH_FAILED", "NEIGH_QUEUEFULL", "NEIGH_DEAD",
 	"PKT_TOO_BIG", "XFRM_POLICY", "TC_INGRESS", "TC_EGRESS", "BPF_CGROUP_EGRESS", "FULL_RING", "NOMEM", "IP_INADDRERRORS", "IP_INHDR", "TCP_MD5", "TCP_AO", "HDR_TRUNC", "DEV_HDR", "VXLAN_", "FRAG_",
 }
 
-// wanted are reasons that may be somebody's will.
+// wanted are prefixes of drop reasons that an administrator may intend.
 var wanted = []string{"NETFILTER_DROP", "TC_INGRESS", "TC_EGRESS", "BPF_CGROUP_EGRESS", "XFRM_POLICY"}
 
 func begins(reason string, with []string) bool {
@@ -160,7 +159,7 @@ func dropped(j *judge) (all []*Finding) {
 	return append(all, conntrack(j)...)
 }
 
-// conntrack finds namespaces whose table of connections is full.
+// conntrack finds namespaces whose connection tracking table is full.
 func conntrack(j *judge) (all []*Finding) {
 	for k, most := range j.Gauges {
 		used := j.Gauges[watch.CounterKey{Netns: k.Netns, Name: watch.ConntrackUsed}].Most
@@ -168,8 +167,8 @@ func conntrack(j *judge) (all []*Finding) {
 			continue
 		}
 		f := j.finding(Object{Name: "connection tracking", Who: watch.Who{Netns: k.Netns}}, Bad, used)
-		f.Title = fmt.Sprintf("%.0f of %.0f entries of connection tracking are in use", used, most.Last)
-		f.add("entries", used, "", "nf_conntrack_count").add("most", most.Last, "", "nf_conntrack_max").sure(Certain, "the kernel counts them")
+		f.Title = fmt.Sprintf("%.0f of %.0f connection tracking entries are in use", used, most.Last)
+		f.add("entries", used, "", "nf_conntrack_count").add("limit", most.Last, "", "nf_conntrack_max").sure(Certain, "the kernel counts them")
 		f.Advice = "raise net.netfilter.nf_conntrack_max, shorten its timeouts, or leave traffic untracked (notrack)"
 		f.Next = "seine skbdrop --by reason"
 		all = append(all, f)
@@ -210,8 +209,8 @@ func imbalance(j *judge) []*Finding {
 	}
 	f := j.finding(Object{Name: "processor " + cpu}, Warn, float64(most))
 	f.Title = fmt.Sprintf("%d of %d packets received on processor %s", most, all, cpu)
-	f.add("packets on it", float64(most), "", "softnet_stat").add("packets on all", float64(all), "", "softnet_stat").add("times that it left packets", float64(left), "", "softnet_stat")
-	f.sure(Likely, "other processors may be busy otherwise")
+	f.add("packets on it", float64(most), "", "softnet_stat").add("packets on all", float64(all), "", "softnet_stat").add("softirqs that left packets", float64(left), "", "softnet_stat")
+	f.sure(Likely, "the other processors may be busy with other work")
 	f.Next = "seine softirqs"
 	return []*Finding{f}
 }
@@ -226,13 +225,13 @@ func marks(j *judge) []*Finding {
 	if 10*marked >= able {
 		f.Severity = Warn
 	}
-	f.Title = fmt.Sprintf("%d of %d packets came marked", marked, able)
+	f.Title = fmt.Sprintf("%d of %d received packets were marked", marked, able)
 	f.add("packets marked", float64(marked), "", "IpExtInCEPkts").add("packets that can be marked", float64(able), "", "IpExtInECT0Pkts").sure(Certain, "the kernel counts them")
 	f.Next = "seine ipecn"
 	return []*Finding{f}
 }
 
-// device is the queue of a device.
+// device sums up the queueing disciplines of a device.
 type device struct {
 	dev     string
 	netns   uint32

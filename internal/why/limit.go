@@ -8,19 +8,19 @@ import (
 	"seine/internal/watch"
 )
 
-// limitRules are about what processes have run out of.
+// limitRules are about resources that processes run out of.
 var limitRules = []Rule{
 	{
-		Class: "ports-exhausted", Short: "there is no local port left for connects", Looks: "results of connect, sockets in TIME_WAIT", Threshold: "one", Severity: "bad",
+		Class: "ports-exhausted", Short: "no local port is left for connects", Looks: "results of connect, sockets in TIME_WAIT", Threshold: "one connect", Severity: "bad",
 		Sure: "certain: connect says so", Needs: []string{"soconnect"},
-		Advice: "keep connections open and use them again, widen net.ipv4.ip_local_port_range, or connect to more addresses",
+		Advice: "reuse connections, widen net.ipv4.ip_local_port_range, or connect to more addresses",
 		find:   noPorts,
 	},
 	{
-		Class: "fds-exhausted", Short: "a process has no file descriptor left", Looks: "results of accept, open files of the machine",
-		Threshold: "one accept that fails with EMFILE or ENFILE, or 95 % of fs.file-max", Severity: "bad",
+		Class: "fds-exhausted", Short: "a process has no file descriptor left", Looks: "results of accept, and the machine's open files",
+		Threshold: "one accept that fails with EMFILE or ENFILE, or 95 % of fs.file-max in use", Severity: "bad",
 		Sure: "certain: accept says so", Needs: []string{"soaccept", watch.Counters}, Any: true,
-		Advice: "raise the limit (LimitNOFILE= of systemd, ulimit -n), or find descriptors that the process does not close",
+		Advice: "raise the limit (LimitNOFILE= in systemd, ulimit -n), or find descriptors that the process does not close",
 		find:   noFiles,
 	},
 }
@@ -53,8 +53,8 @@ func noFiles(j *judge) (all []*Finding) {
 	used, most := j.Gauges[watch.CounterKey{Name: watch.FilesOpen}].Most, j.Gauges[watch.CounterKey{Name: watch.FilesMost}].Last
 	if most > 0 && used >= 0.95*most {
 		f := j.finding(Object{Name: Machine}, Bad, used)
-		f.Title = fmt.Sprintf("%.0f of %.0f files of the machine are open", used, most)
-		f.add("open files", used, "", "fs.file-nr").add("most", most, "", "fs.file-max")
+		f.Title = fmt.Sprintf("%.0f of %.0f files that the machine allows are open", used, most)
+		f.add("open files", used, "", "fs.file-nr").add("limit", most, "", "fs.file-max")
 		f.sure(Certain, "the kernel counts them")
 		f.Next = "seine soaccept --where 'errno != nil'"
 		all = append(all, f)

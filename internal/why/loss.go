@@ -9,45 +9,45 @@ import (
 )
 
 const (
-	lossAsked  = "ten retransmissions, one in a thousand of the bytes sent, most of them so; or three that take a tenth of the time of turns"
-	lossBad    = "warn; bad where they take half of the time of turns"
-	lossLooks  = "retransmissions of a service by cause, and part loss of its turns"
-	lossAdvice = "find where segments are lost: drops of this machine are findings of their own, else it is the path or the peer"
+	lossAsked  = "ten retransmissions of at least one in a thousand bytes sent, or three that take a tenth of the time of turns; this cause costs most"
+	lossBad    = "warn; bad if they take half of the time of turns"
+	lossLooks  = "a service's retransmissions by cause, and part loss of its turns"
+	lossAdvice = "find where segments are lost: packets that this machine drops are findings of their own; otherwise it is the path or the peer"
 )
 
-// lossRules are about segments that are sent again.
+// lossRules are about retransmitted segments.
 var lossRules = []Rule{
 	{
-		Class: "loss-fast", Short: "segments are lost and repaired at once", Looks: lossLooks, Threshold: lossAsked, Severity: lossBad,
-		Sure: "likely: the peer's acknowledgements tell of a gap, which reordering can make too", Needs: []string{"tcpretrans"}, Advice: lossAdvice,
+		Class: "loss-fast", Short: "segments are lost and retransmitted at once", Looks: lossLooks, Threshold: lossAsked, Severity: lossBad,
+		Sure: "likely: the peer's acknowledgements show a gap, which reordering causes too", Needs: []string{"tcpretrans"}, Advice: lossAdvice,
 		find: func(j *judge) []*Finding { return j.losses("fast", Likely, "reordering looks the same at first") },
 	},
 	{
 		Class: "loss-tail", Short: "the last segments of messages are lost", Looks: lossLooks, Threshold: lossAsked, Severity: lossBad,
-		Sure: "likely: a probe is sent when an acknowledgement is late, too", Needs: []string{"tcpretrans"}, Advice: lossAdvice,
+		Sure: "likely: the tail loss probe is also sent when an acknowledgement is only late", Needs: []string{"tcpretrans"}, Advice: lossAdvice,
 		find: func(j *judge) []*Finding { return j.losses("tlp", Likely, "a late acknowledgement looks the same") },
 	},
 	{
-		Class: "loss-timeout", Short: "segments are lost until a timeout", Looks: lossLooks, Threshold: lossAsked, Severity: lossBad,
+		Class: "loss-timeout", Short: "lost segments are retransmitted only after a timeout", Looks: lossLooks, Threshold: lossAsked, Severity: lossBad,
 		Sure: "certain: nothing came back for the whole timeout", Needs: []string{"tcpretrans"}, Advice: lossAdvice,
 		find: func(j *judge) []*Finding { return j.losses("rto", Certain, "nothing came back for a whole timeout") },
 	},
 	{
-		Class: "loss-spurious", Short: "segments are sent again that had arrived", Looks: "duplicate SACKs that came, against retransmissions of the network namespace",
-		Threshold: "ten of them, and half as many as retransmissions", Severity: "warn", Sure: "certain: the peers say that they had the segments",
-		Needs: []string{"tcpretrans", watch.Counters}, Advice: "the path's delay varies, or packets overtake each other: nothing is lost; look at bonding, multipath and Wi-Fi",
+		Class: "loss-spurious", Short: "segments are retransmitted that had arrived", Looks: "duplicate SACKs received, against retransmissions of the network namespace",
+		Threshold: "ten duplicate SACKs, and half as many as retransmissions", Severity: "warn", Sure: "certain: the peers say that the segments had arrived",
+		Needs: []string{"tcpretrans", watch.Counters}, Advice: "nothing is lost: the path's delay varies, or packets are reordered; look at bonding, multipath and Wi-Fi",
 		find: spurious,
 	},
 	{
-		Class: "mtu-blackhole", Short: "large segments do not get through", Looks: "retransmissions after timeouts, by the size of segments",
-		Threshold: "a segment of 1,221 bytes or more times out three times in a row, and no small one does", Severity: "bad",
-		Sure: "likely if the peer was heard meanwhile, else possible", Needs: []string{"tcpretrans"},
+		Class: "mtu-blackhole", Short: "large segments do not get through", Looks: "retransmissions after timeouts, by segment size",
+		Threshold: "a segment of 1,221 bytes or more times out three times in a row, and no smaller one times out", Severity: "bad",
+		Sure: "likely if the peer sent data meanwhile, else possible", Needs: []string{"tcpretrans"},
 		Advice: "let ICMP 'fragmentation needed' through, or lower the MTU or the MSS (net.ipv4.tcp_mtu_probing=1 helps)",
 		find:   blackholes,
 	},
 }
 
-// lossy is the retransmissions of a service.
+// lossy sums up the retransmissions of a service.
 type lossy struct {
 	key       watch.ServiceKey
 	causes    map[string]uint64
@@ -55,10 +55,10 @@ type lossy struct {
 	bytes     uint64
 	inARow    uint64 // timeouts
 	largest   uint64
-	smallOnes uint64 // timeouts of segments that fit everywhere
+	smallOnes uint64 // timeouts of segments that fit any MTU
 }
 
-// lossy adds up retransmissions of connections that are established.
+// lossy adds up the retransmissions of established connections.
 func (j *judge) lossy() (out []*lossy) {
 	by := map[watch.ServiceKey]*lossy{}
 	for _, t := range j.Tallied(watch.Retransmit) {
@@ -85,15 +85,15 @@ func (j *judge) lossy() (out []*lossy) {
 	return out
 }
 
-// handshake says whether a state is one before there is a connection.
+// handshake reports whether a state comes before the connection is established.
 func handshake(state string) bool {
 	return state == "SYN_SENT" || state == "SYN_RECV" || state == "NEW_SYN_RECV"
 }
 
-// cost is how long a loss of each cause holds a connection up, against the others.
+// cost is how long a loss of each cause delays a connection, relative to the others.
 var cost = map[string]uint64{"fast": 1, "tlp": 2, "rto": 5}
 
-// cause is the one that costs most.
+// cause is the cause that costs most.
 func (l *lossy) cause() (most string) {
 	for _, c := range []string{"rto", "tlp", "fast"} {
 		if most == "" || l.causes[c]*cost[c] > l.causes[most]*cost[most] {
@@ -103,7 +103,7 @@ func (l *lossy) cause() (most string) {
 	return most
 }
 
-// hole says whether large segments alone are lost, and again and again.
+// hole reports whether only large segments are lost, repeatedly.
 func (l *lossy) hole() bool { return l.inARow >= 3 && l.big > 0 && l.smallOnes == 0 }
 
 func (j *judge) losses(cause string, sure Confidence, reason string) (all []*Finding) {
@@ -115,14 +115,14 @@ func (j *judge) losses(cause string, sure Confidence, reason string) (all []*Fin
 			}
 		}
 		if share < 0.1 && l.bytes*1000 < sent {
-			continue // so many a fast sender loses to find out how fast it may be
+			continue // congestion control loses this much while it probes for bandwidth
 		}
 		if l.cause() != cause || l.hole() || l.all < 10 && (l.all < 3 || share < 0.1) || j.isSpurious(l.key.Netns) {
 			continue
 		}
 		f := j.finding(service(l.key), worse(share >= 0.5), float64(l.all))
-		f.Title = fmt.Sprintf("%d packets sent again, %.0f %% of the time of turns", l.all, share*100)
-		f.add("packets sent again", float64(l.all), "", "tcpretrans")
+		f.Title = fmt.Sprintf("%d packets retransmitted, %.0f %% of the time of turns", l.all, share*100)
+		f.add("packets retransmitted", float64(l.all), "", "tcpretrans")
 		for _, c := range []string{"fast", "tlp", "rto"} {
 			if n := l.causes[c]; n > 0 {
 				f.add("of them "+c, float64(n), "", "tcpretrans")
@@ -136,7 +136,7 @@ func (j *judge) losses(cause string, sure Confidence, reason string) (all []*Fin
 	return all
 }
 
-// isSpurious says whether most of what a namespace sent again had arrived.
+// isSpurious reports whether half of a namespace's retransmitted segments had arrived.
 func (j *judge) isSpurious(netns uint32) bool { d, r := j.dsacks(netns); return d >= 10 && 2*d >= r }
 
 func (j *judge) dsacks(netns uint32) (dsacks, retrans int64) {
@@ -151,9 +151,9 @@ func spurious(j *judge) (all []*Finding) {
 			seen[netns] = true
 			d, r := j.dsacks(netns)
 			f := j.finding(service(l.key), Warn, float64(d))
-			f.Title = fmt.Sprintf("%d of %d segments sent again had arrived", d, r)
-			f.add("duplicate SACKs", float64(d), "", "TcpExtTCPDSACKRecv").add("segments sent again", float64(r), "", "TcpRetransSegs")
-			f.sure(Certain, "the peers say that they had the segments")
+			f.Title = fmt.Sprintf("%d of %d retransmitted segments had arrived", d, r)
+			f.add("duplicate SACKs", float64(d), "", "TcpExtTCPDSACKRecv").add("segments retransmitted", float64(r), "", "TcpRetransSegs")
+			f.sure(Certain, "the peers say that the segments had arrived")
 			f.Next = command("tcpretrans -l", l.key)
 			all = append(all, f)
 		}
@@ -172,7 +172,7 @@ func blackholes(j *judge) (all []*Finding) {
 		f.sure(Possible, "a peer that has gone away looks the same")
 		for _, s := range j.Services {
 			if s.ServiceKey == l.key && s.RX > 0 {
-				f.sure(Likely, "the peer was heard meanwhile").add("bytes from the peer", float64(s.RX), "bytes", "flows")
+				f.sure(Likely, "the peer sent data meanwhile").add("bytes from the peer", float64(s.RX), "bytes", "flows")
 			}
 		}
 		f.Next = command("tcpretrans -l", l.key)

@@ -8,30 +8,30 @@ import (
 	"seine/internal/watch"
 )
 
-// pathRules are about the way between the ends.
+// pathRules are about the path between the two ends.
 var pathRules = []Rule{
 	{
 		Class: "path", Short: "the path is slow", Looks: "part network of a service's turns",
-		Threshold: turnsAsked, Severity: turnsBad, Sure: "likely: round trips, the congestion window and pacing are not told apart",
-		Needs: []string{"flows"}, Advice: "compare srtt_us with min_rtt_us: if they are the same the path is long, else something queues on it",
+		Threshold: turnsAsked, Severity: turnsBad, Sure: "likely: the rule cannot tell round trips, the congestion window and pacing apart",
+		Needs: []string{"flows"}, Advice: "compare srtt_us with min_rtt_us: if they are equal, the path is long; otherwise packets queue on it",
 		find: slowPath,
 	},
 	{
-		Class: "delayed-ack", Short: "small writes wait for delayed acknowledgements", Looks: "time that a turn is in the network, or that a server waits for the rest of a request, and delayed acknowledgements",
-		Threshold: "at least 20 turns, of which half wait 35 to 70 ms, or 190 to 260 ms, in sending, or for the rest of a request while this machine delays acknowledgements; nothing was sent again",
-		Severity:  "warn", Sure: "certain where a closer look (tcpnagle) sees ten writes held back, likely where this machine delayed as many acknowledgements, else possible",
-		Needs: []string{"flows"}, Advice: "write a message with one call, or set TCP_NODELAY: Nagle's algorithm holds the second small write back until the first is acknowledged",
+		Class: "delayed-ack", Short: "small writes wait for delayed acknowledgements", Looks: "the time that a turn spends in the network, or that a server waits for the rest of a request, and delayed acknowledgements",
+		Threshold: "at least 20 turns without a retransmission, whose mean wait is 35 to 70 ms or 190 to 260 ms: in sending, or for the rest of a request while this machine delays acknowledgements",
+		Severity:  "warn", Sure: "certain if a closer look (tcpnagle) sees ten writes held back; likely if this machine delayed as many acknowledgements; else possible",
+		Needs: []string{"flows"}, Advice: "write each message with one call, or set TCP_NODELAY: Nagle's algorithm holds the second small write back until the first is acknowledged",
 		find: delayedAck,
 	},
 	{
-		Class: "local-queue", Short: "packets queue on this machine before they are sent", Looks: "queueing disciplines: drops and backlog, by device",
-		Threshold: "ten packets dropped, or 256 KB waiting", Severity: "warn", Sure: "certain for drops, likely for a backlog: senders may fill it without harm",
-		Needs: []string{watch.Counters}, Advice: "the device or its shaper is slower than what is sent: raise its rate, or lower what is sent",
+		Class: "local-queue", Short: "packets queue on this machine before they are sent", Looks: "drops and backlog of queueing disciplines, by device",
+		Threshold: "ten packets dropped, or a backlog of 256 KB", Severity: "warn", Sure: "certain for drops; likely for a backlog, because senders may fill a queue without harm",
+		Needs: []string{watch.Counters}, Advice: "the senders are faster than the device or its shaper: raise its rate, or send less",
 		find: localQueue,
 	},
 }
 
-// perTurn is how long a part of a turn takes, in milliseconds.
+// perTurn is the mean time of a part of a turn, in milliseconds.
 func perTurn(s *watch.Service, part watch.Part) float64 {
 	if s.Turn.Count == 0 {
 		return 0
@@ -39,8 +39,8 @@ func perTurn(s *watch.Service, part watch.Part) float64 {
 	return s.Parts[part] / float64(s.Turn.Count)
 }
 
-// delays says for how many milliseconds turns wait, if that is as long as an acknowledgement may
-// be delayed: in sending, or, at a server, for the rest of a request.
+// delays returns how many milliseconds turns wait, if that is as long as a delayed
+// acknowledgement takes, else 0. They wait in sending or, at a server, for the rest of a request.
 func (j *judge) delays(s *watch.Service) (ms float64) {
 	few := s.Turn.Count < fewTurns || s.Mixed() || s.Retrans > 0 || s.TX/s.Turn.Count >= 3000 || s.Turn.Quantile(0.5) < 35_000
 	fits := func(part watch.Part) bool {
@@ -53,14 +53,14 @@ func (j *judge) delays(s *watch.Service) (ms float64) {
 	return 0
 }
 
-// delayed says whether acknowledgements were delayed in the namespace of a service, one for two
-// turns at least.
+// delayed reports whether the namespace of a service delayed at least one acknowledgement for
+// every two turns.
 func (j *judge) delayed(s *watch.Service) bool {
 	return uint64(j.Counters[watch.CounterKey{Netns: s.Netns, Name: delayedACKs}]) >= s.Turn.Count/2
 }
 
-// heldBack is how many small writes to a service were held back until an acknowledgement came, as
-// far as that was looked at.
+// heldBack is how many small writes to a service a closer look saw held back until an
+// acknowledgement came.
 func (j *judge) heldBack(s *watch.Service) (n uint64) {
 	for _, t := range j.Tallied(watch.Held) {
 		here := !s.Out && t.Rport == s.Lport && j.Local.In(t.Netns, t.Raddr, s.Netns)
@@ -79,7 +79,7 @@ func slowPath(j *judge) (all []*Finding) {
 			continue
 		}
 		if f := j.slow(s, &s.Turn, watch.Network); f != nil {
-			f.sure(Likely, "round trips, the congestion window and pacing are not told apart")
+			f.sure(Likely, "the rule cannot tell round trips, the congestion window and pacing apart")
 			f.add("bytes sent in a turn", float64(s.TX)/float64(s.Turn.Count), "bytes", "flows")
 			all = append(all, f)
 		}
@@ -96,12 +96,12 @@ func delayedAck(j *judge) (all []*Finding) {
 		f := j.finding(service(s.ServiceKey), Warn, ms)
 		f.Title = fmt.Sprintf("a turn waits %.0f ms for an acknowledgement", ms)
 		f.add("time that a turn waits", ms, "ms", "flows").add("turns", float64(s.Turn.Count), "", "flows").add("bytes sent in a turn", float64(s.TX)/float64(s.Turn.Count), "bytes", "flows")
-		f.sure(Possible, "a path of that delay looks the same")
+		f.sure(Possible, "a path with that delay looks the same")
 		if j.delayed(s) || uint64(j.Grown(delayedACKs)) >= s.Turn.Count/2 {
-			f.sure(Likely, "as many acknowledgements were delayed on this machine").add("delayed acknowledgements", float64(j.Grown(delayedACKs)), "", delayedACKs)
+			f.sure(Likely, "this machine delayed as many acknowledgements").add("delayed acknowledgements", float64(j.Grown(delayedACKs)), "", delayedACKs)
 		}
 		if n := j.heldBack(s); n >= 10 {
-			f.sure(Certain, "Nagle's algorithm held as many writes back").add("writes held back", float64(n), "", "tcpnagle")
+			f.sure(Certain, "Nagle's algorithm held writes back").add("writes held back", float64(n), "", "tcpnagle")
 		}
 		f.Next = command("tcpnagle", s.ServiceKey)
 		all = append(all, f)
@@ -118,7 +118,7 @@ func localQueue(j *judge) (all []*Finding) {
 		f.Title = fmt.Sprintf("%d packets dropped by the queue, up to %.0f KB waiting", q.dropped, q.backlog/1024)
 		f.add("packets dropped", float64(q.dropped), "", "qdisc").add("bytes waiting at most", q.backlog, "bytes", "qdisc")
 		if q.dropped >= 10 {
-			f.sure(Certain, "the queue counts them itself")
+			f.sure(Certain, "the queue counts them")
 		} else {
 			f.sure(Likely, "senders may fill a queue without harm")
 		}

@@ -11,15 +11,15 @@ import (
 // queueRules are about the queues of listeners.
 var queueRules = []Rule{
 	{
-		Class: "accept-queue", Short: "the accept queue of a listener is full", Looks: "drops at a listener by queue", Threshold: "one", Severity: "bad",
-		Sure: "certain: the kernel drops there for no other reason", Needs: []string{"tcpsynbl"},
-		Advice: "the process accepts too slowly, or its backlog is too small: listen(2) with a larger one, and raise net.core.somaxconn",
+		Class: "accept-queue", Short: "the accept queue of a listener is full", Looks: "drops at a listener, by queue", Threshold: "one drop", Severity: "bad",
+		Sure: "certain: the kernel has no other reason to drop there", Needs: []string{"tcpsynbl"},
+		Advice: "the process accepts too slowly, or its backlog is too small: give listen(2) a larger one, and raise net.core.somaxconn",
 		find:   func(j *judge) []*Finding { return j.queues("accept") },
 	},
 	{
-		Class: "syn-queue", Short: "the SYN queue of a listener is full", Looks: "drops at a listener by queue", Threshold: "one", Severity: "bad",
-		Sure: "certain: the kernel drops there for no other reason", Needs: []string{"tcpsynbl"},
-		Advice: "many handshakes are not completed: a SYN flood, or answers that are lost; net.ipv4.tcp_syncookies=1, net.ipv4.tcp_max_syn_backlog",
+		Class: "syn-queue", Short: "the SYN queue of a listener is full", Looks: "drops at a listener, by queue", Threshold: "one drop", Severity: "bad",
+		Sure: "certain: the kernel has no other reason to drop there", Needs: []string{"tcpsynbl"},
+		Advice: "many handshakes are not completed, by a SYN flood or because answers are lost: set net.ipv4.tcp_syncookies=1, raise net.ipv4.tcp_max_syn_backlog",
 		find:   func(j *judge) []*Finding { return j.queues("syn") },
 	},
 }
@@ -33,7 +33,7 @@ func (j *judge) queues(queue string) (all []*Finding) {
 		f.Object.PID = t.PID
 		f.Title = fmt.Sprintf("%d dropped at its full %s queue of %d", t.Count, queue, t.Limit)
 		f.add("dropped at the "+queue+" queue", float64(t.Count), "", "tcpsynbl").add("limit of the queue", float64(t.Limit), "", "tcpsynbl")
-		f.sure(Certain, "the kernel drops there for no other reason")
+		f.sure(Certain, "the kernel has no other reason to drop there")
 		f.Next = fmt.Sprintf("seine tcpsynbl --lport %d", t.Lport)
 		all = append(all, f)
 	}

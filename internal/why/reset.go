@@ -8,16 +8,16 @@ import (
 	"seine/internal/watch"
 )
 
-// resetRules are about connections that are broken off.
+// resetRules are about connections that end with a reset.
 var resetRules = []Rule{{
-	Class: "resets", Short: "connections are reset", Looks: "how sessions end, who reset them, and how old they were",
-	Threshold: "five of a service, and a tenth of those that ended", Severity: "warn", Sure: "certain: the reset was seen; why it was sent is not known here",
+	Class: "resets", Short: "connections are reset", Looks: "how sessions end, which side reset them, and how old they were",
+	Threshold: "five resets of a service, and a tenth of its sessions that ended", Severity: "warn", Sure: "certain: the resets were seen; the rule does not know why they were sent",
 	Needs:  []string{"tcplife"},
-	Advice: "reset by the peer: its process died, or closed with data unread; reset here: this process did; all at one age: a firewall or load balancer between them forgets idle connections",
+	Advice: "reset by the peer: its process died, or closed the socket with data unread; reset by this side: this process did so; all at one age: a firewall or load balancer forgets idle connections",
 	find:   resets,
 }}
 
-// never are ends of what did not become a session.
+// never are the ends of connections that were never established.
 var never = map[string]bool{"refused": true, "unreachable": true, "unanswered": true, "aborted": true}
 
 func resets(j *judge) (all []*Finding) {

@@ -9,10 +9,10 @@ import (
 	"seine/internal/watch"
 )
 
-// Options are what a user may ask of the rules. The zero value works.
+// Options change what the rules report. The zero value works.
 type Options struct {
-	Slow    float64 // milliseconds from which on a turn is slow; 0: 100
-	Patient bool    // tell of services too whose answers may wait on purpose
+	Slow    float64 // a turn is slow from so many milliseconds on; 0: 100
+	Patient bool    // include services whose answers may wait on purpose
 }
 
 func (o Options) filled() Options {
@@ -22,16 +22,16 @@ func (o Options) filled() Options {
 	return o
 }
 
-// A Rule finds one class of trouble.
+// A Rule finds one class of faults.
 type Rule struct {
 	Class     string
 	Short     string   // what the class means
 	Looks     string   // what it looks at
-	Threshold string   // when it speaks
-	Severity  string   // which ones it gives
+	Threshold string   // when it reports a finding
+	Severity  string   // of its findings
 	Sure      string   // its confidence, and why
 	Advice    string   // what to do
-	Needs     []string // sources without which it cannot judge: tools, or watch.Counters
+	Needs     []string // sources that it cannot judge without: tools, or watch.Counters
 	Any       bool     // one of Needs is enough
 	find      func(j *judge) []*Finding
 }
@@ -49,7 +49,7 @@ func Lookup(class string) *Rule {
 	return nil
 }
 
-// unasked says why a rule cannot judge a view; empty: it can.
+// unasked says why a rule cannot judge a view. It is empty if the rule can.
 func (r *Rule) unasked(v *watch.View) string {
 	var missing []string
 	for _, n := range r.Needs {
@@ -62,20 +62,20 @@ func (r *Rule) unasked(v *watch.View) string {
 		if s, ok := v.Sources[n]; ok {
 			missing = append(missing, n+": "+s.Why)
 		} else {
-			missing = append(missing, n+" was not asked")
+			missing = append(missing, n+" did not run")
 		}
 	}
 	return strings.Join(missing, "; ")
 }
 
-// judge is what rules work with.
+// judge is the input of a rule.
 type judge struct {
 	*watch.View
 	Options
 	rule *Rule
 }
 
-// finding begins one of the rule's findings.
+// finding makes a finding of the rule, without evidence yet.
 func (j *judge) finding(o Object, s Severity, weight float64) *Finding {
 	return &Finding{
 		Class: j.rule.Class, Rule: j.rule.Looks + ": " + j.rule.Threshold, Severity: s, Object: o, Advice: j.rule.Advice,
@@ -83,7 +83,7 @@ func (j *judge) finding(o Object, s Severity, weight float64) *Finding {
 	}
 }
 
-// worse is bad from so much on, else warn.
+// worse is Bad if bad, else Warn.
 func worse(bad bool) Severity {
 	if bad {
 		return Bad

@@ -9,16 +9,16 @@ import (
 	"seine/internal/watch"
 )
 
-// fewTurns is how many are too few to say something.
+// fewTurns is the least number of turns that can be judged.
 const fewTurns = 20
 
-// verdict is the share of the time of turns from which on a part is to blame.
+// verdict is the least share of the time of turns at which a part is to blame.
 const verdict = 0.5
 
 const (
-	turnsAsked = "at least 20 turns, p99 at least --slow (100 ms), and half of the time of turns in this part"
-	turnsBad   = "warn; bad from five times --slow on; where turns may wait on purpose it is told as info, and only of the target that was asked for"
-	turnsSure  = "certain from 80 % of the time on, else likely"
+	turnsAsked = "at least 20 turns, a p99 of at least --slow (100 ms), and half of the time of turns in this part"
+	turnsBad   = "warn; bad from five times --slow on; info where turns may wait on purpose, and only for the given target"
+	turnsSure  = "certain if 80 % of the time is in this part, else likely"
 )
 
 // turnRules are about where the time of turns goes.
@@ -26,13 +26,13 @@ var turnRules = []Rule{
 	{
 		Class: "app-slow", Short: "the application is slow to answer", Looks: "part app of a service's turns",
 		Threshold: turnsAsked, Severity: turnsBad, Sure: turnsSure, Needs: []string{"flows"},
-		Advice: "look into the application, or at what it asks itself; the network is not the reason",
+		Advice: "look into the application, or at the services that it calls; the network is not the reason",
 		find:   func(j *judge) []*Finding { return j.turns(watch.App, false) },
 	},
 	{
-		Class: "reads-late", Short: "the application reads late what has come", Looks: "part unread of a service's turns",
+		Class: "reads-late", Short: "the application reads received data late", Looks: "part unread of a service's turns",
 		Threshold: turnsAsked, Severity: turnsBad, Sure: turnsSure, Needs: []string{"flows"},
-		Advice: "the process has too few threads, or too little processor time, for what it is sent",
+		Advice: "the process has too few threads, or too little processor time, for the data that it receives",
 		find: func(j *judge) []*Finding {
 			return append(j.turns(watch.Unread, false), j.turns(watch.Unread, true)...)
 		},
@@ -45,16 +45,16 @@ var turnRules = []Rule{
 	},
 	{
 		Class: "peer-window", Short: "the peer's receive window is closed", Looks: "part window of a service's turns, and window probes",
-		Threshold: turnsAsked + "; or a second of it in a stream whose window had to be probed three times", Severity: turnsBad, Sure: turnsSure, Needs: []string{"flows"},
+		Threshold: turnsAsked + "; or a second of it in a stream, and three window probes in its namespace", Severity: turnsBad, Sure: turnsSure, Needs: []string{"flows"},
 		Advice: "the peer's application does not read, or its receive buffer is too small for the path",
 		find: func(j *judge) []*Finding {
 			return append(append(j.turns(watch.Window, false), j.turns(watch.Window, true)...), j.stalls()...)
 		},
 	},
 	{
-		Class: "send-buffer", Short: "the own send buffer is too small", Looks: "part buffer of a service's turns, by a closer look (flows --exact) at services that spend their time in the network and send 16 KB or more in a turn",
-		Threshold: turnsAsked + ", after the closer look has begun", Severity: turnsBad, Sure: turnsSure, Needs: []string{"flows"},
-		Advice: "raise net.ipv4.tcp_wmem, and have the application not set SO_SNDBUF",
+		Class: "send-buffer", Short: "the send buffer of this side is too small", Looks: "part buffer of a service's turns; a closer look (flows --exact) measures it for services that spend their time in the network and send 16 KB or more in a turn",
+		Threshold: turnsAsked + ", since the closer look began", Severity: turnsBad, Sure: turnsSure, Needs: []string{"flows"},
+		Advice: "raise net.ipv4.tcp_wmem, and do not set SO_SNDBUF in the application",
 		find: func(j *judge) []*Finding {
 			return append(j.turns(watch.Buffer, false), j.turns(watch.Buffer, true)...)
 		},
@@ -69,7 +69,7 @@ func (j *judge) turns(part watch.Part, out bool) (all []*Finding) {
 		}
 		h := &s.Turn
 		if (part == watch.Peer || part == watch.App) && s.First.Count > 0 && s.First.Count >= s.Turn.Count/2 {
-			h = &s.First // a download takes its time, and events come when they come
+			h = &s.First // the rest of a download, or later events, do not count
 		}
 		if f := j.slow(s, h, part); f != nil {
 			all = append(all, f)
@@ -92,31 +92,31 @@ func (j *judge) slow(s *watch.Service, h *kern.Hist, part watch.Part) *Finding {
 		}
 	}
 	if share >= 0.8 {
-		f.sure(Certain, "nearly all of the time is there")
+		f.sure(Certain, "nearly all of the time is in this part")
 	} else {
-		f.sure(Likely, "most of the time is there")
+		f.sure(Likely, "most of the time is in this part")
 	}
 	if (part == watch.App || part == watch.Peer) && onPurpose(h) {
 		f.Severity, f.patient = Info, true
-		f.sure(Possible, "an answer may wait on purpose for something to happen, as that of a long poll does")
+		f.sure(Possible, "an answer may wait for an event on purpose, as in a long poll")
 	}
 	f.Next = flowsCommand(s.ServiceKey)
 	return f
 }
 
-// onPurpose says whether answers may wait for something to happen: half of them take a second or
-// more, or nearly all take half a second, for which brokers let fetches wait.
+// onPurpose reports whether answers may wait for an event: half of them take a second or more,
+// or nearly all take half a second, which is how long message brokers let a fetch wait.
 func onPurpose(h *kern.Hist) bool {
 	return h.Quantile(0.5) >= 1_000_000 || h.Quantile(0.1) >= 450_000 && h.Quantile(0.9) <= 600_000
 }
 
-// inWords says where time went.
+// inWords says where the time of a part went.
 var inWords = map[watch.Part]string{
 	watch.App: "in the application", watch.Unread: "before the application read", watch.Peer: "at the peer", watch.Receiving: "between pieces of a message",
-	watch.Window: "at the peer's closed window", watch.Buffer: "at the own send buffer", watch.Loss: "in lost segments", watch.Network: "in the network",
+	watch.Window: "at the peer's closed window", watch.Buffer: "at the full send buffer", watch.Loss: "in lost segments", watch.Network: "in the network",
 }
 
-// stalls finds streams that a closed window holds up.
+// stalls finds streams that a closed window stops.
 func (j *judge) stalls() (all []*Finding) {
 	for _, s := range j.Services {
 		probes := j.Counters[watch.CounterKey{Netns: s.Netns, Name: "TcpExtTCPWinProbe"}]
@@ -126,7 +126,7 @@ func (j *judge) stalls() (all []*Finding) {
 		f := j.finding(service(s.ServiceKey), Warn, s.Parts[watch.Window])
 		f.Title = fmt.Sprintf("%.1f s of sending at the peer's closed window", s.Parts[watch.Window]/1000)
 		f.add("time at a closed window", s.Parts[watch.Window], "ms", "flows").add("window probes in the namespace", float64(probes), "", "TcpExtTCPWinProbe")
-		f.sure(Certain, "the window had to be probed")
+		f.sure(Certain, "the peer's window was probed")
 		f.Next = flowsCommand(s.ServiceKey)
 		all = append(all, f)
 	}

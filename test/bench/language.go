@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -110,26 +111,58 @@ func language(o *options) ([]figure, error) {
 	}
 	for range o.rounds {
 		for n, l := range oneLiners {
-			for _, command := range [][]string{own, peer} {
-				if command == nil {
-					continue
-				}
-				i := newInterpreter(l.text+"\n"+first, command...)
-				err := beside(i, func() error {
-					m, err := during(i, o.someSessions)
-					sum := total(m)
-					to := &costs[n].Own
-					if &command[0] != &own[0] {
-						to = &costs[n].Other
-					}
-					*to = append(*to, sum.ns/max(1, sum.runs))
-					return err
-				})
+			script := l.text + "\n" + first
+			if peer == nil {
+				per, err := perEvent(o, newInterpreter(script, own...))
 				if err != nil {
 					return nil, err
 				}
+				costs[n].Own = append(costs[n].Own, per[0])
+				continue
 			}
+			one, err := perEvent(o, newInterpreter(script, own...), newInterpreter(script, peer...))
+			if err != nil {
+				return nil, err
+			}
+			two, err := perEvent(o, newInterpreter(script, peer...), newInterpreter(script, own...))
+			if err != nil {
+				return nil, err
+			}
+			costs[n].Own = append(costs[n].Own, (one[0]+two[1])/2)
+			costs[n].Other = append(costs[n].Other, (one[1]+two[0])/2)
 		}
 	}
 	return append([]figure{up, ratio, memory}, costs...), nil
+}
+
+// perEvent is what an event costs the programs of each, in nanoseconds. All see the same events, so
+// that what else the machine does is the same for all. The first to run finds colder caches
+// than the others: callers change the order.
+func perEvent(o *options, all ...*interpreter) (per []float64, err error) {
+	var before []cost
+	for _, i := range all {
+		if err := i.start(); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, i.stop()) }()
+	}
+	for _, i := range all {
+		m, err := i.cost()
+		if err != nil {
+			return nil, err
+		}
+		before = append(before, total(m))
+	}
+	if err := o.someSessions(); err != nil {
+		return nil, err
+	}
+	for n, i := range all {
+		m, err := i.cost()
+		if err != nil {
+			return nil, err
+		}
+		sum := total(m).minus(before[n])
+		per = append(per, sum.ns/max(1, sum.runs))
+	}
+	return per, nil
 }

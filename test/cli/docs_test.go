@@ -14,22 +14,22 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"seine/test/pages"
 )
 
-// shown is a line of a code block that calls seine, with or without a prompt.
-var shown = regexp.MustCompile(`^(?:    )?(?:[#$] )?(?:\./)?(seine [a-z].*)$`)
-
 // A few want what a test does not have.
-var unrunnable = regexp.MustCompile(`TOOL|COMMAND|NAME|…|script.bt|/opt/|--container|--selftest|completion|setcap|systemctl`)
+var unrunnable = regexp.MustCompile(`TOOL|COMMAND|NAME|…|script.bt|/opt/|--container|--selftest|completion|setcap|systemctl|tcpfoo`)
 
-// somebody is a process that a page names; we are there, it is not.
-var somebody = regexp.MustCompile(`(-p|--pid|--netns)[ =]\d+\b`)
+// somebody is a process or a network namespace that a page names; we are there, it is not.
+var somebody = regexp.MustCompile(`(-p|--pid|--netns)[ =](\d+|shop)\b`)
 
 // Recordings that a page names: commands write into a directory of their own and read
 // one that has just been made. At the time of day that the page names nothing was recorded.
 var (
 	written = regexp.MustCompile(`--dir \S+`)
 	read    = regexp.MustCompile(`(--from|--list) \S+`)
+	file    = regexp.MustCompile(`-w \S+\.pcapng`)
 	cut     = regexp.MustCompile(`--cut \S+ (.*) --since \S+ --until \S+`)
 )
 
@@ -46,18 +46,15 @@ func recording(t *testing.T) string {
 // elsewhere gives a command the recordings of the test.
 func elsewhere(t *testing.T, command, rec string) string {
 	command = written.ReplaceAllString(command, "--dir "+filepath.Join(t.TempDir(), "rec"))
+	command = file.ReplaceAllString(command, "-w "+filepath.Join(t.TempDir(), "a.pcapng"))
 	command = read.ReplaceAllString(command, "$1 "+rec)
 	return cut.ReplaceAllString(command, "--cut "+filepath.Join(t.TempDir(), "cut")+" $1 --since '1h ago'")
 }
 
 // TestDocs runs every command that the documents show, for a moment: each is one
-// that seine takes.
+// that this kernel runs. TestCommands of the tree reads their flags alone.
 func TestDocs(t *testing.T) {
-	pages, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	readmes, err := filepath.Glob("../../tools/*/README.md")
+	all, err := pages.All("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,8 +64,9 @@ func TestDocs(t *testing.T) {
 	}
 	rec := recording(t)
 	seen := map[string]bool{}
-	for _, page := range append(append(pages, readmes...), "../../README.md") {
-		for _, c := range commands(t, page) {
+	for _, page := range all {
+		for _, s := range page.Commands() {
+			c := somebody.ReplaceAllString(s.Text, fmt.Sprint("$1 ", os.Getpid()))
 			if seen[c] || unrunnable.MatchString(c) {
 				continue
 			}
@@ -82,48 +80,6 @@ func TestDocs(t *testing.T) {
 	if len(seen) < 100 {
 		t.Errorf("only %d commands found", len(seen))
 	}
-}
-
-// commands is what a page shows in its code blocks, without what is behind a
-// pipe or a comment.
-func commands(t *testing.T, page string) (out []string) {
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fenced := false
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimRight(line, "\n")
-		if strings.HasPrefix(line, "```") {
-			fenced = !fenced
-			continue
-		}
-		m := shown.FindStringSubmatch(line)
-		if m == nil || !fenced && !strings.HasPrefix(line, "    ") {
-			continue
-		}
-		out = append(out, somebody.ReplaceAllString(outside(m[1]), fmt.Sprint("$1 ", os.Getpid())))
-	}
-	return out
-}
-
-// outside is a command up to a pipe, a redirection, a comment, or the gap before
-// what explains it.
-func outside(c string) string {
-	quote := byte(0)
-	for i := range len(c) {
-		switch b := c[i]; {
-		case quote != 0:
-			if b == quote {
-				quote = 0
-			}
-		case b == '\'' || b == '"':
-			quote = b
-		case b == '|', b == '>', b == '&', b == ';', b == '#' && c[i-1] == ' ', strings.HasPrefix(c[i:], "  "):
-			return strings.TrimSpace(c[:i])
-		}
-	}
-	return strings.TrimSpace(c)
 }
 
 // moment runs a command until it is ready or ends by itself, and interrupts it.

@@ -175,6 +175,9 @@ func watch(t *testing.T, tl *tool.Tool, only []string, filters []filter, traffic
 		if !strings.Contains(f.flags, "--netns") {
 			flags = append(flags, only...)
 		}
+		if tl.Once { // else it would show what is there before the traffic is
+			flags = append(flags, "--interval=1h")
+		}
 		s := attach(t, tl, flags)
 		running.Go(func() { s.Run(ctx, row.Name(&gathered[i], nil, cli.NamersOf(s))) })
 	}

@@ -16,6 +16,7 @@ import (
 	"seine/internal/row"
 	"seine/internal/tool"
 	"seine/internal/trial"
+	"seine/test/cases"
 	"seine/tools"
 )
 
@@ -32,7 +33,7 @@ func TestBeside(t *testing.T) {
 	}
 	for _, tl := range tools.All {
 		t.Run(tl.Name, func(t *testing.T) {
-			i := slices.IndexFunc(tools.Live[tl.Name], func(c trial.Case) bool { return !c.Slow })
+			i := slices.IndexFunc(cases.All[tl.Name], func(c trial.Case) bool { return !c.Slow })
 			if i < 0 {
 				t.Skip("no case")
 			}
@@ -40,7 +41,7 @@ func TestBeside(t *testing.T) {
 			until(t, func() (*trial.Trial, error) {
 				ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 				defer cancel()
-				return trial.RunBeside(ctx, tl, tools.Live[tl.Name][i], "", beside)
+				return trial.RunBeside(ctx, tl, cases.All[tl.Name][i], "", beside)
 			})
 		})
 	}
@@ -122,20 +123,26 @@ func (r *engineRun) end() ([]*row.Row, error) {
 	return r.rows.rows, r.err
 }
 
-// TestAddRemove: tools come and go while connections are made, and the one that stays
-// sees all of these, each once. What the others tell is theirs.
-func TestAddRemove(t *testing.T) {
+// worldOfTools is a world, an engine for several tools, and the flag that has them look at that
+// world alone.
+func worldOfTools(t *testing.T) (w *lab.World, e *tool.Engine, netns string) {
+	t.Helper()
 	w, err := lab.NewWorld(lab.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.Close()
-	e, err := tool.NewEngine(tool.EngineOptions{})
-	if err != nil {
+	t.Cleanup(func() { w.Close() })
+	if e, err = tool.NewEngine(tool.EngineOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	defer e.Close()
-	netns := fmt.Sprintf("--netns=%d", w.Netns(w.Hosts()[0]))
+	t.Cleanup(e.Close)
+	return w, e, fmt.Sprintf("--netns=%d", w.Netns(w.Hosts()[0]))
+}
+
+// TestAddRemove: tools come and go while connections are made, and the one that stays
+// sees all of these, each once. What the others tell is theirs.
+func TestAddRemove(t *testing.T) {
+	w, e, netns := worldOfTools(t)
 	life := start(t, e, "tcplife", netns)
 	var over atomic.Bool
 	var wg sync.WaitGroup

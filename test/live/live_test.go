@@ -25,6 +25,7 @@ import (
 	"seine/internal/probe"
 	"seine/internal/tool"
 	"seine/internal/trial"
+	"seine/test/cases"
 	"seine/test/flaky"
 	"seine/test/programs"
 	"seine/tools"
@@ -37,6 +38,7 @@ var (
 	first  = flag.Int("first", math.MaxInt, "so many cases of each tool by its best way")
 	also   = flag.String("also", "^$", "and those after that whose names match this `expression`")
 	others = flag.Int("others", math.MaxInt, "so many cases of each tool by its other ways")
+	forced = flag.String("ways", "", "of the other ways only those whose names match this `expression`")
 )
 
 func TestMain(m *testing.M) {
@@ -83,7 +85,7 @@ func TestLive(t *testing.T) {
 					name = "best"
 				}
 				t.Run(name, func(t *testing.T) {
-					for _, c := range cases(tl, way) {
+					for _, c := range casesBy(tl, way) {
 						t.Run(c.Name, func(t *testing.T) { one(t, tl, c, way) })
 					}
 				})
@@ -92,11 +94,11 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// cases is what runs by a way: everything by the best one, or what -first and -also say,
+// casesBy is what runs by a way: everything by the best one, or what -first and -also say,
 // and by the others what -others says. What is slow does not depend on the way, and is left
 // out where the machine is emulated.
-func cases(tl *tool.Tool, way string) []trial.Case {
-	all := tools.Live[tl.Name]
+func casesBy(tl *tool.Tool, way string) []trial.Case {
+	all := cases.All[tl.Name]
 	if way != "" || lab.Emulated() {
 		all = slices.DeleteFunc(slices.Clone(all), func(c trial.Case) bool { return c.Slow })
 	}
@@ -219,7 +221,7 @@ func ways(t *testing.T, tl *tool.Tool) []string {
 	for _, p := range points {
 		for _, w := range p.WaysIn(spec) {
 			c := probe.Predict(k, spec, points, probe.Force{All: w.Name})
-			if len(probe.Missing(points, c)) > 0 || slices.Contains(seen, chosen(c)) {
+			if len(probe.Missing(points, c)) > 0 || slices.Contains(seen, chosen(c)) || !match(*forced, w.Name) {
 				continue
 			}
 			seen = append(seen, chosen(c))

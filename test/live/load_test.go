@@ -13,6 +13,7 @@ import (
 
 	"seine/internal/object"
 	"seine/internal/probe"
+	"seine/internal/tool"
 	"seine/tools"
 )
 
@@ -54,63 +55,73 @@ func TestLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, tl := range tools.All {
+	for _, tl := range append(slices.Clone(tools.All), tool.Owners) {
 		t.Run(tl.Name, func(t *testing.T) {
 			spec, err := object.Spec(tl.Name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			loaded := map[string]bool{} // programs: several points and ways share some
-			for _, p := range tl.EveryPoint(spec, tl.NewConfig()) {
-				var refused error
-				works := 0
-				for _, w := range p.WaysIn(spec) {
-					if k.Fits(spec, w) != nil {
-						continue // TestKernels knows which those are
-					}
-					if !slices.ContainsFunc(w.Programs, func(name string) bool { return !loaded[name] }) && len(w.Programs) > 0 {
-						works++
-						continue
-					}
-					one := p
-					one.Ways, one.Optional = []probe.Way{w}, false
-					switch err := load(t, k, spec, one); {
-					case errors.Is(err, ebpf.ErrNotSupported):
-						refused = err
-					case err != nil:
-						t.Error(err)
-					default:
-						works++
-						for _, name := range w.Programs {
-							loaded[name] = true
-						}
-					}
-					if *loadBest && works > 0 {
-						break
+			points := tl.EveryPoint(spec, tl.NewConfig())
+			tries := attempts(k, spec, points)
+			set, err := probe.Attach(k, spec, tries, probe.Options{Once: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer set.Close()
+			refused, works := map[string]error{}, map[string]bool{}
+			for _, c := range set.Choices {
+				works[c.Point] = works[c.Point] || c.Way != ""
+				for _, r := range c.Refused {
+					if errors.Is(r.Err, ebpf.ErrNotSupported) {
+						refused[c.Point] = r.Err
+					} else {
+						t.Errorf("point %s: %s: %v", c.Point, r.Way, r.Err)
 					}
 				}
-				if refused != nil && works == 0 {
-					t.Error(refused)
+			}
+			for point, err := range refused {
+				if !works[point] {
+					t.Errorf("point %s: %v", point, err)
 				}
+			}
+			for name, prog := range set.Programs {
+				info, err := prog.Info()
+				if err != nil {
+					t.Fatal(err)
+				}
+				n, _ := info.VerifiedInstructions()
+				t.Logf("%s: %d instructions verified", name, n)
 			}
 		})
 	}
 }
 
-func load(t *testing.T, k *probe.Kernel, spec *ebpf.CollectionSpec, p probe.Point) error {
-	t.Helper()
-	set, err := probe.Attach(k, spec, []probe.Point{p}, probe.Options{Once: true})
-	if err != nil {
-		return err
-	}
-	defer set.Close()
-	for name, prog := range set.Programs {
-		info, err := prog.Info()
-		if err != nil {
-			return err
+// attempts is a point for each way that fits this kernel, or with -load-best one with all of
+// them. They are attached together: the tool's maps, and the kernel's types that its programs
+// name, are the same for all. Several points and ways share programs, which are loaded once.
+func attempts(k *probe.Kernel, spec *ebpf.CollectionSpec, points []probe.Point) (out []probe.Point) {
+	listed := map[string]bool{}
+	for _, p := range points {
+		fits := slices.DeleteFunc(slices.Clone(p.WaysIn(spec)), func(w probe.Way) bool {
+			return k.Fits(spec, w) != nil // TestKernels knows which those are
+		})
+		for i, w := range fits {
+			fresh := len(w.Programs) == 0 || slices.ContainsFunc(w.Programs, func(name string) bool { return !listed[name] })
+			if fresh {
+				one := p
+				one.Ways, one.Optional = []probe.Way{w}, true
+				if *loadBest {
+					one.Ways = fits[i:]
+				}
+				for _, name := range w.Programs {
+					listed[name] = true
+				}
+				out = append(out, one)
+			}
+			if *loadBest {
+				break
+			}
 		}
-		n, _ := info.VerifiedInstructions()
-		t.Logf("%s: %d instructions verified", name, n)
 	}
-	return nil
+	return out
 }

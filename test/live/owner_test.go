@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"seine/internal/cli"
 	"seine/internal/lab"
 	"seine/internal/probe"
+	"seine/internal/row"
 	"seine/internal/tool"
 	"seine/internal/trial"
 )
@@ -155,24 +157,37 @@ func TestOwnerWhole(t *testing.T) {
 			return err
 		}
 		time.Sleep(2 * time.Second)
+		x.Until(func(rows []*row.Row) bool { return both(byProcess(rows), a, b) })
 		rows, err := x.Detach()
 		if err != nil {
 			return err
 		}
-		seen := map[string]int{}
-		for _, r := range rows {
-			seen[trial.Values(r, "pid", "comm")]++
-		}
-		return onlyThey(seen, a, b)
+		return onlyThey(byProcess(rows), a, b)
 	}}
 	if _, err := trial.RunCase(t.Context(), tl, c, ""); err != nil {
 		t.Error(err)
 	}
-	seen, broken := hammer(t, tl)
+	seen, broken := hammer(t, tl, a, b)
 	t.Logf("read: %v; broken copies: %d", seen, broken)
 	if err := errors.Join(onlyThey(seen, a, b), a.Tell("end"), b.Tell("end"), a.Wait(), b.Wait()); err != nil {
 		t.Error(err)
 	}
+}
+
+// byProcess counts rows by PID and name.
+func byProcess(rows []*row.Row) map[string]int {
+	seen := map[string]int{}
+	for _, r := range rows {
+		seen[trial.Values(r, "pid", "comm")]++
+	}
+	return seen
+}
+
+// often is how many times each of two processes must be seen.
+const often = 50
+
+func both(seen map[string]int, ps ...*lab.Proc) bool {
+	return !slices.ContainsFunc(ps, func(p *lab.Proc) bool { return seen[fmt.Sprint(p.PID, " ", p.Comm)] < often })
 }
 
 // onlyThey checks that what was seen, by PID and name, are these processes, often.
@@ -180,7 +195,7 @@ func onlyThey(seen map[string]int, ps ...*lab.Proc) error {
 	var errs []error
 	for _, p := range ps {
 		who := fmt.Sprint(p.PID, " ", p.Comm)
-		if seen[who] < 50 {
+		if seen[who] < often {
 			errs = append(errs, fmt.Errorf("%d times %s, want hundreds", seen[who], p.Comm))
 		}
 		delete(seen, who)
@@ -210,7 +225,7 @@ func (c *keptCopy) whole(key uint64) bool {
 
 // hammer reads the owners of all sockets as fast as it can, by the rule of kept.h: who
 // they are, and how often a copy was not whole.
-func hammer(t *testing.T, tl *tool.Tool) (seen map[string]int, broken int) {
+func hammer(t *testing.T, tl *tool.Tool, ps ...*lab.Proc) (seen map[string]int, broken int) {
 	t.Helper()
 	cfg, o, err := cli.Parse(tl, nil)
 	if err != nil {
@@ -237,7 +252,8 @@ func hammer(t *testing.T, tl *tool.Tool) (seen map[string]int, broken int) {
 		}
 	}
 	seen = map[string]int{}
-	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); {
+	begin := time.Now()
+	for time.Since(begin) < 4*time.Second || !both(seen, ps...) && time.Since(begin) < 20*time.Second {
 		for _, key := range keys {
 			if err := owners.Lookup(key, &value); err != nil {
 				t.Fatal(err)

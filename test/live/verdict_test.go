@@ -10,6 +10,7 @@ import (
 
 	"seine/internal/lab"
 	"seine/internal/trial"
+	"seine/test/cases"
 	"seine/test/flaky"
 	"seine/tools"
 )
@@ -87,7 +88,7 @@ func known(pattern string) bool {
 		}
 	}
 	for _, tl := range tools.All {
-		for _, c := range tools.Live[tl.Name] {
+		for _, c := range cases.All[tl.Name] {
 			// Any way: some kernels have it.
 			if ok, _ := path.Match(pattern, strings.Join([]string{"TestLive", tl.Name, way, c.Name}, "/")); ok {
 				return true

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"seine/internal/tool"
 )
 
 // A judge looks whether a test notices a mutant.
@@ -121,9 +123,12 @@ func binary(file, dir string, env ...string) command {
 // byTool are live tests with a part for each tool, besides its cases; general are
 // those of what tools share.
 const (
-	byTool  = "^Test(Load|Keys|Accounts|Forgets|Threads|Agree|Leaderless)$/^"
-	general = "^Test(IdleKeys|Turns|LossesTold|StackTables|OwnerWhole|Apart)$"
+	byTool  = "^Test(Load|Keys|Accounts|Forgets|Threads|Agree|Leaderless|Between|Slots|OwnersShared)$/^"
+	general = "^Test(IdleKeys|Turns|LossesTold|StackTables|OwnerWhole|Apart|SameName|KernelThread)$"
 )
+
+// generalTools are those that the general tests look at.
+var generalTools = []string{"skbdrop", "skblife", "socketio", "socksize", "tcplife", "tcpretrans", "tcptop"}
 
 // objectTests are live tests with the objects of the tree.
 func (j *judge) objectTests(run string, flags ...string) trial {
@@ -151,28 +156,40 @@ func (j *judge) theirObjects() string {
 	return "SEINE_TEST_OBJECTS=" + filepath.Join(j.tree.dir, "internal/object")
 }
 
-// live runs the live cases of a tool by its best way.
+// live runs the live cases of a tool by its best way, or those of the object that tools share.
 func (j *judge) live(ctx context.Context, c change) bool {
+	if c.tool == tool.Owners.Name {
+		return j.notices(ctx, j.objectTests("^TestOwners(Once|Full|Cgroups)$")) || j.notices(ctx, j.objectTests("^TestOwnersShared$", "-best"))
+	}
 	return c.best && j.notices(ctx, j.objectTests("^TestLive$/^"+c.tool+"$", "-best"))
 }
 
 // rest runs what may notice what live cases by the best way do not: the tests that
-// walk over all tools, and other ways if only their programs changed.
-func (j *judge) rest(ctx context.Context) {
+// walk over all tools, and other ways if only their programs changed. Untried are tools
+// that the mutant may have changed too.
+func (j *judge) rest(ctx context.Context, untried []string) error {
 	for i, c := range j.changes {
 		if c.best && i < 3 && j.notices(ctx, j.objectTests(byTool+c.tool, "-best")) {
-			return
+			return nil
 		}
 	}
 	for _, c := range j.changes {
 		if (!c.best || *every) && j.notices(ctx, j.objectTests("^Test(Live|Load|Threads)$/^"+c.tool+"$")) {
-			return
+			return nil
+		}
+	}
+	for _, name := range untried {
+		if slices.Contains(generalTools, name) {
+			if _, _, err := j.compile(ctx, name); err != nil {
+				return err
+			}
 		}
 	}
 	if len(j.changes) > 1 && j.notices(ctx, j.objectTests(general)) || j.notices(ctx, j.declared()) {
-		return
+		return nil
 	}
 	j.v.Ended = survived
+	return nil
 }
 
 // engineTools are those whose live tests look at the engine's Go: one of each kind

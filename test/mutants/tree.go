@@ -156,7 +156,8 @@ func read(file string) (programs, error) {
 // attached returns the programs of a tool that this kernel attaches, by each way; ""
 // is the best one.
 func attached(name string) (map[string][]string, error) {
-	i := slices.IndexFunc(tools.All, func(t *tool.Tool) bool { return t.Name == name })
+	all := append(slices.Clone(tools.All), tool.Owners)
+	i := slices.IndexFunc(all, func(t *tool.Tool) bool { return t.Name == name })
 	if i < 0 {
 		return nil, fmt.Errorf("no tool %s", name)
 	}
@@ -168,7 +169,7 @@ func attached(name string) (map[string][]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	points := tools.All[i].AllPoints(spec, tools.All[i].NewConfig())
+	points := all[i].AllPoints(spec, all[i].NewConfig())
 	forces := []string{""}
 	for _, p := range points {
 		for _, w := range p.WaysIn(spec) {
@@ -213,7 +214,8 @@ func (t *tree) try(ctx context.Context, m mutant) (verdict, error) {
 	}
 	defer t.restore(names)
 	v.Ended = stillborn
-	for _, name := range names {
+	var untried []string
+	for i, name := range names {
 		c, ended, err := t.compile(ctx, name)
 		if err != nil {
 			return v, err
@@ -229,13 +231,14 @@ func (t *tree) try(ctx context.Context, m mutant) (verdict, error) {
 			return v, nil
 		}
 		if len(j.changes) == *enough {
+			untried = names[i+1:]
 			break
 		}
 	}
 	if len(j.changes) > 0 {
-		j.rest(ctx)
+		err = j.rest(ctx, untried)
 	}
-	return v, nil
+	return v, err
 }
 
 // compile makes the object of a tool anew. If it has changed so that this kernel sees
@@ -289,23 +292,28 @@ func (t *tree) restore(names []string) {
 	}
 }
 
-// includes lists the tools whose source includes file, at any depth.
+// includes lists the objects whose source is file or includes it, at any depth: those of tools,
+// and those that tools share.
 func includes(dir, file string) ([]string, error) {
-	if strings.HasPrefix(file, "tools/") {
-		return []string{filepath.Base(filepath.Dir(file))}, nil
+	if name, ok := strings.CutSuffix(filepath.Base(file), ".bpf.c"); ok {
+		return []string{name}, nil
 	}
 	sources, err := filepath.Glob(filepath.Join(dir, "tools/*/*.bpf.c"))
 	if err != nil {
 		return nil, err
 	}
+	shared, err := filepath.Glob(filepath.Join(dir, "bpf/*.bpf.c"))
+	if err != nil {
+		return nil, err
+	}
 	var out []string
-	for _, src := range sources {
+	for _, src := range append(sources, shared...) {
 		seen := map[string]bool{}
 		if err := headersOf(dir, src, seen); err != nil {
 			return nil, err
 		}
 		if seen[filepath.Base(file)] {
-			out = append(out, filepath.Base(filepath.Dir(src)))
+			out = append(out, strings.TrimSuffix(filepath.Base(src), ".bpf.c"))
 		}
 	}
 	slices.SortFunc(out, func(a, b string) int { return cmp.Or(soon(a)-soon(b), strings.Compare(a, b)) })

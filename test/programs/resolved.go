@@ -6,18 +6,32 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"seine/internal/lab"
 )
 
 // Unpacked are Debian's packages that are unpacked and not installed: they would
 // change the machine.
-var Unpacked = []string{"systemd-resolved", "libsystemd-shared"}
+var Unpacked = []string{"systemd-resolved", "libsystemd-shared", "prometheus"}
 
 // UnpackedDir is where they are.
 func UnpackedDir() (string, error) {
 	user, err := os.UserCacheDir()
-	return filepath.Join(user, "seine", "unpacked"), err
+	return filepath.Join(user, "seine", "unpacked-"+strings.Join(Unpacked, "-")), err
+}
+
+// Prometheus is the path of one of the programs of Debian's package prometheus.
+func Prometheus(name string) (string, error) {
+	root, err := UnpackedDir()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(root, "usr/bin", name)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("make test unpacks it: %w", err)
+	}
+	return path, nil
 }
 
 // resolved makes a script in dir that starts systemd-resolved with its own library.

@@ -47,8 +47,8 @@ var Required []string
 // inputs says what a proof is about.
 var inputs = map[string][]string{
 	"faults":    {"internal/watch", "internal/why", "tools/flows", "test/why"},
-	"mutants":   {"bpf", "tools/*/*.bpf.c", "tools/*/live*.go", "test/live"},
-	"test-full": {"bpf", "tools/*/*.bpf.c", "tools/*/live*.go", "internal/probe", "internal/tool", "internal/bt", "test/live", "test/vm"},
+	"mutants":   {"bpf", "tools/*/*.bpf.c", "tools/*/live*.go", "tools/*/demo.go", "test/live"},
+	"test-full": {"bpf", "tools/*/*.bpf.c", "tools/*/live*.go", "tools/*/demo.go", "internal/probe", "internal/tool", "internal/bt", "test/live", "test/vm"},
 	"record":    {"internal/journal", "internal/record"},
 	"soak":      {"bpf", "internal/tool", "internal/probe", "internal/kern", "tools/tcplife", "tools/solife", "tools/tcptop", "test/soak"},
 }

@@ -148,21 +148,32 @@ func (r *results) overBudget() {
 	}
 }
 
-// nowhere makes a failure of each case of TestLive that every kernel left out. It is
-// for whole runs.
+// nowhere makes a failure of each case of TestLive and each script of TestAgree that
+// every kernel left out. It is for whole runs.
 func (r *results) nowhere() {
-	ran := map[string]bool{} // tool/case: whether it ran somewhere by some way
+	ran := map[string]bool{} // whether it ran somewhere by some way
 	for _, t := range r.leaves() {
-		if p := strings.SplitN(t.name, "/", 4); p[0] == "TestLive" && len(p) == 4 {
-			name := p[1] + "/" + p[3]
+		if name := anywhere(t.name); name != "" {
 			ran[name] = ran[name] || t.outcome != "SKIP"
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(ran)) {
 		if !ran[name] {
-			r.put(result{where: "make test", name: name + " runs somewhere", outcome: "FAIL", log: "each kernel that this run asked has skipped it"})
+			r.put(result{where: "make test", name: name + " runs somewhere", outcome: "FAIL", log: "each kernel that this run asked has skipped it: see notHere in test/run/plan.go"})
 		}
 	}
+}
+
+// anywhere is what must run on some kernel: tcplife/ipv4 for TestLive/tcplife/best/ipv4,
+// TestAgree/tcplife as it is, and nothing for other tests.
+func anywhere(name string) string {
+	switch p := strings.SplitN(name, "/", 4); {
+	case p[0] == "TestLive" && len(p) == 4:
+		return p[1] + "/" + p[3]
+	case p[0] == "TestAgree" && len(p) == 2:
+		return name
+	}
+	return ""
 }
 
 // dear says where the time went: the steps, the tests with all their parts, and the

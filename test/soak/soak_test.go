@@ -7,6 +7,7 @@ package soak
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -57,7 +59,9 @@ func run(m *testing.M) int {
 
 // row is what every tool here tells of a session.
 type row struct {
-	PID int `json:"pid"`
+	PID   int    `json:"pid"`
+	Time  string `json:"time"`
+	Conns int    `json:"conns"` // of a service
 }
 
 // tool is a run of seine.
@@ -67,6 +71,9 @@ type tool struct {
 	err  strings.Builder
 	rows map[int]int // by process
 	done chan error
+
+	mu      sync.Mutex
+	outputs map[string]int // connections of all services by the time of the output
 }
 
 var (
@@ -76,7 +83,7 @@ var (
 
 func start(t *testing.T, args ...string) *tool {
 	t.Helper()
-	x := &tool{cmd: exec.Command(seine, append(args, "-o", "json")...), rows: map[int]int{}, done: make(chan error, 1)}
+	x := &tool{cmd: exec.Command(seine, append(args, "-o", "json")...), rows: map[int]int{}, outputs: map[string]int{}, done: make(chan error, 1)}
 	out, err := x.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -110,6 +117,9 @@ func start(t *testing.T, args ...string) *tool {
 				return
 			}
 			x.rows[r.PID]++
+			x.mu.Lock()
+			x.outputs[r.Time] += r.Conns
+			x.mu.Unlock()
 		}
 		<-ended
 		x.done <- x.cmd.Wait()
@@ -131,6 +141,41 @@ func (x *tool) resident(t *testing.T) int {
 	m := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(b)
 	kb, _ := strconv.Atoi(string(m[1]))
 	return kb << 10
+}
+
+// cpu is the processor time that the process has taken.
+func (x *tool) cpu(t *testing.T) time.Duration {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", x.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:])) // from the state on
+	user, _ := strconv.Atoi(f[11])
+	system, _ := strconv.Atoi(f[12])
+	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
+// maps is the memory that the kernel says the maps of the process take, in bytes.
+func (x *tool) maps(t *testing.T) (sum int) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", x.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		b, _ := os.ReadFile(f) // it may have been closed
+		if m := regexp.MustCompile(`(?s)map_type:.*memlock:\s+(\d+)`).FindSubmatch(b); m != nil {
+			n, _ := strconv.Atoi(string(m[1]))
+			sum += n
+		}
+	}
+	return sum
+}
+
+// shown is how many outputs have come.
+func (x *tool) shown() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.outputs)
 }
 
 // end interrupts the tool, which must have lost nothing.
@@ -190,6 +235,7 @@ func many(t *testing.T) (differ []error, err error) {
 	defer w.Close()
 	all := open(t, w, n)
 	netns := fmt.Sprintf("--netns=%d", w.Netns(""))
+	differ = snapshot(t, all, "sockets", netns, "--where", "rport > 0")
 	var tools []*tool
 	for _, args := range [][]string{
 		{"tcplife", netns},
@@ -215,15 +261,80 @@ func many(t *testing.T) (differ []error, err error) {
 		name := x.cmd.Args[1]
 		t.Logf("at the end %s has %d MB", name, x.resident(t)>>20)
 		x.end(t)
-		for _, s := range all {
-			for _, p := range []*lab.Proc{s.Client, s.Server} {
-				if want := s.Sessions.Count; x.rows[p.PID] != want {
-					differ = append(differ, fmt.Errorf("%d rows of %s for %s, want %d", x.rows[p.PID], name, p.Comm, want))
-				}
+		differ = append(differ, x.compare(all)...)
+	}
+	return differ, nil
+}
+
+// compare wants a row of each end of each session.
+func (x *tool) compare(all []*lab.TCP) (differ []error) {
+	for _, s := range all {
+		for _, p := range []*lab.Proc{s.Client, s.Server} {
+			if want := s.Sessions.Count; x.rows[p.PID] != want {
+				differ = append(differ, fmt.Errorf("%d rows of %s for %s, want %d", x.rows[p.PID], x.cmd.Args[1], p.Comm, want))
 			}
 		}
 	}
-	return differ, nil
+	return differ
+}
+
+// snapshot: a tool that shows what there is and ends has a row of each socket, in a second.
+// That is processor time: others may have the processors meanwhile.
+func snapshot(t *testing.T, all []*lab.TCP, args ...string) []error {
+	x := start(t, args...)
+	if err := <-x.done; err != nil {
+		t.Fatalf("%v: %s", err, x.err.String())
+	}
+	u := x.cmd.ProcessState
+	took := u.UserTime() + u.SystemTime()
+	t.Logf("beside %d sockets %s took %v of processor time", *sockets, args[0], took)
+	if *sockets >= 100000 && took > time.Second {
+		t.Errorf("%s: want at most a second", args[0])
+	}
+	return x.compare(all)
+}
+
+// TestFlows: flows walks over many open sockets at each output. A pass over 100,000 takes a second of
+// CPU time at most, and finds them all.
+func TestFlows(t *testing.T) {
+	w, err := lab.NewWorld(lab.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	n := *sockets / 2
+	x := start(t, "flows", fmt.Sprintf("--netns=%d", w.Netns("")), "--all", "-i", "1", "--memory", "256M")
+	open(t, w, n)
+	// From now on nothing happens on the connections.
+	time.Sleep(1500 * time.Millisecond)
+	began, from := x.cpu(t), x.shown()
+	const passes = 2
+	for late := time.Now().Add(time.Minute); x.shown() < from+passes && time.Now().Before(late); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	took, rss, maps := x.cpu(t)-began, x.resident(t), x.maps(t)
+	x.end(t)
+	each := took / passes
+	t.Attr("connections", fmt.Sprint(2*n))
+	t.Attr("pass-ms", fmt.Sprint(each.Milliseconds()))
+	t.Attr("resident-MB", fmt.Sprint(rss>>20))
+	t.Attr("maps-MB", fmt.Sprint(maps>>20))
+	t.Logf("a pass over %d connections takes %v of CPU time; %d MB resident, %d MB of maps", 2*n, each, rss>>20, maps>>20)
+	// The cost of an output does not shrink to nothing where there are few.
+	if most := time.Second*time.Duration(2*n)/100_000 + 100*time.Millisecond; each > most {
+		t.Errorf("a pass takes %v of CPU time, want %v at most", each, most)
+	}
+	whole := 0
+	for _, conns := range x.outputs {
+		if conns > 2*n {
+			t.Errorf("an output with %d connections, want %d", conns, 2*n)
+		} else if conns == 2*n {
+			whole++
+		}
+	}
+	if whole < passes {
+		t.Errorf("%d outputs have all %d connections, want %d: %v", whole, 2*n, passes, x.outputs)
+	}
 }
 
 // TestLasting: sessions without a pause; none is lost or somebody else's. Sessions end

@@ -86,8 +86,8 @@ func TestWell(t *testing.T) {
 			if found := ours(parse(t, out), x); len(found) > 0 {
 				t.Errorf("nothing is wrong, found:\n%s%s%s", list(found), out, said)
 			}
-			if !strings.Contains(said, "29 things were looked for") {
-				t.Errorf("not everything was looked for:\n%s", said)
+			if !strings.Contains(said, "29 rules were checked") {
+				t.Errorf("not every rule was checked:\n%s", said)
 			}
 			t.Attr(fmt.Sprintf("load%02d", i+1), l.name)
 		})

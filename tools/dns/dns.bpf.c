@@ -2,14 +2,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
 /* dns - each DNS query with its answer. */
-#define DNS_QUERIES
-#include "dns.h"
+#include "dnsquery.h"
 #include "latency.h"
 #include "pending.h"
-#include "span.h"
 
-#define QUESTION_LEN 272 /* header, the longest name, type and class, to the full word */
-#define ANSWER_LEN 904	 /* most are shorter by far */
+#define ANSWER_LEN 904 /* most are shorter by far */
 
 struct dns_event {
 	struct head head;
@@ -25,66 +22,6 @@ struct dns_event {
 	__u8 answer[ANSWER_LEN];
 };
 EVENT(struct dns_event);
-
-struct query_key {
-	__u64 sock;
-	__u8 server[16];
-	__u16 proto, id;
-	__u32 pad;
-};
-struct query {
-	__u64 start; /* NONE: it is not filled in yet */
-	__u64 last;  /* when it was sent last */
-	struct who who;
-	__u8 laddr[16];
-	__u32 netns;
-	__u32 retries;
-	__u16 lport, family;
-	__u16 len, pad;
-	__u8 question[QUESTION_LEN];
-};
-SPAN(queries, struct query_key, struct query);
-
-/* Too large for the stack. */
-const volatile struct query blank = { .start = NONE, .last = NONE };
-
-/* The process that a TCP connection to a server belongs to, as of the last segment
- * that it sent itself. The first one is the SYN.
- */
-SPAN_OF(askers, __u64, struct who, 4096);
-bool any_askers = false; /* there has been one */
-
-KTRACE(gone, tcp_destroy_sock, const struct sock *sk)
-{
-	__u64 key = sock_cookie(sk);
-
-	dns_end(sk);
-	if (any_askers)
-		bpf_map_delete_elem(&askers, &key);
-	return 0;
-}
-
-static __always_inline bool asker(struct who *w, struct __sk_buff *skb, const struct dns *d)
-{
-	__u64 sock = d->tuple.sock;
-	struct who *known;
-
-	if (skb_sender(w, skb_sk(skb), d->tuple.proto)) {
-		if (d->tuple.proto == IPPROTO_TCP) {
-			any_askers = true;
-			bpf_map_update_elem(&askers, &sock, w, BPF_ANY); /* if it is full, that is counted below */
-		}
-		return true;
-	}
-	known = d->tuple.proto == IPPROTO_TCP ? bpf_map_lookup_elem(&askers, &sock) : NULL;
-	if (!known) {
-		if (d->end > d->at)
-			lose(LOSS_OWNER);
-		return false;
-	}
-	*w = *known;
-	return true;
-}
 
 /* Of the answer, answer_len bytes are written, and no others read. */
 #define DNS_EVENT_NEW() EVENT_ZERO(struct dns_event, offsetof(struct dns_event, answer))
@@ -123,36 +60,6 @@ PENDING(pending, queries, struct query_key, struct query)
 	return event_send(e);
 }
 
-static __always_inline void query_key(struct query_key *k, const struct dns *d)
-{
-	k->sock = d->tuple.sock;
-	__builtin_memcpy(k->server, d->tuple.raddr, 16);
-	k->proto = d->tuple.proto;
-	k->id = d->id;
-}
-
-/* Is the message the one that q is already? Its number is the same. */
-static __always_inline bool same_question(const struct query *q, struct __sk_buff *skb, const struct dns *d)
-{
-	struct dns_event *e = DNS_EVENT_NEW(); /* only for its memory: it is never sent */
-	const __u64 *a, *b;
-	__u64 diff = 0;
-
-	if (!e)
-		return true;
-	e->question_len = DNS_COPY(e->question, QUESTION_LEN, skb, d);
-	a = (const __u64 *)e->question;
-	b = (const __u64 *)q->question;
-	diff = e->question_len ^ q->len;
-#pragma unroll
-	for (int i = 0; i < QUESTION_LEN / 8; i++) {
-		diff |= a[i] ^ b[i];
-		asm volatile("" : "+r"(diff) : : "memory"); /* one after the other: else they fill the stack */
-	}
-	EVENT_DROP(e);
-	return !diff;
-}
-
 /* The number is used for another question: the first one has no answer. */
 static __noinline int query_ends(struct query_key *k)
 {
@@ -173,61 +80,6 @@ static __noinline int query_ends(struct query_key *k)
 		event_send(e);
 	}
 	return 0;
-}
-
-static __noinline int query_begins(struct dns *d, struct __sk_buff *skb, struct who *who)
-{
-	struct query_key k = {};
-	struct query *q;
-	__u64 now = bpf_ktime_get_ns();
-
-	if (!d || !who)
-		return 0;
-	query_key(&k, d);
-	q = bpf_map_lookup_elem(&queries, &k);
-	if (q && same_question(q, skb, d)) {
-		__sync_fetch_and_add(&q->retries, 1);
-		q->last = now;
-		return 0;
-	}
-	if (q)
-		query_ends(&k);
-	if (bpf_map_update_elem(&queries, &k, (const void *)&blank, BPF_ANY)) {
-		lose(LOSS_SPAN);
-		return 0;
-	}
-	q = bpf_map_lookup_elem(&queries, &k);
-	if (!q)
-		return 0;
-	q->who = *who;
-	__builtin_memcpy(q->laddr, d->tuple.laddr, 16);
-	q->netns = skb_sk_netns(skb);
-	q->lport = d->tuple.lport;
-	q->family = d->tuple.family;
-	q->len = DNS_COPY(q->question, QUESTION_LEN, skb, d);
-	q->last = now;
-	q->start = now;
-	return 0;
-}
-
-DNS_ASKED(asked)
-
-SEC("cgroup_skb/egress") int query__cgroup(struct __sk_buff *skb)
-{
-	const struct sock *sk;
-	struct who who = {};
-	struct dns d = {};
-
-	if (!dns_packet(&d, skb, true))
-		return CGROUP_ALLOW;
-	sk = skb_sk(skb);
-	if (asker(&who, skb, &d) && who.pid == filter_self)
-		return CGROUP_ALLOW;
-	if (!sk || !sock_wanted(sk) || !tuple_wanted(&d.tuple) || !who_wanted(&who))
-		return CGROUP_ALLOW;
-	DNS_MESSAGES(&d, skb, true)
-		query_begins(&d, skb, &who);
-	return CGROUP_ALLOW;
 }
 
 /* Whoever takes a query out of the map tells of it: this program, or Go, which finds

@@ -6,11 +6,12 @@ package dns
 import (
 	_ "embed"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
+	"seine/internal/family"
 	"seine/internal/kern"
-	"seine/internal/probe"
 	"seine/internal/row"
 	"seine/internal/tool"
 )
@@ -20,7 +21,7 @@ var readme string
 
 type config struct {
 	tool.Latency
-	Timeout time.Duration `flag:"timeout" help:"a query without an answer for so long has timed out"`
+	Timeout time.Duration `flag:"timeout" help:"a query without an answer for this long has timed out"`
 }
 
 // made is a field of which Each makes the text.
@@ -91,26 +92,7 @@ func list(addrs []netip.Addr) string {
 	return b.String()
 }
 
-// queryKey and query are struct query_key and struct query.
-type queryKey struct {
-	Sock      uint64
-	Server    kern.Addr
-	Proto, ID uint16
-	Pad       uint32
-}
-
-type query struct {
-	Start, Last   kern.Mono
-	Who           kern.Who
-	Laddr         kern.Addr
-	Netns         uint32
-	Retries       uint32
-	Lport, Family uint16
-	Len, Pad      uint16
-	Question      [272]byte
-}
-
-func unanswered(k *queryKey, q *query, e *exchange) {
+func unanswered(k *family.DNSKey, q *family.DNSQuery, e *exchange) {
 	e.TS, e.Netns, e.Who = kern.MonoNow(), kern.ID32(q.Netns), q.Who
 	e.Laddr, e.Raddr, e.Sock = q.Laddr, k.Server, kern.ID(k.Sock)
 	e.Latency, e.Lport, e.Rport = kern.Nanos(kern.None), q.Lport, 53
@@ -120,9 +102,9 @@ func unanswered(k *queryKey, q *query, e *exchange) {
 
 func views(cfg any) []tool.View {
 	return []tool.View{{
-		Output: tool.Stream[exchange]{Type: "dns_event", Each: describe, Late: tool.Overdue[queryKey, query, exchange]{
+		Output: tool.Stream[exchange]{Type: "dns_event", Each: describe, Late: tool.Overdue[family.DNSKey, family.DNSQuery, exchange]{
 			Map: "queries", After: cfg.(*config).Timeout, Row: unanswered,
-			Since: func(q *query) kern.Mono { return q.Last },
+			Since: func(q *family.DNSQuery) kern.Mono { return q.Last },
 		}},
 		Show: "time pid comm latency_us raddr:SERVER proto::5 retries:RETRY:5 type rcode name addrs",
 		Says: "{name} {type} from {raddr}[: {rcode}][ {addrs}][ after {latency_us} us]",
@@ -137,10 +119,6 @@ var Tool = &tool.Tool{
 	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
 	Sockets: tool.OfIP("udp", "tcp", "mptcp"),
 	Config:  func() any { return &config{Timeout: 6 * time.Second} },
-	Points: []probe.Point{
-		{Name: "gone"}, {Name: "thread"},
-		{Name: "asked", Optional: true, Misses: "the server of queries that NAT redirects, from sockets that are not connected"},
-		{Name: "answer"}, {Name: "query"}, tool.Pending,
-	},
-	Views: views,
+	Points:  append(slices.Clone(family.DNSQueries), tool.Pending),
+	Views:   views,
 }

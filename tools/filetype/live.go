@@ -14,60 +14,11 @@ import (
 	"seine/internal/trial"
 )
 
-// Demo is the traffic of seine demo.
-var Demo = trial.Workload{
-	Run: func(w *lab.World) error {
-		f, err := lab.StartFiles(w, "")
-		if err != nil {
-			return err
-		}
-		_, err = f.Run()
-		return err
-	},
-}
-
-// Live is the live cases.
-var Live = []trial.Case{{Name: "kinds", Run: kinds}, {Name: "pid", Run: byPID}, {Name: "interrupted", Run: interrupted}}
-
-// kinds: reads and writes of every kind of file, each counted, and no other.
-func kinds(x *trial.Trial) error {
-	f, err := lab.StartFiles(x.World, "")
-	if err != nil {
-		return err
-	}
-	rows, made, err := trial.RowsOf(x, 0, f.Run, "--by=thread,op,type")
-	if err != nil {
-		return err
-	}
-	want, got := map[string]lab.FileCount{}, map[string]lab.FileCount{}
-	for _, c := range made {
-		want[c.Op+" "+c.Type] = c
-	}
-	for _, r := range rows {
-		thread := trial.Value(r.Get("thread"))
-		if thread != lab.FilesComm && !strings.HasPrefix(thread, "iou-wrk-") {
-			continue // of the threads that talk to the parent
-		}
-		c := lab.FileCount{Op: trial.Value(r.Get("op")), Type: trial.Value(r.Get("type"))}
-		sum := got[c.Op+" "+c.Type] // a worker of io_uring may have done some of it
-		c.Count = sum.Count + int(r.Get("count").N)
-		c.Errors = sum.Errors + int(r.Get("errors").N)
-		c.Bytes = sum.Bytes + int64(r.Get("bytes").N)
-		got[c.Op+" "+c.Type] = c
-	}
-	for key := range got {
-		if _, made := want[key]; !made {
-			x.Errorf("counted %v, which was not made", got[key])
-		}
-	}
-	for key, w := range want {
-		g := got[key]
-		if g.Errors > w.Errors || g.Bytes > w.Bytes || g.Count == w.Count && (g.Errors != w.Errors || g.Bytes != w.Bytes) {
-			x.Errorf("%s: counted %v, want %v", key, g, w)
-		}
-		x.Fail(trial.Fewer(g.Count, w.Count, "%s: counted %v, want %v", key, g, w))
-	}
-	return nil
+// Live is the other live cases. Nothing of the product calls it.
+func Live() []trial.Case {
+	lab.Register(bodyInterrupted, readInterrupted)
+	return []trial.Case{
+		{Name: "pid", Run: byPID}, {Name: "interrupted", Run: interrupted}}
 }
 
 // byPID: of two processes only the one that was asked for.
@@ -106,8 +57,6 @@ func byPID(x *trial.Trial) error {
 }
 
 const bodyInterrupted = "filetype-interrupted"
-
-func init() { lab.Register(bodyInterrupted, readInterrupted) }
 
 // readInterrupted reads one byte from a pipe, and is interrupted by seven signals
 // while it waits: Go's handlers have the kernel make the call again.

@@ -4,6 +4,10 @@
 /* flows - where the time of each TCP connection goes: see flow.h. */
 #define OWNER_COOKIES_IN_TOOL
 #define OWNER_LISTENERS
+#define OWNER_STATE_IN_TOOL
+#define OWNER_ENDS_AT_CLOSE
+#define OWNER_IO_IN_TOOL
+#define OWNER_GIVES
 #define OWNER_ON_FOUND(sk) found(sk)
 #define OWNER_ON_ACCEPTED(sk) accepted(sk)
 struct sock;
@@ -94,9 +98,15 @@ static __always_inline __u32 turn_slot(__u64 us)
 	return slot < HIST_SLOTS ? slot : HIST_SLOTS - 1;
 }
 
+/* ns / 1000. Up to 4 s it is a multiplication, since a division takes as long as ten. */
+static __always_inline __u64 micros(__u64 ns)
+{
+	return ns >> 32 ? ns / 1000 : ns * 274877907 >> 38;
+}
+
 static __noinline int turn_count(struct flow *f, __u64 took)
 {
-	__u64 key = f->service;
+	__u64 key = f->service, us = micros(took);
 	struct turns *t;
 
 	if (f->overlaps * 10 > f->turns)
@@ -104,9 +114,11 @@ static __noinline int turn_count(struct flow *f, __u64 took)
 	t = count_at(COUNTED(turns), &key, &no_turns);
 	if (!t)
 		return 0;
-	hist_put_at(&t->turn, took / 1000, opaque(f, turn_slot(took / 1000)));
-	if (f->first)
-		hist_put_at(&t->first, f->first / 1000, opaque(f, turn_slot(f->first / 1000)));
+	hist_put_at(&t->turn, us, opaque(f, turn_slot(us)));
+	if (f->first) {
+		us = micros(f->first);
+		hist_put_at(&t->first, us, opaque(f, turn_slot(us)));
+	}
 	return 0;
 }
 
@@ -129,14 +141,15 @@ static __noinline __u64 service_of(const struct who *w, const struct tuple *t, _
 	return mix(mix(mix(sum, addr[0]), addr[1]), 1 << 16 | t->rport) | 1;
 }
 
-/* The current process reads from sk or sends on it: whose turns are these? */
-static __noinline int flow_reader(struct flow *f, const struct sock *sk, __u32 pid, __u32 exec)
+/* The current process reads from sk or sends on it, and did not before: whose turns are
+ * these?
+ */
+static __noinline int flow_reader(struct flow *f, const struct sock *sk)
 {
 	struct tuple t = {};
 	struct who w = {};
 
-	f->pid = pid;
-	f->exec = exec;
+	owner_on_io(sk);
 	f->service = 0;
 	if (!count_turns || !who_current(&w) || !tuple_fill(&t, sk) || !tuple_wanted(&t) || !who_wanted(&w))
 		return 0;
@@ -148,13 +161,18 @@ static __noinline int flow_reader(struct flow *f, const struct sock *sk, __u32 p
 static __always_inline struct flow *flow_used(const struct sock *sk)
 {
 	struct flow *f = flow_of(sk);
-	__u32 pid = bpf_get_current_pid_tgid() >> 32, exec;
+	__u32 pid = bpf_get_current_pid_tgid() >> 32, exec, name;
 
 	if (!f || (f->state < FLOW_FOUND && f->state != FLOW_QUEUED))
 		return NULL;
 	exec = who_exec();
-	if (f->pid != pid || f->exec != exec)
-		flow_reader(f, sk, pid, exec);
+	name = who_name();
+	if (f->pid != pid || f->exec != exec || f->name != name) {
+		f->pid = pid;
+		f->exec = exec;
+		f->name = name;
+		flow_reader(f, sk);
+	}
 	return f;
 }
 
@@ -194,11 +212,54 @@ KTRACE(recovered, tcp_cong_state_set, const struct sock *sk, __u8 state)
 }
 
 /* What follows is for --exact. */
+
+/* The subflow that the data of an MPTCP socket go through, if there is one alone. The
+ * kernel takes data out of it by itself, so programs on the subflow say nothing of the
+ * application: it is mute until the socket is used.
+ */
+static __noinline __u64 msk_flow(const struct sock *msk)
+{
+	struct sock *sk = mptcp_first(msk);
+	struct flow *f = sk ? flow_of(sk) : NULL;
+
+	if (!f)
+		return 0;
+	owner_on_io(msk);
+	if (f->shared)
+		f->state = FLOW_MUTE;
+	else if (f->state == FLOW_MUTE)
+		f->state = f->older ? FLOW_FOUND : FLOW_RESTING;
+	return (__u64)sk;
+}
+
 KTRACE(send, sock_send_length, const struct sock *sk, int ret)
 {
-	struct flow *f = ret > 0 ? flow_used(sk) : NULL;
+	struct flow *f;
 
+	if (ret <= 0)
+		return 0;
+	if (load_proto(sk) == IPPROTO_MPTCP)
+		sk = (void *)msk_flow(sk);
+	f = flow_used(sk);
 	return f ? flow_sent(f, sk, bpf_ktime_get_ns()) : 0;
+}
+
+#define MSG_PEEK 2
+
+KTRACE(received, sock_recv_length, const struct sock *sk, int ret, int flags)
+{
+	const struct sock *first;
+	struct flow *f;
+
+	if (ret <= 0 || load_proto(sk) != IPPROTO_MPTCP || flags & MSG_PEEK)
+		return 0;
+	first = (void *)msk_flow(sk);
+	f = flow_used(first);
+	if (!f)
+		return 0;
+	flow_read(f, first, bpf_ktime_get_ns());
+	f->arrived = FIELD(sk, struct sock, sk_receive_queue.qlen) ? f->ended : 0;
+	return 0;
 }
 
 /* Since 6.16: as a send begins, and for each further piece. */
@@ -281,6 +342,39 @@ static __noinline int ended(struct flow *f, const struct sock *sk, int old, __u6
 	return event_send(e);
 }
 
+/* A subflow that joins a connection is of the process whose connection it is. It may end
+ * after that one.
+ */
+static __noinline int subflow_owner(const struct sock *sk, const struct sock *msk)
+{
+	struct owner o = {};
+
+	if (owner_of(&o.kept.copy[0].who, msk, owner_entry(msk)))
+		owner_give(sk, &o);
+	return 0;
+}
+
+/* Is sk a subflow? Then what the application does is not to be seen on it; and if it is
+ * not the first, not on that one either.
+ */
+static __always_inline void subflow_established(struct flow *f, const struct sock *sk)
+{
+	struct sock *msk = mptcp_parent(sk), *first;
+
+	if (!msk)
+		return;
+	first = mptcp_first(msk);
+	if (f->role == ROLE_CLIENT)
+		f->state = FLOW_MUTE;
+	if (!first || first == sk)
+		return;
+	f->state = FLOW_MUTE; /* nobody accepts it */
+	subflow_owner(sk, msk);
+	f = flow_of(first);
+	if (f)
+		f->shared = 1;
+}
+
 static __always_inline void flow_state(const struct sock *sk, int old, int new)
 {
 	struct flow *f;
@@ -306,8 +400,7 @@ static __always_inline void flow_state(const struct sock *sk, int old, int new)
 	if (new == TCP_ESTABLISHED) {
 		if (f->state == FLOW_OPENING)
 			flow_established(f, sk, now);
-		if (f->role == ROLE_CLIENT && mptcp_parent(sk))
-			f->state = FLOW_MUTE;
+		subflow_established(f, sk);
 		return;
 	}
 	if (new != TCP_CLOSE && new != TCP_CLOSE_WAIT && new != TCP_FIN_WAIT1 && new != TCP_LAST_ACK)
@@ -322,8 +415,14 @@ static __always_inline void flow_state(const struct sock *sk, int old, int new)
 
 KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 {
-	if (new != TCP_LISTEN && new != TCP_FIN_WAIT2 && load_proto(sk) == IPPROTO_TCP)
+	__u16 proto = load_proto(sk);
+
+	if (owner_state(old, new) && is_owned(proto))
+		owner_on_state(sk, old, new);
+	if (new != TCP_LISTEN && new != TCP_FIN_WAIT2 && proto == IPPROTO_TCP)
 		flow_state(sk, old, new);
+	if (new == TCP_CLOSE)
+		owner_end(sk);
 	return 0;
 }
 
@@ -407,11 +506,11 @@ static __noinline int walk_parts(struct seq_file *seq, const struct flow *live, 
 	return 0;
 }
 
-static __noinline int walk_about(struct seq_file *seq, const struct flow *live, __u64 service, const struct sock *sk)
+static __noinline int walk_about(struct seq_file *seq, const struct flow *live, __u64 service, const struct sock *sk, int state)
 {
 	struct flow_about a = {};
 
-	flow_about(&a, live, sk, sock_state(sk), false);
+	flow_about(&a, live, sk, state, false);
 	a.service = service;
 	bpf_seq_write(seq, &a, sizeof(a));
 	return 0;
@@ -426,16 +525,18 @@ SEC("iter/bpf_map_elem") int walk__iter__flows(struct bpf_iter__bpf_map_elem *ct
 	struct seq_file *seq = ctx->meta->seq;
 	__u64 *key = ctx->key, now, service;
 	const struct sock *sk;
+	__u8 state;
 
 	if (!key || !live)
 		return 0;
 	sk = (void *)*key;
-	if (!live->state || flow_stale(live, sk) || sock_state(sk) == TCP_CLOSE)
+	state = sock_state(sk);
+	if (!live->state || flow_stale(live, sk) || state == TCP_CLOSE)
 		return 0;
 	now = bpf_ktime_get_ns();
 	service = walk_name(seq, live->service, live->role, sk, now);
 	if (!service)
 		return 0;
 	walk_parts(seq, live, sk, now);
-	return walk_about(seq, live, service, sk);
+	return walk_about(seq, live, service, sk, state);
 }

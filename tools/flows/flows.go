@@ -7,8 +7,6 @@ import (
 	_ "embed"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"seine/internal/kern"
 	"seine/internal/probe"
 	"seine/internal/row"
@@ -20,7 +18,7 @@ var readme string
 
 type config struct {
 	Closed bool          `flag:"closed" help:"a row for each connection when it ends, with all its time"`
-	All    bool          `flag:"all" help:"connections that did nothing in the interval too"`
+	All    bool          `flag:"all" help:"also show connections that did nothing in the interval"`
 	Exact  bool          `flag:"exact" help:"see sends and arrivals too: waits for the send buffer, and unread data to the microsecond"`
 	Tick   time.Duration `bpf:"tick_ns"`
 	Turns  bool          `bpf:"count_turns"`
@@ -31,12 +29,13 @@ type config struct {
 const (
 	services    = "services"
 	connections = "connections"
+	both        = tool.AllViews
 )
 
-// SetView has a run show one view.
+// SetView has a run show one view, or both.
 func (c *config) SetView(name string) error {
-	if c.Closed && name == services {
-		return tool.Usagef("--closed: connections end, services do not: leave out --view services")
+	if c.Closed && (name == services || name == both) {
+		return tool.Usagef("--closed: connections end, services do not: leave out --view %s", name)
 	}
 	if c.view = name; name == "" {
 		c.view = services
@@ -44,21 +43,14 @@ func (c *config) SetView(name string) error {
 	if c.Closed {
 		c.view = connections
 	}
-	if c.view != services && c.view != connections {
-		return tool.Usagef("--view %s: one of %s, %s", name, services, connections)
+	if c.view != services && c.view != connections && c.view != both {
+		return tool.Usagef("--view %s: one of %s, %s, %s", name, services, connections, both)
 	}
-	c.Turns = c.view == services
+	c.Turns = c.view != connections
 	return nil
 }
 
-// newConfig knows how long a jiffy is: the coarse clocks move by jiffies.
-func newConfig() any {
-	var res unix.Timespec
-	if unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &res) != nil || res.Nano() == 0 {
-		res.Nsec = int64(4 * time.Millisecond)
-	}
-	return &config{Tick: time.Duration(res.Nano())}
-}
+func newConfig() any { return &config{Tick: kern.Jiffy()} }
 
 // event is struct flow_event of flows.bpf.c: a connection.
 type event struct {
@@ -152,7 +144,7 @@ func views(cfg any) []tool.View {
 		Sort:   "conns",
 	}, {
 		Name: connections, Points: points,
-		Output: walk,
+		Output: tool.Moved[session, event]{Iter: walk},
 		Show:   connectionTable,
 		Says:   "{wall_ms} ms as {role}: {where}",
 		Sort:   "wall_ms",
@@ -165,6 +157,7 @@ func views(cfg any) []tool.View {
 		all = all[:1]
 	case c.view == connections:
 		all = all[1:]
+		all[0].Output = walk
 	}
 	return all
 }
@@ -174,7 +167,7 @@ func picture(any) tool.Plot {
 	p := tool.Plot{
 		Key:    []string{"comm", "netns", "cgroup", "laddr", "lport", "raddr", "rport", "sock"},
 		Title:  []string{"comm", "laddr", "lport", "raddr", "rport"},
-		Panels: make([][]string, 1), Units: []string{"% of the time"}, Shares: true, Busiest: 6,
+		Panels: make([][]string, 1), Units: []string{"% of the time"}, Shares: true, Ended: "closed", Busiest: 6,
 	}
 	for _, name := range partNames {
 		p.Panels[0] = append(p.Panels[0], name+"_ms")
@@ -189,6 +182,7 @@ var exactPoints = []probe.Point{
 	{Name: "arrival", Optional: true, Misses: "when data came: unread time is good to a jiffy", Needed: func(k *probe.Kernel) bool { return k.Args("sk_data_ready") != nil }},
 	{Name: "sending", Optional: true, Misses: "when a send that blocks began: it is good to a jiffy", Needed: func(k *probe.Kernel) bool { return k.Args("tcp_sendmsg_locked") != nil }},
 	{Name: "send", Optional: true, Misses: "sends: waits for the send buffer are told as network"},
+	{Name: "received", Optional: true, Misses: "reads of MPTCP connections: their time is unknown", Needed: func(k *probe.Kernel) bool { return k.Args("sock_recv_length") != nil }},
 }
 
 // Tool is flows.

@@ -3,6 +3,7 @@
 package flows
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -145,6 +146,90 @@ func grouped(flags ...string) func(*trial.Trial) error {
 	}
 }
 
+// subflows: an MPTCP connection that has two of them. What the application does is not to be
+// seen on either.
+func subflows(flags ...string) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
+		if err := lab.MPTCPSupported(); err != nil {
+			return trial.Skip("%v", err)
+		}
+		w := x.World
+		second, err := w.OpenPath("client", "server", lab.Path{})
+		if errors.Is(err, lab.ErrNotSupported) {
+			return trial.Skip("%v", err)
+		} else if err != nil {
+			return err
+		}
+		defer second.Close()
+		if err := w.Subflow("client", "server", second.From); err != nil {
+			return err
+		}
+		t, err := lab.StartTalks(w, "asker", "answerer", lab.Talk{Name: "two", Network: lab.MPTCP4, Turns: 11, Think: 20 * ms, Gap: 20 * ms})
+		if err != nil {
+			return err
+		}
+		rows, said, err := trial.RowsOf(x, 4, t.Run, append(flags, "--closed")...)
+		if err != nil {
+			return err
+		}
+		joined := 0
+		for _, r := range rows {
+			addsUp(x, r)
+			x.Whole(func() {
+				if got, least := int64(r.Get("unknown_ms").N), said[0].Server.Think/2; got < least {
+					x.Errorf("unknown is %v, want %v at least, in %s", time.Duration(got), time.Duration(least), trial.Dump(r))
+				}
+			})
+			if r.Get("laddr").IP() == second.From || r.Get("raddr").IP() == second.From {
+				joined++
+				x.Want(r, "accept_ms", 0) // nobody accepts it
+			}
+		}
+		if joined != 2 {
+			x.Fail(&trial.Missing{Text: fmt.Sprintf("%d rows of the second subflow", joined)})
+		}
+		x.Fail(trial.RowCount(len(rows), 4))
+		x.NoneLost()
+		return nil
+	}
+}
+
+// quiet: connections that carry no data belong to their services too.
+func quiet(x *trial.Trial) error {
+	const n = 3
+	var all [2]*lab.TCP
+	for i := range all {
+		var err error
+		if all[i], err = lab.StartTCP(x.World, lab.Sessions{Count: n}); err != nil {
+			return err
+		}
+	}
+	rows, err := x.Rows(func() error {
+		for _, t := range all {
+			if _, err := t.Run(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, "--interval=10m")
+	if err != nil {
+		return err
+	}
+	for _, t := range all {
+		for _, id := range []string{"lport", "rport"} {
+			r := find(rows, id, t.Port)
+			if r == nil {
+				x.Errorf("no row of %s %d", id, t.Port)
+				continue
+			}
+			x.Want(r, "conns", n)
+			x.Want(r, "turns", 0)
+		}
+	}
+	x.Fail(trial.RowCount(len(rows), 2*len(all)))
+	return nil
+}
+
 func exactly(flags []string) bool { return len(flags) > 0 }
 
 // turn checks a histogram: how many turns, and that all together took as long as the
@@ -165,6 +250,15 @@ func turn(x *trial.Trial, r *row.Row, id string, n int, said *lab.TalkResult, ex
 	// A message counts as delivered a round trip after it was sent, and the handshake of a
 	// busy machine may have been slow.
 	slack := int64(n) * (int64(each) + max(said.Client.RTT, said.Server.RTT))
+	to += said.Server.Send // a call may return when the client has had the answer for long
+	var least, most uint64
+	for _, b := range h.Buckets() {
+		least += b.Lo * b.Count
+		most += b.Hi * b.Count
+	}
+	if h.Sum < least || h.Sum > most {
+		x.Errorf("%s is %d us together, but its buckets hold %d to %d, in %s", id, h.Sum, least, most, trial.Dump(r))
+	}
 	if got := int64(h.Sum) * 1000; h.Count != uint64(n) || got < from-slack || got > to+slack {
 		x.Errorf("%s is %d turns of %v together, want %d of %v to %v; said %+v; in %s", id, h.Count, time.Duration(got), n, time.Duration(from-slack), time.Duration(to+slack), *said, trial.Dump(r))
 	}

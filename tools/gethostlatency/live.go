@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -23,59 +22,28 @@ import (
 	"seine/internal/trial"
 )
 
-// demo is lookups by getent(1).
-// Demo is the traffic of seine demo.
-var Demo = trial.Workload{
-	Run: func(w *lab.World) error {
-		if _, err := lab.StartDNS(w, "", "nameserver", lab.DNS{Delay: 20 * time.Millisecond}); err != nil {
-			return err
-		}
-		path, err := exec.LookPath("getent")
-		if err != nil {
-			return fmt.Errorf("the demo looks up names by getent: %w", err)
-		}
-		for _, name := range []string{"www.example", "nx.example", "localhost"} {
-			script := `echo '{"report":true}'; ` + path + " ahosts " + name + ` >&2; echo '{"end":{}}'`
-			p, err := w.StartIn("", "getent", lab.Mounts{Etc: etc, Program: []string{"/bin/sh", "-c", script}})
-			if err != nil {
-				return err
-			}
-			if err := p.Wait(); err != nil {
-				return err
-			}
-		}
-		return nil
-	},
+// Live is the other live cases. Nothing of the product calls it.
+func Live() []trial.Case {
+	return []trial.Case{
+		{Name: "glibc", Run: calledBy(glibc())},
+		{Name: "musl", Run: calledBy(musl())},
+		{Name: "later", Run: later},
+		{Name: "replaced", Run: replaced},
+		{Name: "refused", Run: refused},
+		{Name: "own", Run: own},
+		{Name: "jump", Run: jump},
+		{Name: "inflight", Run: inflight},
+		{Name: "killed", Run: killed},
+		{Name: "dnsmasq", Run: dnsmasq},
+		{Name: "pending", Run: pending},
+	}
 }
-
-const late = 50 * time.Millisecond
-
-// Live is the live cases.
-var Live = []trial.Case{
-	{Name: "glibc", Run: calledBy(glibc)},
-	{Name: "musl", Run: calledBy(musl)},
-	{Name: "later", Run: later},
-	{Name: "replaced", Run: replaced},
-	{Name: "refused", Run: refused},
-	{Name: "own", Run: own},
-	{Name: "jump", Run: jump},
-	{Name: "inflight", Run: inflight},
-	{Name: "killed", Run: killed},
-	{Name: "dnsmasq", Run: dnsmasq},
-	{Name: "pending", Run: pending},
-}
-
-const resolv = "nameserver 127.0.0.1\n"
-
-var etc = map[string]string{"resolv.conf": resolv, "nsswitch.conf": "hosts: files dns\n", "hosts": "127.0.0.1 localhost\n"}
 
 // A libc is a C library, with what its programs do here.
 type libc struct{ lab.LibC }
 
-var (
-	glibc = libc{lab.Glibc}
-	musl  = libc{lab.Musl}
-)
+func glibc() libc { return libc{lab.Glibc} }
+func musl() libc  { return libc{lab.Musl} }
 
 // start starts a program that is ready to make calls, each a function and a
 // host.
@@ -180,7 +148,7 @@ func later(x *trial.Trial) error {
 		return err
 	}
 	var procs []*lab.Proc
-	for _, l := range []libc{musl, glibc} {
+	for _, l := range []libc{musl(), glibc()} {
 		l.Private = true
 		p, err := l.start(x, etc, "getaddrinfo", "a.example")
 		if err != nil {
@@ -216,11 +184,11 @@ func replaced(x *trial.Trial) error {
 	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Delay: late}); err != nil {
 		return err
 	}
-	p, err := musl.start(x, etc, "getaddrinfo", "a.example", "gethostbyname", "nx.example")
+	p, err := musl().start(x, etc, "getaddrinfo", "a.example", "gethostbyname", "nx.example")
 	if err != nil {
 		return err
 	}
-	old := fmt.Sprintf("/proc/%d/root%s", p.PID, musl.Files[0])
+	old := fmt.Sprintf("/proc/%d/root%s", p.PID, musl().Files[0])
 	text, err := os.ReadFile(old)
 	if err != nil {
 		return err
@@ -234,13 +202,13 @@ func replaced(x *trial.Trial) error {
 	if err := x.Attach(); err != nil {
 		return err
 	}
-	return musl.compare(x, p, []string{"success", "HOST_NOT_FOUND"})
+	return musl().compare(x, p, []string{"success", "HOST_NOT_FOUND"})
 }
 
 // refused: somebody has a C library in use that the kernel puts no probes on,
 // since there is a breakpoint. That is no reason not to see the others.
 func refused(x *trial.Trial) error {
-	text, err := os.ReadFile(glibc.Files[len(glibc.Files)-1])
+	text, err := os.ReadFile(glibc().Files[len(glibc().Files)-1])
 	if err != nil {
 		return trial.Skip("no library: %v", err)
 	}
@@ -267,7 +235,7 @@ func refused(x *trial.Trial) error {
 	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Delay: late}); err != nil {
 		return err
 	}
-	p, err := glibc.start(x, etc, "getaddrinfo", "a.example")
+	p, err := glibc().start(x, etc, "getaddrinfo", "a.example")
 	if err != nil {
 		return err
 	}
@@ -277,12 +245,12 @@ func refused(x *trial.Trial) error {
 	if err := x.Attach(); err != nil {
 		return err
 	}
-	return glibc.compare(x, p, []string{"success"})
+	return glibc().compare(x, p, []string{"success"})
 }
 
 // own: a resolver that a program brings along.
 func own(x *trial.Trial) error {
-	p, err := glibc.start(x, etc, "own_resolver", "own.example", "own_resolver", "other.example")
+	p, err := glibc().start(x, etc, "own_resolver", "own.example", "own_resolver", "other.example")
 	if err != nil {
 		return err
 	}
@@ -318,7 +286,7 @@ func own(x *trial.Trial) error {
 // jump: a function that ends in a jump to another one is one call, however long it
 // takes until then.
 func jump(x *trial.Trial) error {
-	p, err := glibc.start(x, etc, "own_front", "own.example", "own_front", "other.example")
+	p, err := glibc().start(x, etc, "own_front", "own.example", "own_front", "other.example")
 	if err != nil {
 		return err
 	}
@@ -355,7 +323,7 @@ func inflight(x *trial.Trial) error {
 	for i := range 7 {
 		args = append(args, "getaddrinfo", fmt.Sprintf("a%d.example", i))
 	}
-	p, err := glibc.start(x, etc, args...)
+	p, err := glibc().start(x, etc, args...)
 	if err != nil {
 		return err
 	}
@@ -392,11 +360,11 @@ func killed(x *trial.Trial) error {
 	if err != nil {
 		return err
 	}
-	p, err := glibc.start(x, etc, "getaddrinfo", "mute.example")
+	p, err := glibc().start(x, etc, "getaddrinfo", "mute.example")
 	if err != nil {
 		return err
 	}
-	next, err := glibc.start(x, etc, "getaddrinfo", "a.example")
+	next, err := glibc().start(x, etc, "getaddrinfo", "a.example")
 	if err != nil {
 		return err
 	}
@@ -411,7 +379,7 @@ func killed(x *trial.Trial) error {
 		return err
 	}
 	p.Kill()
-	return glibc.compare(x, next, []string{"success"})
+	return glibc().compare(x, next, []string{"success"})
 }
 
 // dnsmasq: a real server, whose answers come 50 ms late by way of a forwarder.
@@ -426,12 +394,12 @@ func dnsmasq(x *trial.Trial) error {
 	if _, err := lab.StartDNS(x.World, "", "forwarder", lab.DNS{Delay: late, Forward: "127.0.0.1:5353"}); err != nil {
 		return err
 	}
-	p, err := glibc.start(x, etc, "getaddrinfo", "late.example", "gethostbyname", "late.example", "getaddrinfo", "nobody.example")
+	p, err := glibc().start(x, etc, "getaddrinfo", "late.example", "gethostbyname", "late.example", "getaddrinfo", "nobody.example")
 	if err != nil {
 		return err
 	}
 	if err := x.Attach(); err != nil {
 		return err
 	}
-	return glibc.compare(x, p, []string{"success", "success", "EAI_NONAME"})
+	return glibc().compare(x, p, []string{"success", "success", "EAI_NONAME"})
 }

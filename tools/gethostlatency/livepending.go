@@ -13,7 +13,7 @@ func pending(x *trial.Trial) error {
 	if err != nil {
 		return err
 	}
-	p, err := glibc.start(x, etc, "getaddrinfo", "mute.example")
+	p, err := glibc().start(x, etc, "getaddrinfo", "mute.example")
 	if err != nil {
 		return err
 	}

@@ -29,21 +29,6 @@ const (
 	bodyPinned = "profile-pinned"
 )
 
-func init() {
-	lab.Register(bodyBurn, func(c *lab.Child) error { return busy(c, burnHere) })
-	lab.Register(bodyCalls, func(c *lab.Child) error { return busy(c, callKernel) })
-	lab.Register(bodyPinned, func(c *lab.Child) error {
-		cpu, err := lab.Pin(int(c.Comm[len(c.Comm)-1] - '0'))
-		if err != nil {
-			return err
-		}
-		if err := c.Report(cpu); err != nil {
-			return err
-		}
-		return busy(c, burnHere)
-	})
-}
-
 var burned uint64
 
 // burnHere is where the time goes.

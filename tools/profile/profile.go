@@ -20,7 +20,7 @@ type config struct {
 	Kernel bool   `flag:"kernel-stacks-only" short:"K" help:"tell samples apart by their kernel stacks alone"`
 	User   bool   `flag:"user-stacks-only" short:"U" help:"tell samples apart by their user stacks alone"`
 	Folded bool   `flag:"folded" short:"f" help:"the same as -o folded"`
-	Idle   bool   `flag:"include-idle" bpf:"show_idle" help:"processors that have nothing to do, too"`
+	Idle   bool   `flag:"include-idle" bpf:"show_idle" help:"also count idle processors"`
 	Net    bool   `flag:"net" help:"only samples in the kernel's network code, summed by layer"`
 	Period uint64 `bpf:"period"`
 }

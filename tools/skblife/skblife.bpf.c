@@ -39,13 +39,19 @@ COUNT_MAP_OF(BPF_MAP_TYPE_ARRAY, spans, struct life_key, struct life_value, KIND
  */
 struct life {
 	__u64 born;
-	__u16 kind;
+	__u32 tid; /* by functions: the thread that made it or, if RELEASED, that ended it */
+	__u8 kind;
 	__u8 state;
 	__u8 merged; /* into another one: only its end is to come */
-	__u8 seen;   /* on reception */
-	__u8 pad[3];
+	__u8 seen : 1;	/* on reception */
+	__u8 inner : 1; /* another function that makes buffers may have asked for it */
 };
-enum { LIVES, TOLD /* consumed or dropped: its slab object is to come */, GONE };
+enum {
+	LIVES,
+	TOLD,	  /* consumed or dropped: its slab object is to come */
+	RELEASED, /* by skb_release_head_state */
+	GONE,
+};
 
 /* Set when the map has been full: then what has ended leaves it. */
 bool crowded = false;
@@ -57,22 +63,9 @@ struct {
 	__type(value, struct life);
 } lives SEC(".maps");
 
-/* The last buffer of this CPU that was born, that died, that GRO has in hand. */
-struct last {
-	__u64 born, dead, gro;
-};
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct last);
-} lasts SEC(".maps");
-
-static __always_inline struct last *last_here(void)
+static __always_inline __u32 tid_here(void)
 {
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&lasts, &zero);
+	return bpf_get_current_pid_tgid();
 }
 
 static __always_inline struct life_value *kind_at(__u32 kind)
@@ -127,9 +120,9 @@ static __noinline int forget(__u64 skb)
 	return 0;
 }
 
-static __always_inline int born(__u64 skb, __u16 kind, __u64 when, bool seen)
+static __always_inline int born(__u64 skb, struct life l)
 {
-	struct life l = { .born = when, .kind = kind, .seen = seen }, *old = bpf_map_lookup_elem(&lives, &skb);
+	struct life *old = bpf_map_lookup_elem(&lives, &skb);
 
 	if (old) {
 		replaced(old);
@@ -139,7 +132,7 @@ static __always_inline int born(__u64 skb, __u16 kind, __u64 when, bool seen)
 		lose(LOSS_SPAN);
 		return 0;
 	}
-	births_add(kind, 1);
+	births_add(l.kind, 1);
 	return 0;
 }
 
@@ -150,7 +143,9 @@ enum { DEATH_UNKNOWN, DEATH_AGAIN, DEATH_NEW };
 static __always_inline void life_end(struct life *l, __u64 skb, __u8 state)
 {
 	l->state = state;
-	if (crowded && state == GONE)
+	if (state == RELEASED)
+		l->tid = tid_here();
+	if (crowded && state >= RELEASED)
 		bpf_map_delete_elem(&lives, &skb);
 }
 
@@ -161,7 +156,7 @@ static __noinline int death(__u64 skb, bool merged, __u8 state)
 	__u32 kind;
 	struct life_value *v;
 
-	if (!l || l->state == GONE)
+	if (!l || l->state >= RELEASED)
 		return DEATH_UNKNOWN;
 	if (l->state == TOLD) {
 		life_end(l, skb, state);
@@ -195,65 +190,68 @@ static __always_inline void unknown(void)
 		__sync_fetch_and_add(&v->unknown, 1);
 }
 
-/* By functions. Those that make buffers call one another; the outer one knows
- * better what they are.
- */
-static __noinline int made(__u64 skb, __u32 kind, const struct net_device *dev)
+/* By functions. */
+static __noinline int made(__u64 skb, __u32 kind, bool inner, const struct net_device *dev)
 {
-	struct last *last = last_here();
-	struct life *l;
-
-	if (!skb || !last)
+	if (!skb)
 		return 0;
-	l = bpf_map_lookup_elem(&lives, &skb);
-	if (l && l->state == LIVES && last->born == skb) {
+	if (!birth_wanted(kind, dev))
+		return forget(skb);
+	return born(skb, (struct life){ .born = bpf_ktime_get_ns(), .tid = tid_here(), .kind = kind, .inner = inner });
+}
+
+/* Functions for drivers may call __alloc_skb, and know better what it is. Nobody else has
+ * the buffer yet, so what is known of it is what that has left, if it was this thread.
+ */
+static __noinline int made_for(__u64 skb, const struct net_device *dev)
+{
+	struct life *l = bpf_map_lookup_elem(&lives, &skb);
+
+	if (l && l->inner && l->state == LIVES && l->tid == tid_here()) {
 		births_add(l->kind, -1);
 		l->state = GONE;
 	}
-	if (!birth_wanted(kind, dev))
-		return forget(skb);
-	last->born = skb;
-	return born(skb, kind, bpf_ktime_get_ns(), false);
+	return made(skb, KIND_RECEIVE, false, dev);
 }
 
 #define SKB_ALLOC_RX 2
 
 SEC("fexit/__alloc_skb") int life__fexit__alloc(__u64 *ctx)
 {
-	return made(ctx[4], ctx[2] & SKB_ALLOC_RX ? KIND_RECEIVE : KIND_ALLOC, NULL);
+	return made(ctx[4], ctx[2] & SKB_ALLOC_RX ? KIND_RECEIVE : KIND_ALLOC, true, NULL);
 }
 
 SEC("fexit/build_skb") int life__fexit__build(__u64 *ctx)
 {
-	return made(ctx[2], KIND_RECEIVE, NULL);
+	return made(ctx[2], KIND_RECEIVE, false, NULL);
 }
 
 SEC("fexit/__netdev_alloc_skb") int life__fexit__netdev(__u64 *ctx)
 {
-	return made(ctx[3], KIND_RECEIVE, (void *)ctx[0]);
+	return made_for(ctx[3], (void *)ctx[0]);
 }
 
 /* Since 5.12. */
 SEC("fexit/napi_build_skb") int life__fexit__nbuild(__u64 *ctx)
 {
-	return made(ctx[2], KIND_RECEIVE, NULL);
+	return made(ctx[2], KIND_RECEIVE, false, NULL);
 }
 
 /* Since 6.3. */
 SEC("fexit/slab_build_skb") int life__fexit__slab(__u64 *ctx)
 {
-	return made(ctx[1], KIND_RECEIVE, NULL);
+	return made(ctx[1], KIND_RECEIVE, false, NULL);
 }
 
 SEC("fexit/napi_alloc_skb") int life__fexit__napi(__u64 *ctx)
 {
-	return made(ctx[2], KIND_RECEIVE, BPF_CORE_READ((struct napi_struct *)ctx[0], dev));
+	return made_for(ctx[2], BPF_CORE_READ((struct napi_struct *)ctx[0], dev));
 }
 
 /* Until 6.9. */
 SEC("fexit/__napi_alloc_skb") int life__fexit__napi3(__u64 *ctx)
 {
-	return made(ctx[3], KIND_RECEIVE, BPF_CORE_READ((struct napi_struct *)ctx[0], dev));
+	return made_for(ctx[3], BPF_CORE_READ((struct napi_struct *)ctx[0], dev));
 }
 
 /* A copy that shares the data is as old as they are. */
@@ -269,7 +267,7 @@ static __noinline int cloned(__u64 skb, __u64 from)
 	if (!l && filter_on)
 		return forget(skb);
 	when = l ? l->born : bpf_ktime_get_ns();
-	return born(skb, KIND_CLONE, when, false);
+	return born(skb, (struct life){ .born = when, .kind = KIND_CLONE });
 }
 
 SEC("fexit/skb_clone") int life__fexit__clone(__u64 *ctx)
@@ -327,26 +325,41 @@ SEC("fexit/skb_try_coalesce") int life__fexit__coalesce(__u64 *ctx)
 	return (__u8)ctx[4] ? mark_merged(ctx[1]) : 0;
 }
 
-/* UDP calls one of the two that follow after the other. */
-SEC("fentry/skb_release_head_state") int life__fexit__release(__u64 *ctx)
+/* UDP calls one of the two that follow after the other, for the same buffer. Nobody
+ * else has it meanwhile.
+ */
+static __noinline int released(__u64 skb)
 {
-	struct last *last = last_here();
+	struct life mark = { .state = RELEASED, .tid = tid_here() }, *l;
 
-	if (!death(ctx[0], false, GONE))
-		unknown();
-	if (last)
-		last->dead = ctx[0];
+	if (death(skb, false, RELEASED) != DEATH_UNKNOWN || filter_on)
+		return 0;
+	unknown();
+	l = bpf_map_lookup_elem(&lives, &skb);
+	if (l)
+		*l = mark;
+	else if (!crowded && bpf_map_update_elem(&lives, &skb, &mark, BPF_ANY))
+		crowded = true;
 	return 0;
 }
 
+SEC("fentry/skb_release_head_state") int life__fexit__release(__u64 *ctx)
+{
+	return released(ctx[0]);
+}
+
+/* A map that was full does not tell whether it was released before, or refused when
+ * it was made: then it has been counted.
+ */
 SEC("fentry/__consume_stateless_skb") int life__fexit__stateless(__u64 *ctx)
 {
-	struct last *last = last_here();
+	__u64 skb = ctx[0];
+	struct life *l = bpf_map_lookup_elem(&lives, &skb);
 
-	if (!death(ctx[0], false, GONE) && last && last->dead != ctx[0])
+	if (l && l->state == RELEASED && l->tid == tid_here())
+		l->state = GONE;
+	else if (death(skb, false, GONE) == DEATH_UNKNOWN && !crowded)
 		unknown();
-	if (last)
-		last->dead = 0;
 	return 0;
 }
 
@@ -417,7 +430,9 @@ static __always_inline int allocated(__u64 site, __u64 skb, __u64 cache)
 		learn(cache);
 	if (!skb)
 		return 0;
-	return birth_wanted(kind, NULL) ? born(skb, kind, bpf_ktime_get_ns(), false) : forget(skb);
+	if (!birth_wanted(kind, NULL))
+		return forget(skb);
+	return born(skb, (struct life){ .born = bpf_ktime_get_ns(), .kind = kind });
 }
 
 SEC("raw_tp/kmem_cache_alloc") int life__raw__alloc(__u64 *ctx)
@@ -479,11 +494,28 @@ SEC("raw_tp/kfree_skb") int life__raw__drop(__u64 *ctx)
 	return told((void *)ctx[0]);
 }
 
+/* The buffer that GRO has in hand on this CPU. GRO runs in softirq, so no other run of
+ * it comes between.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} gros SEC(".maps");
+
+static __always_inline __u64 *gro_here(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&gros, &zero);
+}
+
 static __always_inline int slab_freed(__u64 skb, bool sure)
 {
-	struct last *last = last_here();
+	__u64 *gro = gro_here();
 
-	if (death(skb, last && last->gro == skb, GONE) == DEATH_UNKNOWN && sure)
+	if (death(skb, gro && *gro == skb, GONE) == DEATH_UNKNOWN && sure)
 		unknown();
 	return 0;
 }
@@ -522,16 +554,16 @@ static __noinline int sighted(const struct sk_buff *skb)
 		return 0;
 	if (!birth_wanted(KIND_RECEIVE, BPF_CORE_READ(skb, dev)))
 		return forget(key);
-	return born(key, KIND_RECEIVE, bpf_ktime_get_ns(), true);
+	return born(key, (struct life){ .born = bpf_ktime_get_ns(), .kind = KIND_RECEIVE, .seen = true });
 }
 
 static __always_inline int gro_begin(const struct sk_buff *skb)
 {
-	struct last *last = last_here();
+	__u64 *gro = gro_here();
 
 	sighted(skb);
-	if (last)
-		last->gro = (__u64)skb;
+	if (gro)
+		*gro = (__u64)skb;
 	return 0;
 }
 
@@ -539,13 +571,13 @@ static __always_inline int gro_begin(const struct sk_buff *skb)
 
 static __always_inline int gro_end(int result)
 {
-	struct last *last = last_here();
+	__u64 *gro = gro_here();
 
-	if (!last)
+	if (!gro)
 		return 0;
 	if (result == GRO_MERGED_FREE)
-		death(last->gro, true, GONE);
-	last->gro = 0;
+		death(*gro, true, GONE);
+	*gro = 0;
 	return 0;
 }
 

@@ -98,7 +98,7 @@ func functions(have ...string) probe.Way {
 	return w
 }
 
-const byTracepoints = "births in NAPI's cache (the first sight stands for them), ends in it, ends of clones of sent TCP data that a TCP socket here receives; " +
+const byTracepoints = "births in NAPI's cache (of received ones the first sight stands for them), ends in it, ends of clones of sent TCP data that a TCP socket here receives; " +
 	"the age of the data in other clones and in segments; which buffers TCP has merged"
 
 // addresses fits where the kernel tells where its functions are.

@@ -19,8 +19,8 @@ import (
 var readme string
 
 type config struct {
-	Failed  bool `flag:"failed" bpf:"only_failed" help:"show failures only, and among them those that found nothing to accept"`
-	Blocked bool `flag:"blocked" help:"at the end, and at each interval, also the calls that wait for somebody to connect, and how long they have"`
+	Failed  bool `flag:"failed" bpf:"only_failed" help:"show only failures, including those that found nothing to accept"`
+	Blocked bool `flag:"blocked" help:"also show calls that still wait for a connection, at each interval and at the end"`
 }
 
 // event is struct accept_event of soaccept.bpf.c.

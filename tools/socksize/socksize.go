@@ -16,7 +16,7 @@ import (
 var readme string
 
 type config struct {
-	Totals bool `flag:"totals" help:"count, average and total in place of histograms"`
+	Totals bool `flag:"totals" help:"count, average and total instead of histograms"`
 	Stacks bool `flag:"stacks" help:"tell calls apart by the user stack that made them"`
 }
 

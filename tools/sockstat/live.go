@@ -3,32 +3,18 @@
 package sockstat
 
 import (
-	"fmt"
-
 	"seine/internal/lab"
-	"seine/internal/row"
 	"seine/internal/trial"
 )
 
-// Live is the live cases.
-var Live = []trial.Case{
-	{Name: "mix", Run: mix},
-	{Name: "by-comm", Run: byComm},
-	{Name: "refused", Run: refused},
-	{Name: "compat", Run: compat},
-	{Name: "sessions", Hosts: lab.TwoHosts, Run: sessions},
-}
-
-// mix: calls of many kinds; every one is counted, and no other.
-func mix(x *trial.Trial) error {
-	return x.Mix(func(c lab.MixCount) string { return c.Op },
-		func(r *row.Row) string { return trial.Values(r, "op") }, "--by=op", "--interval=1h")
-}
-
-// byComm: the same by process and family.
-func byComm(x *trial.Trial) error {
-	return x.Mix(func(c lab.MixCount) string { return fmt.Sprint(trial.MixComm, " ", c.Op, " ", c.Family) },
-		func(r *row.Row) string { return trial.Values(r, "comm", "op", "family") }, "--by=comm,op,family", "--interval=1h")
+// Live is the other live cases. Nothing of the product calls it.
+func Live() []trial.Case {
+	lab.Register(bodyCompat, doCompat)
+	return []trial.Case{
+		{Name: "refused", Run: refused},
+		{Name: "compat", Run: compat},
+		{Name: "sessions", Hosts: lab.TwoHosts, Run: sessions},
+	}
 }
 
 // sessions: 23 connects, 23 accepts, 46 sends of known size.
@@ -76,6 +62,3 @@ func refused(x *trial.Trial) error {
 	}
 	return err
 }
-
-// Demo is the traffic of seine demo.
-var Demo = trial.MixDemo

@@ -262,8 +262,6 @@ type crowd struct {
 
 const bodyCrowd = "soconnect-crowd"
 
-func init() { lab.Register(bodyCrowd, connectOften) }
-
 func connectOften(c *lab.Child) error {
 	var a crowd
 	if err := c.Arg(&a); err != nil {

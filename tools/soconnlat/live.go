@@ -13,122 +13,22 @@ import (
 
 	"seine/internal/kern"
 	"seine/internal/lab"
-	"seine/internal/row"
 	"seine/internal/trial"
 )
 
-// Demo is the traffic of seine demo.
-var Demo = trial.Workload{
-	Hosts: lab.TwoHosts,
-	Run:   func(w *lab.World) error { return lab.RunOutcomes(w, "browser", "servers") },
-}
-
-// Live is the live cases.
-var Live = []trial.Case{
-	{Name: "outcomes", Hosts: lab.TwoHosts, Run: outcomes},
-	{Name: "stack", Run: stack},
-	{Name: "wait", Run: wait},
-	{Name: "by", Hosts: lab.TwoHosts, Run: by},
-	{Name: "uring", Run: uring},
-	{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
-	{Name: "min", Hosts: lab.TwoHosts, Run: slow("--min"), Slow: true},
-	{Name: "max", Hosts: lab.TwoHosts, Run: slow("--max"), Slow: true},
-}
-
-// sum is how many connects, and how long they took in all.
-type sum struct{ count, us uint64 }
-
-// metrics adds up rows by metric.
-func metrics(x *trial.Trial, rows []*row.Row) map[string]sum {
-	out := map[string]sum{}
-	for _, r := range rows {
-		h, ok := r.Get("latency_us").Ref.(*kern.Hist)
-		if !ok {
-			x.Errorf("no histogram in %s", trial.Dump(r))
-			continue
-		}
-		m := r.Get("metric").S
-		out[m] = sum{out[m].count + h.Count, out[m].us + h.Sum}
+// Live is the other live cases. Nothing of the product calls it.
+func Live() []trial.Case {
+	lab.Register(bodyDial, dial)
+	lab.Register(bodyIdle, idle)
+	return []trial.Case{
+		{Name: "stack", Run: stack},
+		{Name: "wait", Run: wait},
+		{Name: "by", Hosts: lab.TwoHosts, Run: by},
+		{Name: "uring", Run: uring},
+		{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
+		{Name: "min", Hosts: lab.TwoHosts, Run: slow("--min"), Slow: true},
+		{Name: "max", Hosts: lab.TwoHosts, Run: slow("--max"), Slow: true},
 	}
-	x.NoneLost()
-	return out
-}
-
-// check compares with what must come. Sums stay below the workload's own
-// stopwatch, which runs around the call and until the end is known.
-func check(x *trial.Trial, got, want map[string]sum) {
-	for m, w := range want {
-		if g := got[m]; g.count != w.count || g.us > w.us {
-			x.Errorf("%s: %d in %d us, want %d within %d us", m, g.count, g.us, w.count, w.us)
-		}
-	}
-	for m, g := range got {
-		if want[m].count == 0 {
-			x.Errorf("%s: %d, want none", m, g.count)
-		}
-	}
-}
-
-// expect is the metrics that outcomes must give. A blocking connect is noticed
-// when it returns; others here are never used.
-func expect(out []lab.Outcome) map[string]sum {
-	want := map[string]sum{}
-	add := func(m string, ns int64) {
-		want[m] = sum{want[m].count + 1, want[m].us + uint64(ns)/1000}
-	}
-	for _, o := range out {
-		switch tcp := o.Attempt.Network != lab.UDP4 && o.Attempt.Network != lab.UDP6; {
-		case o.Errno != 0:
-			add("failed", o.NS)
-		case tcp && o.Attempt.Mode == lab.Blocking:
-			add("wait", o.NS)
-			fallthrough
-		default:
-			add("connect", o.NS)
-		}
-	}
-	return want
-}
-
-// attempts makes them under the tool.
-func attempts(x *trial.Trial, list []lab.Attempt, flags ...string) ([]lab.Outcome, []*row.Row, error) {
-	c, err := lab.StartConnects(x.World, "", "connects", list...)
-	if err != nil {
-		return nil, nil, err
-	}
-	var out []lab.Outcome
-	rows, err := x.Rows(func() (err error) { out, err = c.Run(); return err }, flags...)
-	return out, rows, err
-}
-
-func inet(all []lab.Attempt, pass func(lab.Attempt) bool) []lab.Attempt {
-	return slices.DeleteFunc(slices.Clone(all), func(a lab.Attempt) bool {
-		return a.Network.Family() == unix.AF_UNIX || !pass(a)
-	})
-}
-
-func quick(a lab.Attempt) bool { return a.Want != unix.ETIMEDOUT }
-
-// outcomes: connects that succeed and fail, blocking and not, TCP and UDP.
-func outcomes(x *trial.Trial) error {
-	_, all, err := lab.Outcomes(x.World, "targets")
-	if err != nil {
-		return err
-	}
-	out, rows, err := attempts(x, inet(all, quick), "--by=comm")
-	if err != nil {
-		return err
-	}
-	for _, r := range rows {
-		x.Want(r, "comm", "connects")
-		x.Want(r, "pid", "-")
-	}
-	want := expect(out)
-	if want["connect"].count != 6 || want["failed"].count != 16 || want["wait"].count != 2 {
-		x.Errorf("the workload is not what it should be: %v", want)
-	}
-	check(x, metrics(x, rows), want)
-	return nil
 }
 
 // by: a histogram for each destination.
@@ -250,11 +150,6 @@ func mptcp(x *trial.Trial) error {
 }
 
 const bodyDial, bodyIdle = "soconnlat-dial", "soconnlat-idle"
-
-func init() {
-	lab.Register(bodyDial, dial)
-	lab.Register(bodyIdle, idle)
-}
 
 // dial connects seven times when told "go", once more when told "again", and
 // ends.

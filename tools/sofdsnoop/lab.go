@@ -36,11 +36,6 @@ const (
 	busPath  = "@sofdsnoop"
 )
 
-func init() {
-	lab.Register(bodySend, send)
-	lab.Register(bodyRecv, receive)
-}
-
 // The messages of a case, by name.
 var messages = map[string]func(*sender) error{
 	"three":  (*sender).three,

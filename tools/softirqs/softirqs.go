@@ -18,7 +18,7 @@ var readme string
 
 type config struct {
 	family.TimesConfig
-	Raise   bool   `flag:"raise" bpf:"waits" help:"also the wait from being raised to being run"`
+	Raise   bool   `flag:"raise" bpf:"waits" help:"also show the time from being raised to being run"`
 	Vectors uint32 `bpf:"vectors"`
 }
 

@@ -5,7 +5,6 @@ package solife
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,64 +15,10 @@ import (
 	"seine/internal/trial"
 )
 
-// Demo is the traffic of seine demo.
-var Demo = trial.Workload{
-	Hosts: lab.TwoHosts,
-	Run: func(w *lab.World) error {
-		if err := lab.RunTCP(w,
-			lab.Sessions{Count: 2, Send: 1000, Recv: 123456, ClientComm: "browser", ServerComm: "web"},
-			lab.Sessions{Count: 1, Send: 54321, Recv: 10, Network: lab.TCP6, ClientComm: "backup", ServerComm: "store"},
-			lab.Sessions{Count: 2, Send: 100, Recv: 4000, Network: lab.Unix, Path: "@bus", ServerHost: "client", ClientComm: "app", ServerComm: "bus", Think: 3 * time.Millisecond}); err != nil {
-			return err
-		}
-		o, err := lab.StartIO(w, "", "media", lab.Load{Network: lab.UDP4, Count: 17, Size: 512})
-		if err != nil {
-			return err
-		}
-		_, err = o.Run()
-		return err
-	},
-}
-
-// Live is the live cases.
-var Live = []trial.Case{
-	{Name: "tcp", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777})},
-	{Name: "unix", Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777, Network: lab.Unix, Path: "@solife"})},
-	{Name: "udp", Run: moved(lab.Load{Network: lab.UDP4, Count: 23, Size: 101})},
-	{Name: "tcp6", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777, Network: lab.TCP6, Close: lab.ByServer})},
-	{Name: "think", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 3, Send: 10, Recv: 10, Think: linger})},
-	{Name: "parallel", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 211, Send: 1000, Recv: 777, Parallel: 7})},
-	{Name: "two-names", Run: twoNames},
-	{Name: "unix-parallel", Run: sessions(lab.Sessions{Count: 5003, Send: 10, Recv: 7, Parallel: 7, Network: lab.Unix}), Slow: true},
-	{Name: "unixgram-parallel", Run: sent(sending{Threads: 7, Sockets: 101})},
-	{Name: "unixgram-shared", Run: sent(sending{Threads: 7, Sockets: 101, Shared: true})},
-	{Name: "unixgram-many", Run: sent(sending{Threads: 7, Sockets: 5003}), Slow: true},
-	{Name: "reset", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 13, Send: 500, Recv: 300, Close: lab.ByReset})},
-	{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
-	{Name: "uring", Run: uring},
-	{Name: "udp6", Run: moved(lab.Load{Network: lab.UDP6, Count: 35, Size: 77, Batch: 7, Read: lab.Recvmmsg, Write: lab.Sendmmsg})},
-	{Name: "peek", Run: moved(lab.Load{Network: lab.UDP4, Count: 13, Size: 31, Peek: 3, Again: 2})},
-	{Name: "unixgram", Run: moved(lab.Load{Network: lab.UnixDgram, Count: 13, Size: 31})},
-	{Name: "unixpacket", Run: moved(lab.Load{Network: lab.UnixPacket, Count: 13, Size: 31})},
-	{Name: "splice", Run: moved(lab.Load{Network: lab.TCP4, Count: 13, Size: 1009, Write: lab.Splice, Read: lab.Splice})},
-	{Name: "raw", Run: rawSocket},
-	{Name: "dup", Run: outlived(dup)},
-	{Name: "forked", Run: outlived(forked)},
-	{Name: "killed", Run: outlived(killed)},
-	{Name: "passed", Run: outlived(passed)},
-	{Name: "dropped", Run: outlived(dropped)},
-	{Name: "older", Hosts: lab.TwoHosts, Run: older(lab.TCP4, 1000, 777)},
-	{Name: "older-unix", Run: older(lab.Unix, 1000, 777)},
-	{Name: "older-idle", Run: older(lab.TCP6, 0, 0)},
-	{Name: "older-idle-unix", Run: older(lab.Unix, 0, 0)},
-	{Name: "names", Run: tooManyNames},
-	{Name: "failed", Run: failed},
-	{Name: "family", Run: onlyUnix},
-}
-
-const bodyPing = "solife-ping"
-
-func init() {
+// Live is the other live cases. Nothing of the product calls it.
+func Live() []trial.Case {
+	lab.Register(bodyHold, hold)
+	lab.Register(bodySend, send)
 	lab.Register(bodyPing, func(c *lab.Child) error {
 		if err := c.Await("go"); err != nil {
 			return err
@@ -86,7 +31,42 @@ func init() {
 		to := &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}
 		return unix.Sendto(fd, []byte{8, 0, 0xf7, 0xfe, 0, 0, 0, 1}, 0, to)
 	})
+	lab.Register(bodyNames, names)
+	return []trial.Case{
+		{Name: "udp", Run: moved(lab.Load{Network: lab.UDP4, Count: 23, Size: 101})},
+		{Name: "tcp6", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777, Network: lab.TCP6, Close: lab.ByServer})},
+		{Name: "think", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 3, Send: 10, Recv: 10, Think: linger})},
+		{Name: "parallel", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 211, Send: 1000, Recv: 777, Parallel: 7})},
+		{Name: "two-names", Run: twoNames},
+		{Name: "unix-parallel", Run: sessions(lab.Sessions{Count: 5003, Send: 10, Recv: 7, Parallel: 7, Network: lab.Unix}), Slow: true},
+		{Name: "unixgram-parallel", Run: sent(sending{Threads: 7, Sockets: 101})},
+		{Name: "unixgram-shared", Run: sent(sending{Threads: 7, Sockets: 101, Shared: true})},
+		{Name: "unixgram-many", Run: sent(sending{Threads: 7, Sockets: 5003}), Slow: true},
+		{Name: "reset", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 13, Send: 500, Recv: 300, Close: lab.ByReset})},
+		{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
+		{Name: "uring", Run: uring},
+		{Name: "udp6", Run: moved(lab.Load{Network: lab.UDP6, Count: 35, Size: 77, Batch: 7, Read: lab.Recvmmsg, Write: lab.Sendmmsg})},
+		{Name: "peek", Run: moved(lab.Load{Network: lab.UDP4, Count: 13, Size: 31, Peek: 3, Again: 2})},
+		{Name: "unixgram", Run: moved(lab.Load{Network: lab.UnixDgram, Count: 13, Size: 31})},
+		{Name: "unixpacket", Run: moved(lab.Load{Network: lab.UnixPacket, Count: 13, Size: 31})},
+		{Name: "splice", Run: moved(lab.Load{Network: lab.TCP4, Count: 13, Size: 1009, Write: lab.Splice, Read: lab.Splice})},
+		{Name: "raw", Run: rawSocket},
+		{Name: "dup", Run: outlived(dup)},
+		{Name: "forked", Run: outlived(forked)},
+		{Name: "killed", Run: outlived(killed)},
+		{Name: "passed", Run: outlived(passed)},
+		{Name: "dropped", Run: outlived(dropped)},
+		{Name: "older", Hosts: lab.TwoHosts, Run: older(lab.TCP4, 1000, 777)},
+		{Name: "older-unix", Run: older(lab.Unix, 1000, 777)},
+		{Name: "older-idle", Run: older(lab.TCP6, 0, 0)},
+		{Name: "older-idle-unix", Run: older(lab.Unix, 0, 0)},
+		{Name: "names", Run: tooManyNames},
+		{Name: "failed", Run: failed},
+		{Name: "family", Run: onlyUnix},
+	}
 }
+
+const bodyPing = "solife-ping"
 
 // rawSocket: a raw socket has no port, though the kernel keeps its protocol in
 // that place; so --lport does not find it.
@@ -117,32 +97,7 @@ func rawSocket(x *trial.Trial) error {
 	return nil
 }
 
-// sessions makes a case of sessions that are all seen, at both ends.
-func sessions(s lab.Sessions) func(*trial.Trial) error {
-	return func(x *trial.Trial) error {
-		t, err := lab.StartTCP(x.World, s)
-		if err != nil {
-			return err
-		}
-		if err := x.Attach("--buffer=16M"); err != nil { // they come faster than a busy machine reads
-			return err
-		}
-		res, err := t.Run()
-		if err != nil {
-			return err
-		}
-		rows, err := seen(x, t)
-		if err != nil {
-			return err
-		}
-		times(x, t, res, rows)
-		return nil
-	}
-}
-
 const bodyNames = "solife-names"
-
-func init() { lab.Register(bodyNames, names) }
 
 const callerName, serverName = "@solife-caller", "@solife-server"
 
@@ -196,75 +151,6 @@ func twoNames(x *trial.Trial) error {
 		x.Want(r, "raddr", peer)
 	}
 	return nil
-}
-
-// seen waits for both rows of all sessions of t and checks them.
-func seen(x *trial.Trial, t *lab.TCP) ([]*row.Row, error) {
-	x.Await(2 * t.Sessions.Count)
-	rows, err := x.Detach()
-	if err != nil {
-		return nil, err
-	}
-	unseen := 0
-	for _, c := range x.Choices {
-		if t.Sessions.Hold && c.Point == "io" && (c.Way == "tp" || c.Way == "sys") {
-			unseen = 1 // the server was waiting in it when the tool came
-		}
-	}
-	var clients, servers int
-	for _, r := range rows {
-		p, tx, rx := t.Server, t.Sessions.Recv, t.Sessions.Send
-		if int(r.Get("pid").N) == t.Client.PID {
-			clients++
-			p, tx, rx = t.Client, rx, tx
-		} else {
-			servers++
-		}
-		x.Want(r, "pid", p.PID)
-		x.Want(r, "comm", p.Comm)
-		x.Want(r, "netns", p.Netns)
-		x.WantSum(r, "tx_bytes", tx, max(1, tx))
-		if r.Get("rx_bytes").N == 0 && unseen > 0 && p == t.Server {
-			unseen--
-		} else {
-			x.WantSum(r, "rx_bytes", rx, max(1, rx))
-		}
-		x.Want(r, "type", "stream")
-		ends := map[bool][2]any{true: {"raddr", "rport"}, false: {"laddr", "lport"}}[p == t.Client]
-		if t.Sessions.Network == lab.Unix {
-			x.Want(r, "proto", "unix")
-			x.Want(r, ends[0].(string), t.Sessions.Path)
-			continue
-		}
-		x.Want(r, ends[0].(string), x.World.Addr(t.Sessions.ServerHost, t.Sessions.Network))
-		x.Want(r, ends[1].(string), t.Port)
-	}
-	n := t.Sessions.Count
-	x.Fail(trial.Fewer(clients, n, "%d rows of the client, want %d", clients, n))
-	x.Fail(trial.Fewer(servers, n, "%d rows of the server, want %d", servers, n))
-	x.NoneLost()
-	return rows, nil
-}
-
-// times compares the sessions' durations with what the processes measured.
-func times(x *trial.Trial, t *lab.TCP, res lab.TCPResult, rows []*row.Row) {
-	longest := map[uint64]int64{} // by the client's port, which UNIX sockets do not have
-	for _, s := range res.Client.Sessions {
-		longest[uint64(s.ClientPort)] = max(longest[uint64(s.ClientPort)], s.NS)
-	}
-	for _, r := range rows {
-		if int(r.Get("pid").N) != t.Client.PID {
-			continue
-		}
-		d := r.Get("duration_ms")
-		if d.Kind == row.Null { // the kernel skipped the run that saw its birth
-			x.Fail(&trial.Missing{N: 1, Text: "no birth: " + trial.Dump(r)})
-			continue
-		}
-		if most := longest[r.Get("lport").N]; int64(d.N) > most || d.N < uint64(t.Sessions.Think) {
-			x.Errorf("a duration of less than %v, or of more than %d ns: %s", t.Sessions.Think, most, trial.Dump(r))
-		}
-	}
 }
 
 func mptcp(x *trial.Trial) error {

@@ -14,77 +14,60 @@ import (
 	"seine/internal/trial"
 )
 
-const somaxconn = 211 // in the worlds below
-
-// Demo is the traffic of seine demo.
-var Demo = trial.Workload{
-	Run: func(w *lab.World) error {
-		t, err := lab.StartTargets(w, "", "web", lab.Target{Network: lab.TCP4, Backlog: 511},
-			lab.Target{Network: lab.TCP6, Backlog: 100000}, lab.Target{Network: lab.Unix, Addr: "@control", Backlog: 5})
+// Live is the other live cases. Nothing of the product calls it.
+func Live() []trial.Case {
+	lab.Register(bodyLongest, func(c *lab.Child) error {
+		var path string
+		if err := c.Arg(&path); err != nil {
+			return err
+		}
+		fd, err := lab.Socket(lab.Unix)
 		if err != nil {
 			return err
 		}
-		return t.End()
-	},
-}
-
-// Live is the live cases.
-var Live = []trial.Case{
-	{Name: "listens", Run: listens},
-	{Name: "netns", Hosts: lab.TwoHosts, Run: netns},
-	{Name: "failures", Run: failures},
-	{Name: "uring", Run: uring},
-	{Name: "longest", Run: longest},
-}
-
-// listens: every kind of listener once, MPTCP too.
-func listens(x *trial.Trial) error {
-	if err := x.World.Sysctl("", "net.core.somaxconn", fmt.Sprint(somaxconn)); err != nil {
-		return err
-	}
-	targets := []lab.Target{
-		{Network: lab.TCP4, Backlog: 7}, {Network: lab.TCP6, Backlog: 100000}, {Network: lab.Unix, Addr: "@lab-listen", Backlog: 13},
-		{Network: lab.UnixPacket, Addr: "@lab-packet", Backlog: 100000},
-	}
-	if lab.MPTCPSupported() == nil {
-		targets = append(targets, lab.Target{Network: lab.MPTCP4, Backlog: 17}, lab.Target{Network: lab.MPTCP6, Backlog: 100000})
-	}
-	if err := x.Attach(); err != nil {
-		return err
-	}
-	t, err := lab.StartTargets(x.World, "", "listener", targets...)
-	if err != nil {
-		return err
-	}
-	if err := t.End(); err != nil {
-		return err
-	}
-	rows, err := x.Exactly(len(targets))
-	if err != nil {
-		return err
-	}
-	for i, r := range rows {
-		n := targets[i].Network
-		proto := map[lab.Network]string{lab.MPTCP4: "mptcp", lab.MPTCP6: "mptcp", lab.Unix: "unix", lab.UnixPacket: "unix"}[n]
-		if proto == "" {
-			proto = "tcp"
+		sa := unix.RawSockaddrUnix{Family: unix.AF_UNIX}
+		for i := range sa.Path {
+			sa.Path[i] = int8(path[i])
 		}
-		x.Want(r, "pid", t.PID)
-		x.Want(r, "comm", "listener")
-		x.Want(r, "ret", 0)
-		x.Want(r, "backlog", targets[i].Backlog)
-		x.Want(r, "limit", min(targets[i].Backlog, somaxconn))
-		x.Want(r, "proto", proto)
-		if n.Family() == unix.AF_UNIX {
-			x.Want(r, "laddr", targets[i].Addr)
-			x.Want(r, "lport", "-")
-		} else {
-			x.Want(r, "laddr", x.World.Addr("", n))
-			x.Want(r, "lport", t.Port(i))
+		// unix.Bind takes no such path.
+		if _, _, errno := unix.Syscall(unix.SYS_BIND, uintptr(fd), uintptr(unsafe.Pointer(&sa)), unsafe.Sizeof(sa)); errno != 0 {
+			return fmt.Errorf("bind: %w", errno)
 		}
-		x.Want(r, "netns", x.World.Netns(""))
+		if err := unix.Listen(fd, 3); err != nil {
+			return err
+		}
+		return errors.Join(unix.Close(fd), c.Report(true))
+	})
+	lab.Register(bodyFailures, func(c *lab.Child) error {
+		udp, _, err := lab.Bind(lab.UDP4, "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		if unix.Listen(udp, 5) == nil || unix.Listen(1<<20, 6) == nil || unix.Listen(0, 7) == nil {
+			return errors.New("a listen succeeded that cannot")
+		}
+		return c.Report(true)
+	})
+	lab.Register(bodyUring, func(c *lab.Child) error {
+		ring, err := lab.NewRing(2)
+		if err != nil {
+			return err
+		}
+		fd, port, err := lab.Bind(lab.TCP4, "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		if err := ring.Listen(fd, 19); err != nil {
+			return err
+		}
+		return c.Report(port)
+	})
+	return []trial.Case{
+		{Name: "netns", Hosts: lab.TwoHosts, Run: netns},
+		{Name: "failures", Run: failures},
+		{Name: "uring", Run: uring},
+		{Name: "longest", Run: longest},
 	}
-	return nil
 }
 
 // netns: of two namespaces only the one that was asked for.
@@ -151,55 +134,6 @@ const (
 )
 
 const pathRoom = len(unix.RawSockaddrUnix{}.Path)
-
-func init() {
-	lab.Register(bodyLongest, func(c *lab.Child) error {
-		var path string
-		if err := c.Arg(&path); err != nil {
-			return err
-		}
-		fd, err := lab.Socket(lab.Unix)
-		if err != nil {
-			return err
-		}
-		sa := unix.RawSockaddrUnix{Family: unix.AF_UNIX}
-		for i := range sa.Path {
-			sa.Path[i] = int8(path[i])
-		}
-		// unix.Bind takes no such path.
-		if _, _, errno := unix.Syscall(unix.SYS_BIND, uintptr(fd), uintptr(unsafe.Pointer(&sa)), unsafe.Sizeof(sa)); errno != 0 {
-			return fmt.Errorf("bind: %w", errno)
-		}
-		if err := unix.Listen(fd, 3); err != nil {
-			return err
-		}
-		return errors.Join(unix.Close(fd), c.Report(true))
-	})
-	lab.Register(bodyFailures, func(c *lab.Child) error {
-		udp, _, err := lab.Bind(lab.UDP4, "127.0.0.1:0")
-		if err != nil {
-			return err
-		}
-		if unix.Listen(udp, 5) == nil || unix.Listen(1<<20, 6) == nil || unix.Listen(0, 7) == nil {
-			return errors.New("a listen succeeded that cannot")
-		}
-		return c.Report(true)
-	})
-	lab.Register(bodyUring, func(c *lab.Child) error {
-		ring, err := lab.NewRing(2)
-		if err != nil {
-			return err
-		}
-		fd, port, err := lab.Bind(lab.TCP4, "127.0.0.1:0")
-		if err != nil {
-			return err
-		}
-		if err := ring.Listen(fd, 19); err != nil {
-			return err
-		}
-		return c.Report(port)
-	})
-}
 
 func failures(x *trial.Trial) error {
 	if err := x.Attach(); err != nil {

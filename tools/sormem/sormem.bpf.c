@@ -9,7 +9,7 @@
  */
 #define OWNER_ALL
 #define OWNER_FIELDS __u64 raw_drops; /* of a raw socket, that have been told */
-#define OWNER_FILL(o, sk) ((o)->raw_drops = sock_drops(sk))
+#define OWNER_FILL(own, sk) ((own)->raw_drops = sock_drops(sk))
 #include "cgroup.h"
 #include "count.h"
 #include "hist.h"
@@ -185,12 +185,12 @@ static __always_inline bool is_raw(const struct sock *sk)
 /* What a raw socket has dropped so far is known; false: it has no entry. */
 static __always_inline bool raw_known(const struct sock *sk, __u32 *before)
 {
-	struct owner *o = owner_entry(sk);
+	struct owner_own *own = owner_shared ? owner_own_entry(sk) : owner_own_in(owner_entry(sk));
 
-	if (!o || owner_stale(o, sk))
+	if (!own || (own->cookie && own->cookie != sock_cookie(sk)))
 		return false;
-	*before = o->raw_drops;
-	o->raw_drops = sock_drops(sk);
+	*before = own->raw_drops;
+	own->raw_drops = sock_drops(sk);
 	return true;
 }
 

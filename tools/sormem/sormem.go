@@ -58,10 +58,18 @@ type event struct {
 	Used   uint64   `col:"used_bytes,head=USED,width=9" help:"bytes in the buffer"`
 	Limit  uint64   `col:"limit_bytes,head=LIMIT,width=9" help:"its size"`
 	Ratio  kern.Opt `col:"ratio,head=%,width=4" help:"the one in per cent of the other"`
-	Drops  uint64   `col:"drops,width=5,sum" help:"packets: one, but for raw sockets on kernels that tell only later"`
+	Drops  uint64   `col:"drops,width=7,sum" help:"how often, since the row before of this socket and reason"`
 	Reason reason   `col:"reason,width=15" words:"buffer full,queue full,protocol memory,zero window,prune,drop" help:"buffer full (UDP), queue full (raw, netlink, ping), protocol memory, zero window, prune or drop (TCP)"`
 	Dir    kind     `col:"kind,width=7" words:"send,receive" help:"receive or send"`
 }
+
+// same is what overflows have in common that are told by one row: a receiver that does not
+// read drops thousands of datagrams a second.
+func same(e *event) any {
+	return [...]any{e.Tuple, e.PID, e.Netns, e.Reason, e.Dir}
+}
+
+func join(next, before *event) { next.Drops += before.Drops }
 
 // ends leaves out the ends that a socket does not have.
 func ends(_ *event, r *row.Row) {
@@ -92,9 +100,9 @@ func views(any) []tool.View {
 					{Name: "raw", Programs: []string{"drop__raw"}, Fits: probe.HasTracepoint("kfree_skb", 4)},
 				}},
 			},
-			Output: tool.Stream[event]{Type: "mem_event", Each: ends},
-			Show:   "time pid comm proto laddr lport used_bytes limit_bytes ratio reason",
-			Says:   "receive buffer: {used_bytes} of {limit_bytes} bytes, {reason}",
+			Output: tool.Stream[event]{Type: "mem_event", Each: ends, Repeat: tool.Repeat[event]{Key: same, Add: join}},
+			Show:   "time pid comm proto laddr lport used_bytes limit_bytes ratio drops reason",
+			Says:   "receive buffer: {used_bytes} of {limit_bytes} bytes, {reason}, {drops} times",
 		},
 		{
 			Name:   "ratio",

@@ -23,7 +23,7 @@ import (
 var readme string
 
 type config struct {
-	Lost time.Duration `flag:"lost" help:"an echo without a reply for so long is lost"`
+	Lost time.Duration `flag:"lost" help:"an echo without a reply for this long is lost"`
 }
 
 // event is struct ping_event of superping.bpf.c.

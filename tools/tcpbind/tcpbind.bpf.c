@@ -4,18 +4,17 @@
 /* tcpbind - each bind of a socket to an address, and how it ended. */
 #include "fd.h"
 #include "sockaddr.h"
+#include "sockopt.h"
 #include "span.h"
 #include "syscall.h"
 #include "uring.h"
 #include "who.h"
 
-enum { BIND_REUSEADDR = 1, BIND_REUSEPORT = 2, BIND_FREEBIND = 4, BIND_TRANSPARENT = 8, BIND_NO_PORT = 16, BIND_V6ONLY = 32 };
-
 struct bind_event {
 	struct head head;
 	struct tuple tuple;
 	__s32 result;
-	__u32 options; /* BIND_* */
+	__u32 options; /* OPT_* */
 	__u32 ifindex; /* of SO_BINDTODEVICE */
 	__u32 pad;
 };
@@ -29,43 +28,6 @@ struct call {
 	__u32 options; /* bind may add v6only */
 };
 SPAN(callers, __u64, struct call);
-
-/* Bits of inet_flags. */
-#define INET_FREEBIND 11
-#define INET_TRANSPARENT 15
-#define INET_NO_PORT 18
-
-static __always_inline __u32 bind_options(const struct sock *sk)
-{
-	const struct inet_sock___since66 *inet = (void *)sk;
-	const struct inet_sock___until65 *old = (void *)sk;
-	__u32 o = 0;
-
-	if (BPF_CORE_READ_BITFIELD_PROBED(sk, __sk_common.skc_reuse))
-		o |= BIND_REUSEADDR;
-	if (BPF_CORE_READ_BITFIELD_PROBED(sk, __sk_common.skc_reuseport))
-		o |= BIND_REUSEPORT;
-	if (sock_family(sk) == AF_INET6 && BPF_CORE_READ_BITFIELD_PROBED(sk, __sk_common.skc_ipv6only))
-		o |= BIND_V6ONLY;
-	if (bpf_core_field_exists(inet->inet_flags)) {
-		unsigned long flags = BPF_CORE_READ(inet, inet_flags);
-
-		if (flags >> INET_FREEBIND & 1)
-			o |= BIND_FREEBIND;
-		if (flags >> INET_TRANSPARENT & 1)
-			o |= BIND_TRANSPARENT;
-		if (flags >> INET_NO_PORT & 1)
-			o |= BIND_NO_PORT;
-	} else {
-		if (BPF_CORE_READ_BITFIELD_PROBED(old, freebind))
-			o |= BIND_FREEBIND;
-		if (BPF_CORE_READ_BITFIELD_PROBED(old, transparent))
-			o |= BIND_TRANSPARENT;
-		if (BPF_CORE_READ_BITFIELD_PROBED(old, bind_address_no_port))
-			o |= BIND_NO_PORT;
-	}
-	return o;
-}
 
 /* TCP, unless --proto names others. */
 static __always_inline bool bind_wanted(const struct sock *sk)
@@ -100,7 +62,7 @@ static __always_inline int bound(const struct sock *sk, const struct call *asked
 	e->head.who = who;
 	e->tuple = tuple;
 	e->result = ret;
-	e->options = asked ? asked->options : bind_options(sk);
+	e->options = asked ? asked->options : sock_bind_options(sk);
 	e->ifindex = BPF_CORE_READ(sk, __sk_common.skc_bound_dev_if);
 	return event_send(e);
 }
@@ -112,7 +74,7 @@ SYS_ENTER(bind, bind)
 
 	if (!c.sk || !bind_wanted(c.sk))
 		return 0;
-	c.options = bind_options(c.sk);
+	c.options = sock_bind_options(c.sk);
 	c.family = sockaddr_inet(c.addr, &c.port, (void *)a1, a2);
 	span_begin(&callers, &thread, &c);
 	return 0;

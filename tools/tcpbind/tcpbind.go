@@ -5,7 +5,6 @@ package tcpbind
 
 import (
 	_ "embed"
-	"strings"
 
 	"seine/internal/kern"
 	"seine/internal/probe"
@@ -16,33 +15,14 @@ import (
 //go:embed README.md
 var readme string
 
-// options is BIND_* of tcpbind.bpf.c.
-type options uint32
-
-var optionNames = [...]string{"reuseaddr", "reuseport", "freebind", "transparent", "bind_address_no_port", "v6only"}
-
-func (options) Kind() row.Kind { return row.Text }
-
-func (o *options) Cell(c *row.Cell) {
-	var on []string
-	for i, name := range optionNames {
-		if *o>>i&1 != 0 {
-			on = append(on, name)
-		}
-	}
-	if *c = (row.Cell{}); len(on) > 0 {
-		c.SetText(strings.Join(on, ","))
-	}
-}
-
 // event is struct bind_event of tcpbind.bpf.c.
 type event struct {
 	kern.Head
 	kern.Tuple
-	Result  kern.Result `col:"ret,width=4;errno,as=errno,width=13" help:"what bind returned: 0 or a negative error number; errno by name, absent on success"`
-	Options options     `col:"options,width=20" help:"options of the socket that matter to bind"`
-	Ifindex kern.ID32   `col:"ifindex,head=IF,width=3" help:"the interface that the socket is tied to, by its number in the namespace"`
-	Pad     uint32      `col:"-"`
+	Result  kern.Result      `col:"ret,width=4;errno,as=errno,width=13" help:"what bind returned: 0 or a negative error number; errno by name, absent on success"`
+	Options kern.SockOptions `col:"options,width=20" help:"options of the socket that matter to bind"`
+	Ifindex kern.ID32        `col:"ifindex,head=IF,width=3" help:"the interface that the socket is tied to, by its number in the namespace"`
+	Pad     uint32           `col:"-"`
 }
 
 // local leaves out the remote end, which a bind does not have.

@@ -16,78 +16,20 @@ import (
 	"seine/internal/trial"
 )
 
-// Demo is the traffic of seine demo.
-var Demo = trial.Workload{
-	Hosts: lab.TwoHosts,
-	Run: func(w *lab.World) error {
-		if err := lab.RunTCP(w, lab.Sessions{Count: 3, Send: 10, Recv: 10, ClientComm: "browser", ServerComm: "web"}); err != nil {
-			return err
-		}
-		_, list, err := lab.Outcomes(w, "targets")
-		if err != nil {
-			return err
-		}
-		p, err := lab.StartConnects(w, "", "prober", tcpOnly(list, true)...)
-		if err != nil {
-			return err
-		}
-		_, err = p.Run()
-		return err
-	},
-}
-
-// Live is the live cases.
-var Live = []trial.Case{
-	{Name: "ipv4", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10})},
-	{Name: "ipv6", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10, Network: lab.TCP6})},
-	{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
-	{Name: "uring", Run: uring},
-	{Name: "outcomes", Hosts: lab.TwoHosts, Run: outcomes(true)},
-	{Name: "timeouts", Hosts: lab.TwoHosts, Run: outcomes(false), Slow: true},
-	{Name: "asked", Hosts: lab.TwoHosts, Run: asked},
-	{Name: "others", Hosts: lab.TwoHosts, Run: others},
-	{Name: "uring-outcomes", Hosts: lab.TwoHosts, Run: uringOutcomes},
-	{Name: "slow", Hosts: lab.TwoHosts, Run: slow},
-	{Name: "counts", Hosts: lab.TwoHosts, Run: counts},
-	{Name: "names", Run: named},
-	{Name: "pending", Hosts: lab.TwoHosts, Run: pending},
-}
-
-// tcpOnly keeps the attempts that this tool shows, without those that take long.
-func tcpOnly(list []lab.Attempt, quick bool) []lab.Attempt {
-	return slices.DeleteFunc(slices.Clone(list), func(a lab.Attempt) bool {
-		return a.Network != lab.TCP4 && a.Network != lab.TCP6 || quick && a.Hasty
-	})
-}
-
-func sessions(s lab.Sessions) func(*trial.Trial) error {
-	return func(x *trial.Trial) error {
-		t, err := lab.StartTCP(x.World, s)
-		if err != nil {
-			return err
-		}
-		rows, res, err := trial.RowsOf(x, s.Count, t.Run)
-		if err != nil {
-			return err
-		}
-		if err := trial.RowCount(len(rows), s.Count); err != nil {
-			return err
-		}
-		for i, r := range rows {
-			c := res.Client.Sessions[i]
-			x.Want(r, "pid", t.Client.PID)
-			x.Want(r, "comm", t.Client.Comm)
-			x.Want(r, "raddr", c.Addr)
-			x.Want(r, "rport", t.Port)
-			x.Want(r, "lport", c.ClientPort)
-			x.Want(r, "result", "Success")
-			x.Want(r, "proto", "tcp")
-			if ns := int64(r.Get("latency_us").N); ns <= 0 || ns > c.ConnectNS {
-				x.Errorf("%d ns, and the call took %d", ns, c.ConnectNS)
-			}
-		}
-		x.NoneLost()
-		return nil
+// Live is the other live cases. Nothing of the product calls it.
+func Live() []trial.Case {
+	return []trial.Case{
+		{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
+		{Name: "uring", Run: uring},
+		{Name: "outcomes", Hosts: lab.TwoHosts, Run: outcomes(true)},
+		{Name: "timeouts", Hosts: lab.TwoHosts, Run: outcomes(false), Slow: true},
+		{Name: "asked", Hosts: lab.TwoHosts, Run: asked},
+		{Name: "others", Hosts: lab.TwoHosts, Run: others},
+		{Name: "uring-outcomes", Hosts: lab.TwoHosts, Run: uringOutcomes},
+		{Name: "slow", Hosts: lab.TwoHosts, Run: slow},
+		{Name: "counts", Hosts: lab.TwoHosts, Run: counts},
+		{Name: "names", Run: named},
+		{Name: "pending", Hosts: lab.TwoHosts, Run: pending},
 	}
 }
 

@@ -18,7 +18,7 @@ var readme string
 
 type config struct {
 	tool.Latency
-	Counting bool `flag:"count-by-destination" short:"c" bpf:"counting" help:"count connections by source and destination in place of rows"`
+	Counting bool `flag:"count-by-destination" short:"c" bpf:"counting" help:"count connections by source and destination instead of showing rows"`
 	Relative bool `flag:"timestamp" short:"t" help:"time since the start, as --time rel"`
 	UID      bool `flag:"print-uid" short:"U" help:"show the user"`
 	DNS      bool `flag:"dns" help:"show the name that was looked up for the address"`

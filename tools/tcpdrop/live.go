@@ -5,120 +5,26 @@ package tcpdrop
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
-	"golang.org/x/sys/unix"
 
-	"seine/internal/kern"
 	"seine/internal/lab"
 	"seine/internal/probe"
 	"seine/internal/row"
+	"seine/internal/tool"
 	"seine/internal/trial"
 )
 
-// Demo is the traffic of seine demo.
-var Demo = trial.Workload{
-	Hosts: lab.TwoHosts,
-	Run: func(w *lab.World) error {
-		t, list, err := refused(w, lab.TCP4, 2)
-		if err != nil {
-			return err
-		}
-		defer t.End()
-		c, err := lab.StartConnects(w, "", "prober", list...)
-		if err != nil {
-			return err
-		}
-		if _, err := c.Run(); err != nil {
-			return err
-		}
-		s, err := lab.StartTCP(w, lab.Sessions{Send: 333, Recv: 1, ClientComm: "browser", ServerComm: "web"})
-		if err != nil {
-			return err
-		}
-		return deaf(s)
-	},
-}
-
-// Live is the live cases.
-var Live = []trial.Case{
-	{Name: "no-socket", Hosts: lab.TwoHosts, Run: noSocket(lab.TCP4)},
-	{Name: "no-socket-ipv6", Hosts: lab.TwoHosts, Run: noSocket(lab.TCP6)},
-	{Name: "old-data", Hosts: lab.TwoHosts, Run: oldData(lab.TCP4)},
-	{Name: "old-data-ipv6", Hosts: lab.TwoHosts, Run: oldData(lab.TCP6)},
-	{Name: "two-tracers", Hosts: lab.TwoHosts, Run: twoTracers},
-	{Name: "none", Hosts: lab.TwoHosts, Run: none},
-}
-
-// refused gives n connects to a port that nobody listens on.
-func refused(w *lab.World, network lab.Network, n int) (*lab.Targets, []lab.Attempt, error) {
-	t, err := lab.StartTargets(w, "server", "holder", lab.Target{Network: network, Kind: lab.BoundOnly})
-	if err != nil {
-		return nil, nil, err
-	}
-	var list []lab.Attempt
-	for range n {
-		list = append(list, lab.Attempt{Name: "refused", Network: network, Addr: t.Addrs[0], Want: unix.ECONNREFUSED})
-	}
-	return t, list, nil
-}
-
-// deaf makes the session of s with a client that hears neither that its data came
-// nor the answer nor that once more: it sends its data again, which the server has.
-func deaf(s *lab.TCP) error {
-	l, err := lab.StartLoss(lab.Loss{From: s.Port, Flags: lab.ACK, Skip: 1, Count: 3})
-	if err != nil {
-		return err
-	}
-	defer l.Close()
-	_, err = s.Run()
-	return err
-}
-
-// named is a reason as this kernel tells it.
-func named(reason string) string {
-	k, err := probe.Running()
-	if err != nil || len(k.Args("kfree_skb")) < 3 {
-		return "-"
-	}
-	return reason
-}
-
-// noSocket: a SYN to a port that nobody listens on. Those who are refused drop
-// nothing themselves.
-func noSocket(network lab.Network) func(*trial.Trial) error {
-	return func(x *trial.Trial) error {
-		t, list, err := refused(x.World, network, 23)
-		if err != nil {
-			return err
-		}
-		c, err := lab.StartConnects(x.World, "", "prober", list...)
-		if err != nil {
-			return err
-		}
-		rows, _, err := trial.RowsOf(x, 23, c.Run, "--lport", fmt.Sprint(t.Port(0)))
-		if err != nil {
-			return err
-		}
-		if err := trial.RowCount(len(rows), 23); err != nil {
-			return err
-		}
-		for _, r := range rows {
-			x.Want(r, "reason", named("NO_SOCKET"))
-			x.Want(r, "flags", "S")
-			x.Want(r, "dport", t.Port(0))
-			x.Want(r, "lport", t.Port(0))
-			x.Want(r, "daddr", x.World.Addr("server", network))
-			x.Want(r, "saddr", x.World.Addr("client", network))
-			x.Want(r, "bytes", 0)
-			x.Want(r, "pid", "-")
-			reached(x, r, map[lab.Network]string{lab.TCP4: "tcp_v4_rcv", lab.TCP6: "tcp_v6_rcv"}[network])
-		}
-		return nil
+// Live is the other live cases. Nothing of the product calls it.
+func Live() []trial.Case {
+	return []trial.Case{
+		{Name: "old-data", Hosts: lab.TwoHosts, Run: oldData(lab.TCP4)},
+		{Name: "old-data-ipv6", Hosts: lab.TwoHosts, Run: oldData(lab.TCP6)},
+		{Name: "two-tracers", Hosts: lab.TwoHosts, Run: twoTracers},
+		{Name: "none", Hosts: lab.TwoHosts, Run: trial.Undisturbed(none)},
+		{Name: "few-waits", Hosts: lab.TwoHosts, Run: trial.Undisturbed(fewWaits)}, // ACKs come in softirq
 	}
 }
 
@@ -138,22 +44,6 @@ func twoTracers(x *trial.Trial) error {
 	}
 	defer l.Close()
 	return noSocket(lab.TCP4)(x)
-}
-
-// reached checks that the stack of a row goes through a function, and begins where
-// the packet was dropped, not where that is told.
-func reached(x *trial.Trial, r *row.Row, function string) {
-	st, ok := r.Get("kstack").Ref.(*kern.Stack)
-	if !ok {
-		x.Errorf("no stack in %s", trial.Dump(r))
-		return
-	}
-	if !slices.ContainsFunc(st.Frames, func(f kern.Frame) bool { return f.Sym == function }) {
-		x.Errorf("%s is not in the stack %v", function, st.Frames)
-	}
-	if strings.Contains(st.Frames[0].Sym, "trace") {
-		x.Errorf("the stack begins with its tracer: %v", st.Frames)
-	}
 }
 
 // oldData: a segment that was received before is dropped by its socket. On a busy
@@ -267,4 +157,52 @@ func none(x *trial.Trial) error {
 		}
 	}
 	return err
+}
+
+// fewWaits: more connections are in TIME_WAIT than there is room for. What the others
+// heed is shown as a drop at most as often as something is counted as lost.
+func fewWaits(x *trial.Trial) error {
+	const n = 101
+	flag, err := x.Few()
+	if err != nil {
+		return err
+	}
+	var all []*lab.Conn
+	for range n {
+		c, err := x.World.Dial("client", "server")
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		all = append(all, c)
+	}
+	rows, err := x.Rows(func() error {
+		for _, c := range all {
+			if err := c.CloseServer(); err != nil {
+				return err
+			}
+		}
+		for _, c := range all {
+			if err := c.CloseClient(); err != nil {
+				return err
+			}
+		}
+		return x.World.Settle()
+	}, "--no-stack", "--stats", flag)
+	if err != nil {
+		return err
+	}
+	k, err := probe.Running()
+	if err != nil {
+		return err
+	}
+	room := x.Report.Capacity("waits")
+	lost := int(x.Report.Losses[tool.LossSpan]) - max(0, n-x.Report.Capacity("listeners"))
+	switch {
+	case len(rows) > lost:
+		x.Errorf("%d rows without a drop, and %d entries lost of %d; there is room for %d: %s", len(rows), lost, n, room, trial.Dump(rows[0]))
+	case needsSocket(k) && lost < n-room:
+		x.Errorf("%d entries lost of %d, and there is room for %d", lost, n, room)
+	}
+	return nil
 }

@@ -37,20 +37,26 @@ struct receiving {
 };
 SPAN(inside, struct sk_buff *, struct receiving);
 
-/* Connections in TIME_WAIT, on kernels that do not name the socket (before 6.11).
- * The oldest give way.
+/* Connections in TIME_WAIT, on kernels that do not name the socket (before 6.11), and
+ * since when. Nothing tells when they end: that is after a minute (TCP_TIMEWAIT_LEN), so
+ * they are in a queue as well, in the order of their time.
  */
 struct wait_key {
 	__u8 laddr[16], raddr[16];
 	__u16 lport, rport;
 	__u32 netns;
 };
+struct wait {
+	struct wait_key key;
+	__u64 since;
+};
+#define WAIT_NS 60000000000ULL
+SPAN_OF(waits, struct wait_key, __u64, 16384);
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(type, BPF_MAP_TYPE_QUEUE);
 	__uint(max_entries, 16384);
-	__type(key, struct wait_key);
-	__type(value, __u64);
-} waits SEC(".maps");
+	__type(value, struct wait);
+} waits_queue SEC(".maps");
 
 static __always_inline void wait_key_fill(struct wait_key *k, const struct tuple *t, __u32 netns)
 {
@@ -61,11 +67,62 @@ static __always_inline void wait_key_fill(struct wait_key *k, const struct tuple
 	k->netns = netns;
 }
 
+/* The oldest gives way. Unless its time is over, that is counted. */
+static __always_inline void wait_drop(__u64 now)
+{
+	struct wait old = {};
+	__u64 *since;
+	int err = bpf_map_pop_elem(&waits_queue, &old);
+
+	if (err)
+		return;
+	since = bpf_map_lookup_elem(&waits, &old.key);
+	if (!since || *since != old.since) /* its ports are in use again */
+		return;
+	bpf_map_delete_elem(&waits, &old.key);
+	if (now - old.since < WAIT_NS)
+		lose(LOSS_SPAN);
+}
+
+static __noinline int wait_put(const struct wait_key *k)
+{
+	struct wait w = {};
+	__u64 now = bpf_ktime_get_ns();
+	int err;
+
+	if (!k)
+		return 0;
+	for (int i = 0; i < 2; i++) { /* more than come */
+		err = bpf_map_peek_elem(&waits_queue, &w);
+		if (err || now - w.since < WAIT_NS)
+			break;
+		wait_drop(now);
+	}
+	w.since = now;
+	w.key = *k;
+	err = bpf_map_update_elem(&waits, &w.key, &w.since, BPF_ANY);
+	if (err) {
+		wait_drop(now);
+		err = bpf_map_update_elem(&waits, &w.key, &w.since, BPF_ANY);
+	}
+	if (!err) {
+		err = bpf_map_push_elem(&waits_queue, &w, 0);
+		if (err) {
+			wait_drop(now);
+			err = bpf_map_push_elem(&waits_queue, &w, 0);
+		}
+		if (err)
+			bpf_map_delete_elem(&waits, &w.key);
+	}
+	if (err)
+		lose(LOSS_SPAN);
+	return 0;
+}
+
 KTRACE(waits, inet_sock_set_state, const struct sock *sk, int old, int new)
 {
 	struct wait_key k = {};
 	struct tuple t = {};
-	__u64 one = 1;
 
 	if (new != TCP_ESTABLISHED && (new != TCP_CLOSE || (old != TCP_FIN_WAIT2 && old != TCP_CLOSING)))
 		return 0;
@@ -73,9 +130,8 @@ KTRACE(waits, inet_sock_set_state, const struct sock *sk, int old, int new)
 		return 0;
 	wait_key_fill(&k, &t, load_netns(sk));
 	if (new == TCP_CLOSE)
-		bpf_map_update_elem(&waits, &k, &one, BPF_ANY);
-	else
-		bpf_map_delete_elem(&waits, &k);
+		return wait_put(&k);
+	bpf_map_delete_elem(&waits, &k);
 	return 0;
 }
 
@@ -84,12 +140,14 @@ static __always_inline bool wait_heeded(struct segment *p, __u32 netns)
 {
 	struct wait_key k = {};
 	struct tuple t = {};
+	__u64 *since;
 
 	if (p->len)
 		return false;
 	segment_tuple(&t, p, false);
 	wait_key_fill(&k, &t, netns);
-	return bpf_map_lookup_elem(&waits, &k);
+	since = bpf_map_lookup_elem(&waits, &k);
+	return since && bpf_ktime_get_ns() - *since < WAIT_NS;
 }
 
 static __always_inline bool full_sock(__u8 state)

@@ -17,19 +17,23 @@ import (
 
 // bytesLive are cases of bytes that TCP's own counters of bytes sent get wrong,
 // or that were never acknowledged or never sent.
-var bytesLive = []trial.Case{
-	{Name: "shaped-bbr", Hosts: lab.TwoHosts, Run: trial.Undisturbed(shaped("bbr", narrow, true))},
-	{Name: "shaped-bbr-cut", Hosts: lab.TwoHosts, Run: trial.Undisturbed(shaped("bbr", narrow, false))},
-	{Name: "shaped-reno", Hosts: lab.TwoHosts, Run: trial.Undisturbed(shaped("reno", narrow, true))},
-	{Name: "paced", Hosts: lab.TwoHosts, Run: trial.Undisturbed(shaped("bbr", lab.Qdisc{Kind: "fq", Limit: 20}, true))},
-	{Name: "unacknowledged", Hosts: lab.TwoHosts, Run: unacknowledged},
-	{Name: "fastopen", Hosts: lab.TwoHosts, Run: fastopen},
-	{Name: "refused", Run: refused},
+func bytesLive() []trial.Case {
+	return []trial.Case{
+		{Name: "shaped-bbr", Hosts: lab.TwoHosts, Run: trial.Undisturbed(shaped("bbr", narrow(), true))},
+		{Name: "shaped-bbr-cut", Hosts: lab.TwoHosts, Run: trial.Undisturbed(shaped("bbr", narrow(), false))},
+		{Name: "shaped-reno", Hosts: lab.TwoHosts, Run: trial.Undisturbed(shaped("reno", narrow(), true))},
+		{Name: "paced", Hosts: lab.TwoHosts, Run: trial.Undisturbed(shaped("bbr", lab.Qdisc{Kind: "fq", Limit: 20}, true))},
+		{Name: "unacknowledged", Hosts: lab.TwoHosts, Run: unacknowledged},
+		{Name: "fastopen", Hosts: lab.TwoHosts, Run: fastopen},
+		{Name: "refused", Run: refused},
+	}
 }
 
 // narrow is `tbf rate 8mbit burst 5k limit 20k`: less than two windows have room.
 // An emulated machine is not always faster than that.
-var narrow = lab.Qdisc{Kind: "tbf", Rate: less(1_000_000), Burst: 5_000, Limit: 20_000}
+func narrow() lab.Qdisc {
+	return lab.Qdisc{Kind: "tbf", Rate: less(1_000_000), Burst: 5_000, Limit: 20_000}
+}
 
 // less is a tenth of n on an emulated machine.
 func less(n int) int {
@@ -70,7 +74,7 @@ func shaped(cong string, q lab.Qdisc, offload bool) func(*trial.Trial) error {
 		}
 		c, err := w.QdiscCount("client", dev, netlink.HANDLE_ROOT)
 		// An emulated machine may be too slow to fill the queue. The rows are right all the same.
-		if err == nil && c.Dropped == 0 && q.Kind == narrow.Kind && !lab.Emulated() {
+		if err == nil && c.Dropped == 0 && q.Kind == narrow().Kind && !lab.Emulated() {
 			err = fmt.Errorf("%s dropped nothing of what %s sent", q.Kind, t.Client.Comm)
 		}
 		return err
@@ -78,8 +82,6 @@ func shaped(cong string, q lab.Qdisc, offload bool) func(*trial.Trial) error {
 }
 
 const bodyLeave = "tcplife-leave"
-
-func init() { lab.Register(bodyLeave, leave) }
 
 // leaving is a session whose peer gets no data: so much is written as the socket
 // takes, up to Size, and then it is left, by a reset or a close.

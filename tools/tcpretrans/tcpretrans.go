@@ -16,8 +16,8 @@ import (
 var readme string
 
 type config struct {
-	Probes   bool `flag:"lossprobe" short:"l" bpf:"show_probes" help:"tail loss probes too"`
-	Counting bool `flag:"count-by-flow" short:"c" bpf:"counting" help:"count by flow in place of rows"`
+	Probes   bool `flag:"lossprobe" short:"l" bpf:"show_probes" help:"also show tail loss probes"`
+	Counting bool `flag:"count-by-flow" short:"c" bpf:"counting" help:"count by flow instead of showing rows"`
 	Sequence bool `flag:"sequence" short:"s" help:"show sequence numbers"`
 }
 
@@ -80,6 +80,7 @@ func views(cfg any) []tool.View {
 		Output: tool.Stream[event]{Type: "retrans_event", Each: letter},
 		Show:   "time pid comm::10 laddr+lport::18 type raddr+rport::18 cause state",
 		Says:   "retransmission[: {cause}][ in {state}]",
+		Time:   "micro",
 	}
 	if c.Sequence {
 		v.Show += " seq"

@@ -155,15 +155,19 @@ static __always_inline bool is_ip(const struct sk_buff *skb)
 	return proto == bpf_htons(0x0800) || proto == bpf_htons(0x86dd);
 }
 
-/* A packet without a socket passes through: it is somebody else's. */
+/* A packet without a socket that came in by a device passes through: it is somebody else's.
+ * One that did not is the kernel's answer for a socket that has gone or was never there, over IPv6.
+ */
 KTRACE(out, net_dev_queue, struct sk_buff *skb)
 {
 	struct sock *sk = LOAD(skb, sk);
 	__u32 netns;
 	__u8 state;
 
-	if (!sk || !is_ip(skb))
+	if (!is_ip(skb))
 		return 0;
+	if (!sk)
+		return LOAD(skb, skb_iif) ? 0 : snoop(skb, segment_ip(skb), NULL, skb_netns(skb), SNOOP_OUT);
 	netns = load_netns(sk);
 	state = LOAD(sk, __sk_common.skc_state);
 	/* Resets and what answers for a socket that has gone are sent by a raw socket

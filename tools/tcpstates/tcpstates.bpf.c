@@ -67,12 +67,28 @@ static __noinline struct owner *entry_at(const struct sock *sk, int new)
 	return o;
 }
 
+/* The same of a tool that shares the table. */
+static __noinline struct owner_own *own_at(const struct sock *sk, int new)
+{
+	struct owner_own *own = owner_own_entry(sk), first = {};
+
+	if (!own || (own->cookie && own->cookie != sock_cookie(sk))) {
+		first.cookie = new == TCP_SYN_RECV ? 0 : sock_cookie(sk);
+		owner_own_put(sk, &first, BPF_ANY);
+		return owner_own_entry(sk);
+	}
+	if (!own->cookie)
+		own->cookie = sock_cookie(sk);
+	return own;
+}
+
 /* A connection's subflow stands for an MPTCP connection: with one row each, not
  * two. MPTCP also reports states that it does not leave.
  */
 KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 {
 	__u64 now, spent = NONE;
+	struct owner_own *own;
 	struct owner *o;
 	struct change c = {};
 	__u16 proto = load_proto(sk);
@@ -86,16 +102,22 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 	}
 	owner_listener(sk, old, new);
 	now = bpf_ktime_get_ns();
-	o = entry_at(sk, new);
-	if (o) {
-		if (o->since)
-			spent = now - o->since;
-		o->since = now;
-		held = o->held;
+	if (owner_shared) {
+		own = own_at(sk, new);
+		o = owner_entry(sk);
+	} else {
+		o = entry_at(sk, new);
+		own = owner_own_in(o);
+	}
+	if (own) {
+		if (own->since)
+			spent = now - own->since;
+		own->since = now;
+		held = own->held;
 		/* A child of a listener has the listener's addresses until it is
 		 * complete: its first change is told together with the second.
 		 */
-		o->held = old == TCP_LISTEN && new == TCP_SYN_RECV;
+		own->held = old == TCP_LISTEN && new == TCP_SYN_RECV;
 	}
 	if (old == TCP_LISTEN && new == TCP_SYN_RECV)
 		return 0;

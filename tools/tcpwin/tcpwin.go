@@ -19,8 +19,8 @@ import (
 var readme string
 
 type config struct {
-	Summary bool   `flag:"summary" bpf:"counting" help:"count events by socket in place of rows"`
-	Sock    uint64 `flag:"sock" bpf:"only_sock" help:"only the socket at this address in the kernel: 0x and what the column skaddr has"`
+	Summary bool   `flag:"summary" bpf:"counting" help:"count events by socket instead of showing rows"`
+	Sock    uint64 `flag:"sock" bpf:"only_sock" help:"only the socket at this kernel address: 0x and the value of column skaddr"`
 	Busiest uint32 `flag:"busiest" help:"how many sockets -o svg and png draw: those whose lines move most (default 1)"`
 	Start   uint64 `bpf:"start_ns"`
 }

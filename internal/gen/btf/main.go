@@ -119,7 +119,7 @@ func wantedStructs() (map[string]bool, error) {
 	return out, nil
 }
 
-var word = regexp.MustCompile(`"([A-Za-z_][A-Za-z0-9_]*)"|(?:fentry|fexit|kprobe|kretprobe)/" #?([a-z_0-9]+)|(?:KFUNC|KEXIT)\([a-z_0-9]+, (?:[a-z_0-9]+, )?([a-z_0-9]+)|iter/([a-z_]+)`)
+var word = regexp.MustCompile(`"([A-Za-z_][A-Za-z0-9_]*)"|(?:fentry|fexit|kprobe|kretprobe)/" #?([a-z_0-9]+)|(?:KFUNC|KFUNC_PART|KEXIT)\([a-z_0-9]+, (?:[a-z_0-9]+, )?([a-z_0-9]+)|iter/([a-z_]+)`)
 
 // quotedWords is every word of the sources that may be a function's name.
 func quotedWords() (map[string]bool, error) {

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import "time"
+
+// A Guard decides when the agent does less, so that it takes no more processor time than it may:
+// when it took more over ten seconds, and again a minute later. It does more again when it has
+// taken less than half for a minute. What it takes to begin does not count.
+type Guard struct {
+	Most  float64 // of one processor: 0.02 is 2 %
+	Steps int     // how often it can do less
+
+	level   int       // how many steps are taken
+	began   time.Time // when it was told first
+	changed time.Time
+	below   time.Time // since when it takes less than half; zero: it does not
+	samples []sample
+}
+
+type sample struct {
+	at   time.Time
+	used time.Duration
+}
+
+// Windows of a Guard.
+const (
+	guardBegins = 10 * time.Second
+	guardWindow = 10 * time.Second
+	guardPause  = time.Minute // between two changes
+)
+
+// Tell says how much has been used in all. The answer is 1 to do one step less, -1 to do one
+// more, else 0.
+func (g *Guard) Tell(now time.Time, used time.Duration) int {
+	if g.began.IsZero() {
+		g.began = now
+	}
+	if now.Sub(g.began) < guardBegins {
+		return 0
+	}
+	g.samples = append(g.samples, sample{now, used})
+	for len(g.samples) > 1 && now.Sub(g.samples[1].at) >= guardWindow {
+		g.samples = g.samples[1:]
+	}
+	first := g.samples[0]
+	over := now.Sub(first.at)
+	if g.Most == 0 || over < guardWindow {
+		return 0
+	}
+	share := (used - first.used).Seconds() / over.Seconds()
+	if share >= g.Most/2 {
+		g.below = time.Time{}
+	} else if g.below.IsZero() {
+		g.below = now
+	}
+	if !g.changed.IsZero() && now.Sub(g.changed) < guardPause {
+		return 0
+	}
+	switch {
+	case share > g.Most && g.level < g.Steps:
+		return g.change(now, 1)
+	case g.level > 0 && !g.below.IsZero() && now.Sub(g.below) >= guardPause:
+		return g.change(now, -1)
+	}
+	return 0
+}
+
+func (g *Guard) change(now time.Time, by int) int {
+	g.level += by
+	g.changed, g.below, g.samples = now, time.Time{}, nil // what was before tells nothing about what comes
+	return by
+}
+
+// Level is how many steps are taken.
+func (g *Guard) Level() int { return g.level }
+
+// Used is the processor time of this process and of another one.
+func Used(pid int) time.Duration { return ownTime() + processorTime(pid) }

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"math"
+	"slices"
+	"sort"
+
+	dto "github.com/prometheus/client_model/go"
+	"google.golang.org/protobuf/proto"
+
+	"seine/internal/kern"
+)
+
+// bounds are the upper bounds of classic buckets, in seconds: every second power of two of
+// microseconds, from 64 µs to 17 s. They are bounds of slots of kern.Hist too, so that no
+// count has to be shared out.
+var bounds = func() (out []float64) {
+	for e := 6; e <= 24; e += 2 {
+		out = append(out, float64(uint64(1)<<e)/1e6)
+	}
+	return out
+}()
+
+// schema is the resolution of native buckets: eight for each power of two.
+const schema = 3
+
+// mantissas are the upper bounds of native buckets between 0.5 and 1.
+var mantissas = func() (out []float64) {
+	for k := range 1 << schema {
+		out = append(out, math.Exp2(float64(k)/(1<<schema)-1))
+	}
+	return out
+}()
+
+// histSeries is how many series a histogram is for whoever scrapes text: the buckets, the
+// sum and the count.
+var histSeries = len(bounds) + 1 + 2
+
+// A hist is a histogram of seconds that only grows, with classic and native buckets.
+type hist struct {
+	count   uint64
+	sum     float64
+	classic []uint64 // by bounds, and those above all
+	zero    uint64
+	native  map[int]uint64
+}
+
+func newHist() *hist {
+	return &hist{classic: make([]uint64, len(bounds)+1), native: map[int]uint64{}}
+}
+
+// observe counts one value.
+func (h *hist) observe(seconds float64) { h.add(seconds, seconds, 1) }
+
+// add counts n values. Classic buckets have them at one value, native ones at another: where
+// they come from a slot, its upper end and its middle.
+func (h *hist) add(classic, native float64, n uint64) {
+	h.count += n
+	h.sum += native * float64(n)
+	h.classic[sort.SearchFloat64s(bounds, classic)] += n
+	if native <= 0 {
+		h.zero += n
+		return
+	}
+	h.native[nativeBucket(native)] += n
+}
+
+// merge counts the values of a histogram of microseconds. The sum is exact, and so are classic
+// buckets, whose bounds are bounds of slots. A slot has eight linear parts of a power of two
+// and lies across two native buckets: the one that has its middle gets it.
+func (h *hist) merge(o *kern.Hist) {
+	if o == nil || o.Count == 0 {
+		return
+	}
+	sum := h.sum
+	o.Each(func(lo, hi, n uint64) {
+		hi = min(hi, max(o.Max, lo)+1)
+		h.add(float64(hi)/1e6, (float64(lo)+float64(hi-1))/2/1e6, n)
+	})
+	h.sum = sum + float64(o.Sum)/1e6
+}
+
+// nativeBucket is the number of the native bucket of a positive value: it ends at
+// 2^(number/8), that value included.
+func nativeBucket(v float64) int {
+	frac, exp := math.Frexp(v)
+	return sort.SearchFloat64s(mantissas, frac) + (exp-1)<<schema
+}
+
+// proto is the histogram as scrapers take it, both sorts of buckets in one.
+func (h *hist) proto() *dto.Histogram {
+	out := &dto.Histogram{
+		SampleCount: proto.Uint64(h.count), SampleSum: proto.Float64(h.sum),
+		Schema: proto.Int32(schema), ZeroThreshold: proto.Float64(math.Exp2(-128)), ZeroCount: proto.Uint64(h.zero),
+	}
+	var below uint64
+	for i, le := range bounds {
+		below += h.classic[i]
+		out.Bucket = append(out.Bucket, &dto.Bucket{UpperBound: proto.Float64(le), CumulativeCount: proto.Uint64(below)})
+	}
+	numbers := make([]int, 0, len(h.native))
+	for i := range h.native {
+		numbers = append(numbers, i)
+	}
+	slices.Sort(numbers)
+	var last int64
+	next := 0 // the number behind the last span
+	for i, number := range numbers {
+		if i == 0 || number != next {
+			offset := number
+			if i > 0 {
+				offset = number - next
+			}
+			out.PositiveSpan = append(out.PositiveSpan, &dto.BucketSpan{Offset: proto.Int32(int32(offset)), Length: proto.Uint32(0)})
+		}
+		span := out.PositiveSpan[len(out.PositiveSpan)-1]
+		*span.Length++
+		n := int64(h.native[number])
+		out.PositiveDelta = append(out.PositiveDelta, n-last)
+		last, next = n, number+1
+	}
+	if len(numbers) == 0 { // an empty span says that it is native all the same
+		out.PositiveSpan = []*dto.BucketSpan{{Offset: proto.Int32(0), Length: proto.Uint32(0)}}
+	}
+	return out
+}

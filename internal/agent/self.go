@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"seine/internal/watch"
+)
+
+// A Self tells metrics about the agent itself.
+type Self struct {
+	Counts  *Counts
+	Model   *watch.Model
+	Answers *Answers
+	Logs    *Limited
+	Version string
+	Front   func() (pid int, starts uint64) // may be nil
+	Shed    func() []string                 // what the guard has ended; may be nil
+	BPF     *BPFTime                        // may be nil
+	// Recorder says how large the recording is, and how many rows could not be written. May be
+	// nil.
+	Recorder func() (size, lost uint64)
+
+	mu   sync.Mutex
+	told map[string]float64 // counters, as far as they have been told
+}
+
+// upTo brings a counter up to what it is.
+func (s *Self) upTo(name string, now float64, values ...string) {
+	key := name
+	for _, v := range values {
+		key += "\x00" + v
+	}
+	if by := now - s.told[key]; by > 0 || s.told[key] == 0 {
+		s.Counts.Add(name, max(by, 0), values...)
+		s.told[key] = now
+	}
+}
+
+// Run tells until ctx ends, every five seconds, or less often where it takes so long that it would
+// be more than a fiftieth of a processor. A scrape waits for none of it.
+func (s *Self) Run(ctx context.Context) {
+	for {
+		began := time.Now()
+		s.Tell()
+		select {
+		case <-time.After(max(tellEvery, 50*time.Since(began))):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+const tellEvery = 5 * time.Second
+
+// Tell brings all metrics about the agent and the findings up to date.
+func (s *Self) Tell() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.told == nil {
+		s.told = map[string]float64{}
+	}
+	c := s.Counts
+	c.Settle()
+	c.Set(agentInfo, 1, s.Version)
+	pid, starts := 0, uint64(0)
+	if s.Front != nil {
+		pid, starts = s.Front()
+	}
+	s.upTo(agentCPU, Used(pid).Seconds())
+	if s.BPF != nil {
+		if total, ok := s.BPF.Total(time.Now()); ok {
+			s.upTo(agentBPF, total.Seconds())
+		}
+	}
+	c.Replace(agentMemory, func(set func(float64, ...string)) {
+		set(float64(resident(os.Getpid())), "holder")
+		if pid != 0 {
+			set(float64(resident(pid)), "front")
+		}
+	})
+	s.upTo(agentFront, float64(starts))
+	if s.Shed != nil {
+		c.Replace(agentShed, func(set func(float64, ...string)) {
+			for _, name := range s.Shed() {
+				set(1, name)
+			}
+		})
+	}
+	if s.Logs != nil {
+		s.upTo(agentLogs, float64(s.Logs.Suppressed()))
+	}
+	if s.Recorder != nil {
+		size, lost := s.Recorder()
+		c.Set(recorderBytes, float64(size))
+		s.upTo(recorderLost, float64(lost))
+	}
+	v := s.Model.Window(time.Second)
+	for name, source := range v.Sources {
+		if source.Why != "" {
+			c.Set(agentUnseen, 1, name)
+		}
+	}
+	s.upTo(agentModelEvicted, float64(v.Bounds.Evicted), "seconds")
+	s.upTo(agentModelEvicted, float64(v.Bounds.Conns), "connections")
+	s.upTo(agentModelRefused, float64(v.Bounds.Refused))
+	c.Replace(finding, func(set func(float64, ...string)) {
+		for _, f := range s.Answers.findingsNow().Findings {
+			set(1, f.Object.Name, f.Class, f.Severity.String())
+		}
+	})
+	n := c.Count()
+	s.upTo(agentRefused, float64(n.Refused))
+	s.upTo(agentOverflow, float64(n.Overflow))
+	s.upTo(agentEvicted, float64(n.Evicted))
+	c.Set(agentSeriesLimit, float64(n.Limit))
+	c.Set(agentSeries, float64(n.Series)) // the first time before its own place is made
+	c.Set(agentSeries, float64(c.Count().Series))
+}
+
+// ownTime is the processor time of this process and of its children that have ended.
+func ownTime() (sum time.Duration) {
+	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
+		var u unix.Rusage
+		if unix.Getrusage(who, &u) == nil {
+			sum += time.Duration(u.Utime.Nano() + u.Stime.Nano())
+		}
+	}
+	return sum
+}
+
+// resident is the memory of a process, 0 if it is gone.
+func resident(pid int) uint64 {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0
+	}
+	var all, pages uint64
+	fmt.Sscan(string(b), &all, &pages)
+	return pages * uint64(os.Getpagesize())
+}
+
+// processorTime is what another process has used so far.
+func processorTime(pid int) time.Duration {
+	if pid == 0 {
+		return 0
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
+	if err != nil {
+		return 0
+	}
+	var ns int64 // of its first thread alone: the others are in task/
+	fmt.Sscan(string(b), &ns)
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return time.Duration(ns)
+	}
+	ns = 0
+	for _, e := range entries {
+		var one int64
+		if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/schedstat", pid, e.Name())); err == nil {
+			fmt.Sscan(string(b), &one)
+			ns += one
+		}
+	}
+	return time.Duration(ns)
+}

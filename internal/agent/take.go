@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"seine/internal/kern"
+	"seine/internal/row"
+	"seine/internal/watch"
+)
+
+// A Counts is the sink that makes metrics of the rows of tools.
+type Counts struct {
+	*Meter
+
+	mu      sync.Mutex
+	known   map[watch.ServiceKey]time.Time // services that are known to serve, or to ask, and when that was heard last
+	waiting []undecided                    // the oldest first
+}
+
+// An undecided is a row with both ports of a connection, of which it is not known yet which side
+// this is. Tools deliver their rows one after the other: the one that tells it may be late.
+type undecided struct {
+	since   time.Time
+	in, out watch.ServiceKey
+	count   func(k watch.ServiceKey)
+}
+
+// Bounds of what is remembered to tell sides apart, and how long a row waits.
+const (
+	mostKnown     = 20_000
+	mostUndecided = 10_000
+	decideAfter   = 3 * time.Second
+)
+
+// takers are how rows of each view of a tool become metrics.
+var takers = map[string]func(c *Counts, r reader){
+	"flows/services":   takeService,
+	"soconnect/":       takeConnect,
+	"soaccept/":        takeAccept,
+	"tcpretrans/":      takeRetransmit,
+	"tcplife/":         takeSession,
+	"skbdrop/drops":    takeDrop,
+	"dns/":             takeQuery,
+	"gethostlatency/":  takeLookup,
+	"tcpsynbl/drops":   takeListenDrop,
+	"tcpsynbl/backlog": takeBacklog,
+}
+
+// Row counts one row.
+func (c *Counts) Row(r *row.Row) error {
+	c.Add(agentRows, 1, r.Schema.Tool)
+	if r.Pending() {
+		return nil // it will be counted when it has ended
+	}
+	if take := takers[r.Schema.Tool+"/"+r.Schema.View]; take != nil {
+		take(c, reader{r})
+	}
+	return nil
+}
+
+// Tool says that a tool is attached: what it has not told of or lost yet is zero, not unknown.
+func (c *Counts) Tool(name string) {
+	c.Add(agentRows, 0, name)
+	c.Add(agentLost, 0, name, "ring_full")
+}
+
+// End counts losses, and what has waited.
+func (c *Counts) End(e row.End) error {
+	c.Settle()
+	for _, l := range e.Losses {
+		c.Add(agentLost, float64(l.N), e.Tool, l.Kind)
+	}
+	return nil
+}
+
+// reader reads cells by the ids of their columns. What is absent is zero.
+type reader struct{ *row.Row }
+
+// value is a number in the unit that the id names, and whether there is one.
+func (r reader) value(id string) (float64, bool) {
+	i := r.Schema.Index(id)
+	if i < 0 {
+		return 0, false
+	}
+	switch r.Cells[i].Kind {
+	case row.Uint, row.Int, row.Bool:
+		return r.Schema.Columns[i].Value(&r.Cells[i]), true
+	}
+	return 0, false
+}
+
+func (r reader) number(id string) float64 { n, _ := r.value(id); return n }
+
+func (r reader) text(id string) string {
+	if c := r.Get(id); c != nil && c.Kind == row.Text {
+		return c.S
+	}
+	return ""
+}
+
+// or is the text of a column, or what stands for its absence.
+func (r reader) or(id, absent string) string {
+	if s := r.text(id); s != "" {
+		return s
+	}
+	return absent
+}
+
+func (r reader) addr(id string) netip.Addr {
+	if c := r.Get(id); c != nil && c.Kind == row.Addr {
+		return c.IP()
+	}
+	return netip.Addr{}
+}
+
+func (r reader) hist(id string) *kern.Hist {
+	if c := r.Get(id); c != nil {
+		h, _ := c.Ref.(*kern.Hist)
+		return h
+	}
+	return nil
+}
+
+func (r reader) who() watch.Who {
+	return watch.Who{Comm: strings.Clone(r.text("comm")), Container: strings.Clone(r.text("container")), Netns: uint32(r.number("netns"))}
+}
+
+// in is the service that a process has at a port, out the one that it asks.
+func (r reader) in() watch.ServiceKey {
+	return watch.ServiceKey{Who: r.who(), Lport: uint16(r.number("lport"))}
+}
+
+func (r reader) out() watch.ServiceKey {
+	return watch.ServiceKey{Who: r.who(), Out: true, Raddr: r.addr("raddr"), Rport: uint16(r.number("rport"))}
+}
+
+// name is a service as a label.
+func name(k watch.ServiceKey) string {
+	if k.Comm == "" {
+		k.Comm = "(unknown)"
+	}
+	return k.String()
+}
+
+// labels are those of who, and more.
+func labels(k watch.ServiceKey, more ...string) []string {
+	side := "in"
+	if k.Out {
+		side = "out"
+	}
+	return in(name(k), k.Who, slices.Concat([]string{side}, more)...)
+}
+
+// in are the values of the labels that at names.
+func in(what string, w watch.Who, more ...string) []string {
+	return slices.Concat([]string{what}, placeOf(w.Container), more)
+}
+
+// heard notes that a service serves, or asks.
+func (c *Counts) heard(k watch.ServiceKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == nil {
+		c.known = map[watch.ServiceKey]time.Time{}
+	}
+	if _, ok := c.known[k]; !ok && len(c.known) >= mostKnown {
+		var oldest watch.ServiceKey
+		var when time.Time
+		n := 0
+		for s, t := range c.known { // of some of them: a map hands them out in any order
+			if n++; when.IsZero() || t.Before(when) {
+				oldest, when = s, t
+			}
+			if n == 16 {
+				break
+			}
+		}
+		delete(c.known, oldest)
+	}
+	c.known[k] = c.now()
+}
+
+// which is the one of two services that is known.
+func (c *Counts) which(in, out watch.ServiceKey) (k watch.ServiceKey, ok bool) {
+	if _, ok := c.known[in]; ok {
+		return in, true
+	}
+	if _, ok := c.known[out]; ok || out.Rport == 0 {
+		return out, ok
+	}
+	return in, false
+}
+
+// guess is the service where nothing is known: the port that is smaller is the server's.
+func guess(in, out watch.ServiceKey) watch.ServiceKey {
+	if out.Rport == 0 || in.Lport != 0 && in.Lport < out.Rport {
+		return in
+	}
+	return out
+}
+
+// side counts a row with both ports for the service that it is of, now or when that is known.
+func (c *Counts) side(r reader, count func(k watch.ServiceKey)) {
+	in, out := r.in(), r.out()
+	c.mu.Lock()
+	k, ok := c.which(in, out)
+	if !ok && len(c.waiting) < mostUndecided {
+		c.waiting = append(c.waiting, undecided{c.now(), in, out, count})
+		c.mu.Unlock()
+		return
+	}
+	c.mu.Unlock()
+	if !ok {
+		k = guess(in, out)
+	}
+	count(k)
+}
+
+// sideNow is the service that a row with both ports is of, as far as is known.
+func (c *Counts) sideNow(r reader) watch.ServiceKey {
+	in, out := r.in(), r.out()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k, ok := c.which(in, out); ok {
+		return k
+	}
+	return guess(in, out)
+}
+
+// Settle counts the rows that have waited, those that can be told apart now, and those that have
+// waited long enough.
+func (c *Counts) Settle() {
+	c.mu.Lock()
+	var ready []func()
+	left := c.waiting[:0]
+	for _, u := range c.waiting {
+		k, ok := c.which(u.in, u.out)
+		if !ok && c.now().Sub(u.since) < decideAfter {
+			left = append(left, u)
+			continue
+		}
+		if !ok {
+			k = guess(u.in, u.out)
+		}
+		ready = append(ready, func() { u.count(k) })
+	}
+	clear(c.waiting[len(left):])
+	c.waiting = left
+	c.mu.Unlock()
+	for _, do := range ready {
+		do()
+	}
+}
+
+func takeService(c *Counts, r reader) {
+	k := r.out()
+	if r.text("side") != "out" {
+		k = r.in()
+	}
+	c.heard(k)
+	l := labels(k)
+	c.Merge(turnSeconds, r.hist("turn_us"), l...)
+	if k.Out {
+		c.Merge(firstSeconds, r.hist("first_us"), l...)
+	}
+	c.Set(serviceConns, r.number("conns"), l...)
+	c.Add(sentBytes, r.number("tx_bytes"), l...)
+	c.Add(receivedBytes, r.number("rx_bytes"), l...)
+	for p := watch.Part(0); int(p) < len(watch.Parts{}); p++ {
+		if ms := r.number(p.String() + "_ms"); ms > 0 {
+			c.Add(timeSeconds, ms/1000, labels(k, p.String())...)
+		}
+	}
+}
+
+func takeConnect(c *Counts, r reader) {
+	if proto := r.text("proto"); proto != "" && proto != "tcp" {
+		return
+	}
+	k := r.out()
+	c.heard(k)
+	errno := r.or("errno", "ok")
+	c.Add(connects, 1, labels(k, errno)...)
+	if us, ok := r.value("latency_us"); ok && errno == "ok" {
+		c.Observe(connectSeconds, us/1e6, labels(k)...)
+	}
+}
+
+func takeAccept(c *Counts, r reader) {
+	k := r.in()
+	if k.Lport != 0 {
+		c.heard(k)
+	}
+	c.Add(accepts, 1, labels(k, r.or("errno", "ok"))...)
+	if us, ok := r.value("latency_us"); ok {
+		c.Observe(acceptSeconds, us/1e6, labels(k)...)
+	}
+}
+
+func takeRetransmit(c *Counts, r reader) {
+	segments, cause := max(r.number("segments"), 1), strings.Clone(r.or("cause", "unknown"))
+	c.side(r, func(k watch.ServiceKey) { c.Add(retransmits, segments, labels(k, cause)...) })
+}
+
+func takeSession(c *Counts, r reader) {
+	end, by := strings.Clone(r.or("end", "orderly")), strings.Clone(r.text("reset_by"))
+	ms, lived := r.value("established_ms")
+	c.side(r, func(k watch.ServiceKey) {
+		c.Add(sessions, 1, labels(k, end)...)
+		if by != "" {
+			c.Add(resets, 1, labels(k, by)...)
+		}
+		if lived {
+			c.Observe(sessionSeconds, ms/1e3, labels(k)...)
+		}
+	})
+}
+
+func takeDrop(c *Counts, r reader) {
+	c.Add(drops, r.number("count"), r.or("reason", "unclassified"), r.text("proto"))
+}
+
+func takeQuery(c *Counts, r reader) {
+	k := r.out()
+	c.Add(queries, 1, in(name(k), k.Who, r.or("rcode", "unknown"))...)
+	if us, ok := r.value("latency_us"); ok {
+		c.Observe(querySeconds, us/1e6, in(name(k), k.Who)...)
+	}
+}
+
+func takeLookup(c *Counts, r reader) {
+	k := r.who()
+	c.Add(lookups, 1, in(k.Comm, k, r.or("result", "success"))...)
+	if us, ok := r.value("latency_us"); ok {
+		c.Observe(lookupSeconds, us/1e6, in(k.Comm, k)...)
+	}
+}
+
+func takeListenDrop(c *Counts, r reader) {
+	k := r.in()
+	c.Add(listenDrops, 1, in(name(k), k.Who, r.or("queue", "unknown"))...)
+}
+
+func takeBacklog(c *Counts, r reader) {
+	if h := r.hist("used"); h != nil && h.Count > 0 {
+		c.Set(listenDepth, float64(h.Max), name(r.in()), r.or("metric", "unknown"))
+	}
+}
+
+// troubles are the kernel's counters that should not grow.
+var troubles = map[string]bool{
+	"UdpRcvbufErrors": true, "UdpSndbufErrors": true, "UdpInCsumErrors": true, "UdpMemErrors": true,
+	"Udp6RcvbufErrors": true, "Udp6SndbufErrors": true, "Udp6InCsumErrors": true, "Udp6MemErrors": true,
+	"TcpExtListenOverflows": true, "TcpExtListenDrops": true, "TcpExtTCPReqQFullDrop": true, "TcpExtTCPReqQFullDoCookies": true,
+	"TcpExtTCPBacklogDrop": true, "TcpExtPruneCalled": true, "TcpExtRcvPruned": true, "TcpExtOfoPruned": true, "TcpExtTCPAbortOnMemory": true,
+	"TcpExtTCPMemoryPressures": true, "TcpRetransSegs": true, "TcpAttemptFails": true, "TcpEstabResets": true, "TcpInErrs": true, "TcpOutRsts": true,
+	"TcpExtTCPTimeouts": true, "TcpExtTCPSpuriousRtxHostQueues": true, watch.SoftnetDropped: true, watch.SoftnetSqueezed: true,
+}
+
+// Grown counts by how much a counter of the kernel grew.
+func (c *Counts) Grown(name string, by int64) {
+	if troubles[name] && by > 0 {
+		c.Add(kernelCounters, float64(by), name)
+	}
+}

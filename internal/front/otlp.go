@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package front
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
+	metricspb "go.opentelemetry.io/proto/otlp/metrics/v1"
+	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
+	"google.golang.org/protobuf/proto"
+
+	"seine/internal/agent"
+)
+
+// An OTLP pushes metrics to a collector, by OTLP over HTTP with protobuf. What cannot be
+// delivered waits in a queue that has a bound; what finds no room there is counted.
+type OTLP struct {
+	URL      string // of the collector, with or without /v1/metrics
+	Every    time.Duration
+	Host     string
+	Version  string
+	Client   *http.Client
+	queue    [][]byte
+	dropped  uint64
+	pause    time.Duration
+	notUntil time.Time
+}
+
+// mostQueued is how many pushes wait: an hour of them at the usual minute.
+const (
+	mostQueued = 60
+	firstRetry = time.Second
+	mostRetry  = time.Minute
+)
+
+// run pushes until ctx ends.
+func (o *OTLP) run(ctx context.Context, c *agent.Client, log *slog.Logger) {
+	if o.Client == nil {
+		o.Client = &http.Client{Timeout: 10 * time.Second}
+	}
+	tick := time.NewTicker(o.Every)
+	defer tick.Stop()
+	for {
+		var retry <-chan time.Time
+		if len(o.queue) > 0 {
+			retry = time.After(time.Until(o.notUntil))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			families, err := Gather(ctx, c)
+			if err != nil {
+				log.Warn("metrics could not be gathered for the collector", "reason", err.Error())
+				continue
+			}
+			o.add(o.encode(families, now), log)
+		case <-retry:
+		}
+		for len(o.queue) > 0 && !time.Now().Before(o.notUntil) && ctx.Err() == nil {
+			o.push(ctx, log)
+		}
+	}
+}
+
+// add queues a push. The oldest goes if there is no room.
+func (o *OTLP) add(body []byte, log *slog.Logger) {
+	if len(o.queue) >= mostQueued {
+		o.queue = o.queue[1:]
+		o.dropped++
+		log.Warn("a push of metrics is dropped: the collector does not take them", "dropped", o.dropped)
+	}
+	o.queue = append(o.queue, body)
+}
+
+// push sends the oldest.
+func (o *OTLP) push(ctx context.Context, log *slog.Logger) {
+	url := strings.TrimSuffix(o.URL, "/")
+	if !strings.HasSuffix(url, "/v1/metrics") {
+		url += "/v1/metrics"
+	}
+	again, err := func() (bool, error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(o.queue[0]))
+		if err != nil {
+			return false, err
+		}
+		req.Header.Set("Content-Type", "application/x-protobuf")
+		req.Header.Set("Content-Encoding", "gzip")
+		resp, err := o.Client.Do(req)
+		if err != nil {
+			return true, err
+		}
+		defer resp.Body.Close()
+		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10))
+		switch {
+		case resp.StatusCode/100 == 2:
+			return false, nil
+		case resp.StatusCode == 429, resp.StatusCode == 502, resp.StatusCode == 503, resp.StatusCode == 504: // as the protocol says
+			return true, fmt.Errorf("the collector says %s", resp.Status)
+		}
+		return false, fmt.Errorf("the collector says %s", resp.Status)
+	}()
+	if err != nil {
+		log.Warn("metrics could not be pushed", "reason", err.Error(), "waiting", len(o.queue))
+	}
+	if again {
+		o.pause = min(max(2*o.pause, firstRetry), mostRetry)
+		o.notUntil = time.Now().Add(o.pause/2 + rand.N(o.pause/2))
+		return
+	}
+	if err != nil {
+		o.dropped++
+	}
+	o.pause = 0
+	o.queue = o.queue[1:]
+}
+
+// names are those that OpenTelemetry has, by ours, and units.
+var names = func() map[string]agent.Desc {
+	out := map[string]agent.Desc{}
+	for _, d := range agent.Table {
+		if d.OTLP == "" {
+			d.OTLP = strings.Replace(strings.TrimSuffix(d.Name, "_total"), "_", ".", 1)
+		}
+		out[d.Name] = d
+	}
+	return out
+}()
+
+// encode makes a push of metrics, compressed.
+func (o *OTLP) encode(families []*dto.MetricFamily, now time.Time) []byte {
+	// A request to export has the same bytes as MetricsData.
+	b, err := proto.Marshal(&metricspb.MetricsData{ResourceMetrics: []*metricspb.ResourceMetrics{{
+		Resource: &resourcepb.Resource{Attributes: []*commonpb.KeyValue{attribute("service.name", "seine"), attribute("service.version", o.Version), attribute("host.name", o.Host)}},
+		ScopeMetrics: []*metricspb.ScopeMetrics{{
+			Scope: &commonpb.InstrumentationScope{Name: "seine", Version: o.Version}, Metrics: convert(families, now, o.dropped),
+		}},
+	}}})
+	if err != nil {
+		panic(err)
+	}
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	_, _ = z.Write(b)
+	_ = z.Close()
+	return out.Bytes()
+}
+
+func attribute(key, value string) *commonpb.KeyValue {
+	return &commonpb.KeyValue{Key: key, Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: value}}}
+}
+
+// convert makes OTLP of what scrapers take. Counters and histograms are cumulative, each with
+// the time since when it counts.
+func convert(families []*dto.MetricFamily, now time.Time, dropped uint64) (out []*metricspb.Metric) {
+	at := uint64(now.UnixNano())
+	for _, f := range families {
+		d, ok := names[f.GetName()]
+		if !ok { // of the config file
+			d = agent.Desc{OTLP: strings.TrimSuffix(f.GetName(), "_total")}
+		}
+		m := &metricspb.Metric{Name: d.OTLP, Description: f.GetHelp(), Unit: d.Unit}
+		var points []*metricspb.NumberDataPoint
+		var hists []*metricspb.ExponentialHistogramDataPoint
+		for _, one := range f.Metric {
+			var attrs []*commonpb.KeyValue
+			for _, l := range one.Label {
+				attrs = append(attrs, attribute(l.GetName(), l.GetValue()))
+			}
+			switch f.GetType() {
+			case dto.MetricType_HISTOGRAM:
+				hists = append(hists, exponential(one.Histogram, attrs, at))
+			case dto.MetricType_COUNTER:
+				points = append(points, &metricspb.NumberDataPoint{Attributes: attrs, StartTimeUnixNano: uint64(one.Counter.CreatedTimestamp.AsTime().UnixNano()), TimeUnixNano: at,
+					Value: &metricspb.NumberDataPoint_AsDouble{AsDouble: one.Counter.GetValue()}})
+			default:
+				points = append(points, &metricspb.NumberDataPoint{Attributes: attrs, TimeUnixNano: at, Value: &metricspb.NumberDataPoint_AsDouble{AsDouble: one.Gauge.GetValue()}})
+			}
+		}
+		const cumulative = metricspb.AggregationTemporality_AGGREGATION_TEMPORALITY_CUMULATIVE
+		switch f.GetType() {
+		case dto.MetricType_HISTOGRAM:
+			m.Data = &metricspb.Metric_ExponentialHistogram{ExponentialHistogram: &metricspb.ExponentialHistogram{DataPoints: hists, AggregationTemporality: cumulative}}
+		case dto.MetricType_COUNTER:
+			m.Data = &metricspb.Metric_Sum{Sum: &metricspb.Sum{DataPoints: points, AggregationTemporality: cumulative, IsMonotonic: true}}
+		default:
+			m.Data = &metricspb.Metric_Gauge{Gauge: &metricspb.Gauge{DataPoints: points}}
+		}
+		out = append(out, m)
+	}
+	if dropped > 0 {
+		out = append(out, &metricspb.Metric{Name: "seine.agent.otlp.dropped", Description: "Pushes that the collector did not take in time.", Unit: "{push}",
+			Data: &metricspb.Metric_Sum{Sum: &metricspb.Sum{IsMonotonic: true, AggregationTemporality: metricspb.AggregationTemporality_AGGREGATION_TEMPORALITY_CUMULATIVE,
+				DataPoints: []*metricspb.NumberDataPoint{{TimeUnixNano: at, Value: &metricspb.NumberDataPoint_AsDouble{AsDouble: float64(dropped)}}}}}})
+	}
+	return out
+}
+
+// exponential makes an exponential histogram of native buckets. A bucket has another number
+// there: number i of ours ends at 2^(i/8), theirs begins there.
+func exponential(h *dto.Histogram, attrs []*commonpb.KeyValue, at uint64) *metricspb.ExponentialHistogramDataPoint {
+	out := &metricspb.ExponentialHistogramDataPoint{
+		Attributes: attrs, StartTimeUnixNano: uint64(h.CreatedTimestamp.AsTime().UnixNano()), TimeUnixNano: at, Count: h.GetSampleCount(), Sum: proto.Float64(h.GetSampleSum()),
+		Scale: h.GetSchema(), ZeroCount: h.GetZeroCount(), ZeroThreshold: h.GetZeroThreshold(),
+	}
+	var n int64
+	i, number := 0, int32(0)
+	for s, span := range h.PositiveSpan {
+		if span.GetLength() == 0 {
+			continue
+		}
+		number += span.GetOffset()
+		if s == 0 {
+			out.Positive = &metricspb.ExponentialHistogramDataPoint_Buckets{Offset: number - 1}
+		} else {
+			for range span.GetOffset() {
+				out.Positive.BucketCounts = append(out.Positive.BucketCounts, 0)
+			}
+		}
+		for range span.GetLength() {
+			n += h.PositiveDelta[i]
+			out.Positive.BucketCounts = append(out.Positive.BucketCounts, uint64(n))
+			i++
+			number++
+		}
+	}
+	return out
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kern
+
+import (
+	"strings"
+
+	"seine/internal/row"
+)
+
+// SockOptions is OPT_* of bpf/sockopt.h: the options of a socket that are on.
+type SockOptions uint32
+
+var sockOptions = [...]string{
+	"reuseaddr", "reuseport", "freebind", "transparent", "bind_address_no_port", "v6only",
+	"keepalive", "linger", "broadcast", "nodelay", "cork",
+}
+
+// Kind is Text.
+func (SockOptions) Kind() row.Kind { return row.Text }
+
+// Cell has their names, with commas between. No option is no value.
+func (o *SockOptions) Cell(c *row.Cell) {
+	if *c = (row.Cell{}); *o == 0 {
+		return
+	}
+	var on []string
+	for i, name := range sockOptions {
+		if *o>>i&1 != 0 {
+			on = append(on, name)
+		}
+	}
+	c.SetText(strings.Join(on, ","))
+}

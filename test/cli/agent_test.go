@@ -1,0 +1,628 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"seine/internal/lab"
+)
+
+// agentPatience is how long the agent may take for something: its tools are attached first.
+const agentPatience = 90 * time.Second
+
+// A runningAgent is a real one.
+type runningAgent struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	url string
+	log *bytes.Buffer
+}
+
+// startAgent starts an agent at a free port.
+func startAgent(t *testing.T, args ...string) *runningAgent {
+	t.Helper()
+	return startAgentBy(t, exec.Command, args...)
+}
+
+// startAgentBy does so by something like [exec.Command].
+func startAgentBy(t *testing.T, command func(string, ...string) *exec.Cmd, args ...string) *runningAgent {
+	t.Helper()
+	l := listenLow(t)
+	address := l.Addr().String()
+	l.Close()
+	a := &runningAgent{t: t, url: "http://" + address, log: &bytes.Buffer{}}
+	a.cmd = command(seine, append([]string{"agent", "--listen", address}, args...)...)
+	stderr, err := a.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan string, 10_000)
+	go func() {
+		defer close(lines)
+		for sc := bufio.NewScanner(stderr); sc.Scan(); {
+			lines <- sc.Text()
+		}
+	}()
+	t.Cleanup(func() {
+		a.cmd.Process.Kill()
+		for line := range lines {
+			fmt.Fprintln(a.log, line)
+		}
+		a.cmd.Wait()
+		if t.Failed() {
+			t.Logf("log of the agent:\n%s", a.log)
+		}
+	})
+	timeout := time.After(agentPatience)
+	for {
+		select {
+		case line, ok := <-lines:
+			if !ok {
+				t.Fatalf("the agent ended:\n%s", a.log)
+			}
+			fmt.Fprintln(a.log, line)
+			if line != "seine: ready" {
+				continue
+			}
+		case <-timeout:
+			t.Fatalf("the agent is not ready:\n%s", a.log)
+		}
+		break
+	}
+	a.await("/readyz", "ready")
+	return a
+}
+
+func (a *runningAgent) get(path string) (string, error) {
+	ctx, cancel := context.WithTimeout(a.t.Context(), 20*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url+path, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	return string(b), err
+}
+
+// await waits until an answer matches a pattern, and returns it.
+func (a *runningAgent) await(path, pattern string) string {
+	a.t.Helper()
+	got, err := a.within(agentPatience, path, pattern)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return got
+}
+
+// within waits so long until an answer matches a pattern.
+func (a *runningAgent) within(patience time.Duration, path, pattern string) (string, error) {
+	re := regexp.MustCompile(pattern)
+	for end := time.Now().Add(patience); ; time.Sleep(200 * time.Millisecond) {
+		got, err := a.get(path)
+		if err == nil && re.MatchString(got) {
+			return got, nil
+		}
+		if time.Now().After(end) {
+			near := regexp.MustCompile(`(?m)^(# HELP|# TYPE|\S+_bucket).*\n`).ReplaceAllString(got, "")
+			return "", fmt.Errorf("%s never is %s: %v\n%.20000s", path, pattern, err, near)
+		}
+	}
+}
+
+// A agentWorld is a network namespace that an agent looks at. What others do on the machine is
+// not in it: neither in the counts, nor among the series, nor in the buffers.
+type agentWorld struct{ *lab.World }
+
+func newAgentWorld(t *testing.T) agentWorld {
+	t.Helper()
+	w, err := lab.NewWorld(lab.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	return agentWorld{w}
+}
+
+// start starts an agent that looks at the world alone, and may take what it needs.
+func (w agentWorld) start(t *testing.T, args ...string) *runningAgent {
+	t.Helper()
+	return startAgent(t, append([]string{fmt.Sprintf("--netns=%d", w.Netns("")), "--max-cpu=1000%"}, args...)...)
+}
+
+// counted makes n connections in the world and waits until metrics have them. Patterns have a
+// %d for the port.
+func (w agentWorld) counted(a *runningAgent, n int, patterns ...string) (port int) {
+	a.t.Helper()
+	err := lab.Undisturbed(func() (differ []error, err error) {
+		if err := w.Do("", func() (err error) { port, err = briefly(n); return err }); err != nil {
+			return nil, err
+		}
+		patience := agentPatience / 3
+		for _, p := range patterns {
+			if _, err := a.within(patience, "/metrics", fmt.Sprintf(p, port)); err != nil {
+				differ = append(differ, err)
+				patience = 0 // they have all had their time
+			}
+		}
+		return differ, nil
+	})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return port
+}
+
+// front is the process id of the second process.
+func (a *runningAgent) front() int {
+	a.t.Helper()
+	for end := time.Now().Add(agentPatience); ; time.Sleep(50 * time.Millisecond) {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", a.cmd.Process.Pid))
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		all := strings.Fields(string(b))
+		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", a.cmd.Process.Pid))
+		for _, f := range tasks { // whichever thread has started it
+			b, _ := os.ReadFile(f)
+			all = append(all, strings.Fields(string(b))...)
+		}
+		if len(all) > 0 {
+			pid, err := strconv.Atoi(all[0])
+			if err != nil {
+				a.t.Fatal(err)
+			}
+			return pid
+		}
+		if time.Now().After(end) {
+			a.t.Fatal("the agent has no second process")
+		}
+	}
+}
+
+// TestAgent: known traffic is counted to the last turn and connection; the front has no
+// capability, the holder no network socket; a front that is killed comes back, and nothing that
+// happened meanwhile is missing.
+func TestAgent(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "rec")
+	w := newAgentWorld(t)
+	a := w.start(t, "--dir", dir, "--budget", "50M")
+	comm, err := os.ReadFile("/proc/self/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.TrimSpace(string(comm))
+	const n = 211
+	in, out := name+" :%d", name+" → 127.0.0.1:%d"
+	sessions := fmt.Sprintf(`seine_tcp_sessions_total\{end="orderly",service="%s",side="in"\} %d\n`, in, n)
+	port := w.counted(a, n,
+		fmt.Sprintf(`seine_tcp_accepts_total\{result="ok",service="%s",side="in"\} %d\n`, in, n),
+		fmt.Sprintf(`seine_tcp_connects_total\{result="ok",service="%s",side="out"\} %d\n`, out, n),
+		sessions,
+		fmt.Sprintf(`seine_tcp_sessions_total\{end="orderly",service="%s",side="out"\} %d\n`, out, n),
+		fmt.Sprintf(`seine_tcp_sent_bytes_total\{service="%s",side="in"\} %d\n`, in, 5*n),
+		fmt.Sprintf(`seine_tcp_received_bytes_total\{service="%s",side="out"\} %d\n`, out, 5*n),
+	)
+	if text := a.await("/metrics", `seine_agent_lost_events_total\{kind="ring_full",tool="flows"\} \d+\n`); strings.Contains(text, `raddr`) {
+		t.Error("the address of a client is a label")
+	}
+
+	front := a.front()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", front))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapAmb"} {
+		if !regexp.MustCompile(set + `:\t0000000000000000\n`).Match(status) {
+			t.Errorf("the front has capabilities:\n%s", status)
+		}
+	}
+	if !bytes.Contains(status, []byte("NoNewPrivs:\t1\n")) {
+		t.Error("the front can get new privileges")
+	}
+	if all := inetSockets(t, a.cmd.Process.Pid); all != 0 {
+		t.Errorf("the holder has %d network sockets", all)
+	}
+	if all := inetSockets(t, front); all == 0 {
+		t.Error("the front has no network socket: the check is wrong")
+	}
+
+	if err := syscall.Kill(front, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	second := w.counted(a, n, sessions) // it begins while nobody answers
+	a.await("/metrics", `seine_agent_front_starts_total 2\n`)
+	if again := a.front(); again == front {
+		t.Error("the front is the one that was killed")
+	}
+
+	// The recording has both, and the API asks it.
+	query := fmt.Sprintf("/api/v1/query?tool=flows&where=lport%%3D%%3D%d", port)
+	a.await(query, fmt.Sprintf(`"service":"%s :%d \(in\)"`, name, port))
+	for _, p := range []int{port, second} {
+		query := fmt.Sprintf("/api/v1/query?tool=tcplife&limit=100000&where=lport%%3D%%3D%d", p)
+		for end := time.Now().Add(agentPatience); ; time.Sleep(200 * time.Millisecond) {
+			rows, err := a.get(query)
+			if got := strings.Count(rows, "\n"); err == nil && got == n {
+				break
+			} else if time.Now().After(end) {
+				t.Fatalf("%d rows of port %d are recorded, want %d: %v %.500s", got, p, n, err, rows)
+			}
+		}
+	}
+	a.cmd.Process.Signal(os.Interrupt)
+	gone := make(chan error, 1)
+	go func() { gone <- waitGone(a.front0(front)) }()
+	if err := <-gone; err != nil {
+		t.Error(err)
+	}
+}
+
+// front0 is the processes of the agent that must be gone in the end.
+func (a *runningAgent) front0(pids ...int) []int { return append(pids, a.cmd.Process.Pid) }
+
+// waitGone waits until processes have ended, or are zombies.
+func waitGone(pids []int) error {
+	for end := time.Now().Add(agentPatience); ; time.Sleep(50 * time.Millisecond) {
+		left := 0
+		for _, pid := range pids {
+			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+			if err == nil && !bytes.Contains(b, []byte(") Z ")) {
+				left++
+			}
+		}
+		if left == 0 {
+			return nil
+		}
+		if time.Now().After(end) {
+			return errors.New("the agent does not end")
+		}
+	}
+}
+
+// inetSockets is how many sockets of IP a process has.
+func inetSockets(t *testing.T, pid int) (n int) {
+	t.Helper()
+	inodes := map[string]bool{}
+	for _, file := range []string{"tcp", "tcp6", "udp", "udp6", "raw", "raw6"} {
+		b, err := os.ReadFile("/proc/net/" + file)
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(b)) {
+			if f := strings.Fields(line); len(f) > 9 {
+				inodes["socket:["+f[9]+"]"] = true
+			}
+		}
+	}
+	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil || len(links) == 0 {
+		t.Fatalf("the descriptors of %d: %v", pid, err)
+	}
+	for _, l := range links {
+		if to, err := os.Readlink(l); err == nil && inodes[to] {
+			n++
+		}
+	}
+	return n
+}
+
+// TestAgentReload: a config that is wrong changes nothing; one that is right is taken, and what
+// was counted stays.
+func TestAgentReload(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "agent.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("host: first.example\n")
+	w := newAgentWorld(t)
+	a := w.start(t, "--config", config)
+	asked := func(name string) int {
+		req, err := http.NewRequest(http.MethodGet, a.url+"/healthz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = name
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return 0
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	if got := asked("first.example"); got != http.StatusOK {
+		t.Errorf("first.example: %d", got)
+	}
+	const n = 101
+	line := `seine_tcp_accepts_total\{result="ok",service="\S+ :%d",side="in"\} ` + fmt.Sprint(n) + `\n`
+	line = fmt.Sprintf(line, w.counted(a, n, line))
+	front := a.front()
+
+	write("hots: second.example\n")
+	a.cmd.Process.Signal(syscall.SIGHUP)
+	write("host: second.example\n")
+	a.cmd.Process.Signal(syscall.SIGHUP)
+	for end := time.Now().Add(agentPatience); asked("second.example") != http.StatusOK; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the new config is not taken")
+		}
+	}
+	if got := asked("first.example"); got != http.StatusMisdirectedRequest {
+		t.Errorf("first.example: %d, want 421", got)
+	}
+	if a.front() == front {
+		t.Error("the front is the old one")
+	}
+	a.await("/metrics", line)
+	var status struct{ Ready bool }
+	if err := json.Unmarshal([]byte(a.await("/api/v1/status", "ready")), &status); err != nil || !status.Ready {
+		t.Errorf("%+v, %v", status, err)
+	}
+}
+
+// TestAgentDemo: what is wrong in the demo is found, and its processes end with it.
+func TestAgentDemo(t *testing.T) {
+	a := startAgent(t, "--demo")
+	a.await("/api/v1/findings", `"class":"app-slow","severity":"(warn|bad)","object":"demo-shop :\d+"`)
+	a.await("/api/v1/findings", `"class":"connect-refused","severity":"(warn|bad)","object":"demo-visitor → 127.0.0.1:\d+"`)
+	a.await("/api/v1/map", `"label":"demo-shop"`)
+	var all []int
+	names, err := filepath.Glob("/proc/[0-9]*/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if b, err := os.ReadFile(name); err == nil && strings.HasPrefix(string(b), "demo-") {
+			pid, _ := strconv.Atoi(strings.Split(name, "/")[2])
+			all = append(all, pid)
+		}
+	}
+	if len(all) < 2 {
+		t.Errorf("the processes of the demo are %v", all)
+	}
+	a.cmd.Process.Signal(os.Interrupt)
+	if err := waitGone(a.front0(all...)); err != nil {
+		t.Error(err)
+	}
+	out, err := exec.Command(seine, "agent", "--demo", "--listen", "0.0.0.0:7346").CombinedOutput()
+	if exitCode(err) != 2 || !strings.Contains(string(out), "not on loopback") {
+		t.Errorf("exit %d, %s", exitCode(err), out)
+	}
+}
+
+var recovers = flag.Bool("recovers", false, "wait until an agent that did less does all again, which it does after a minute")
+
+// The agent looks every 6 s at how long its BPF programs run, and what it finds holds until then:
+// its word is compared after bpfHeard, for bpfTimed.
+const (
+	bpfHeard = 7 * time.Second
+	bpfTimed = 20 * time.Second
+)
+
+// TestAgentSheds: an agent with more to do than it may ends what it can do without, first rows of
+// connections, one step a minute. It says so, goes on with the rest, and with -recovers begins
+// again when there is less to do. What it says of its BPF programs is what the kernel says of them.
+func TestAgentSheds(t *testing.T) {
+	t.Parallel()
+	w := newAgentWorld(t)
+	limit := "--max-cpu=5%"
+	if *recovers {
+		limit = "--max-cpu=15%" // it must take less than half of it while it is asked
+	}
+	a := startAgent(t, fmt.Sprintf("--netns=%d", w.Netns("")), limit)
+	busy := make(chan error, 1)
+	enough := make(chan struct{})
+	go func() {
+		busy <- w.Do("", func() error {
+			l, err := lab.ListenLow() // one service: series are not what there is too much of
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			go answer(l)
+			for i := 0; ; i++ {
+				if i%50 == 0 {
+					select {
+					case <-enough:
+						return nil
+					case <-time.After(10 * time.Millisecond):
+					}
+				}
+				if err := ask(l.Addr()); err != nil {
+					return err
+				}
+			}
+		})
+	}()
+	stats, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(bpfHeard)
+	began := time.Now()
+	said, ran := a.value("seine_agent_bpf_seconds_total"), programTime(t, a.cmd.Process.Pid)
+	text := a.await("/metrics", `seine_agent_shed\{tool="flows: rows of connections"\} 1\n`)
+	t.Logf("ended after %v", bpfHeard+time.Since(began))
+	if n := strings.Count(text, "\nseine_agent_shed{"); n != 1 {
+		t.Errorf("%d tools are ended at once", n)
+	}
+
+	time.Sleep(time.Until(began.Add(bpfTimed)))
+	said, ran = a.value("seine_agent_bpf_seconds_total")-said, programTime(t, a.cmd.Process.Pid)-ran
+	stats.Close()
+	t.Logf("BPF programs ran for %.3f s, and the agent says %.3f s", ran, said)
+	if ran == 0 || said < ran/4 || said > ran*4 {
+		t.Errorf("BPF programs ran for %g s, and the agent says %g s", ran, said)
+	}
+
+	close(enough)
+	if err := <-busy; err != nil {
+		t.Fatal(err)
+	}
+	const n = 53
+	w.counted(a, n, `seine_tcp_sessions_total\{end="orderly",service="\S+ :%d",side="in"\} `+fmt.Sprint(n)+`\n`)
+
+	if !*recovers {
+		return
+	}
+	// No step is before a minute of less than half. There may have been a second one before.
+	quiet := time.Now()
+	for end := quiet.Add(3 * agentPatience); ; time.Sleep(5 * time.Second) { // to be asked takes time too
+		text, err := a.get("/metrics")
+		if err == nil && !strings.Contains(text, `seine_agent_shed{tool="flows`) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("what was ended does not begin again: %v", regexp.MustCompile(`seine_agent_(shed|cpu|bpf).*`).FindAllString(text, -1))
+		}
+	}
+	t.Logf("begun again after %v", time.Since(quiet))
+	// It really runs: a connection that does something is among the rows.
+	var port int
+	err = w.Do("", func() error {
+		l, err := lab.ListenLow()
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { l.Close() })
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { c.Close() })
+		port = l.Addr().(*net.TCPAddr).Port
+		go func() {
+			for {
+				if _, err := c.Write([]byte("x")); err != nil {
+					return
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+		}()
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.await("/api/v1/connections", fmt.Sprintf(`"rport":%d\b`, port))
+}
+
+// value is a metric without labels.
+func (a *runningAgent) value(name string) float64 {
+	a.t.Helper()
+	m := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindStringSubmatch(a.await("/metrics", `(?m)^`+name+` `))
+	v, err := strconv.ParseFloat(m[1], 64)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return v
+}
+
+// programTime is how many seconds the BPF programs of a process have run while they were timed.
+func programTime(t *testing.T, pid int) (seconds float64) {
+	t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	id, ran := regexp.MustCompile(`(?m)^prog_id:\s*(\d+)$`), regexp.MustCompile(`(?m)^run_time_ns:\s*(\d+)$`)
+	for _, f := range files {
+		b, _ := os.ReadFile(f)
+		i, r := id.FindSubmatch(b), ran.FindSubmatch(b)
+		if i == nil || r == nil || seen[string(i[1])] {
+			continue
+		}
+		seen[string(i[1])] = true
+		ns, err := strconv.ParseFloat(string(r[1]), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seconds += ns / 1e9
+	}
+	if len(seen) == 0 {
+		t.Fatal("the agent has no BPF programs")
+	}
+	return seconds
+}
+
+// TestAgentRefuses: what is wrong is told before anything is attached, with the next step.
+func TestAgentRefuses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := func(text string) string {
+		path := filepath.Join(dir, "c.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--check-config"}, 0, "the config is valid: 9 tools, 0 metrics of its own"},
+		{[]string{"--check-config", "--config", file("")}, 0, "the config is valid"},
+		{[]string{"--check-config", "--listen", "7346"}, 2, "want an address and a port"},
+		{[]string{"--check-config", "--otlp", "localhost"}, 2, "http://127.0.0.1:4318"},
+		{[]string{"--check-config", "--series", "10"}, 2, "at least"},
+		{[]string{"--check-config", "--max-cpu", "2"}, 2, "write 2%"},
+		{[]string{"--check-config", "--log", "xml"}, 2, "text or json"},
+		{[]string{"--check-config", "--web-config", "/nosuch"}, 2, "/nosuch"},
+		{[]string{"--check-config", "--config", "/nosuch"}, 2, "/nosuch"},
+	} {
+		out, err := exec.Command(seine, append([]string{"agent"}, c.args...)...).CombinedOutput()
+		if exitCode(err) != c.code || !strings.Contains(string(out), c.want) {
+			t.Errorf("%q: exit %d, %s; want %d, %q", c.args, exitCode(err), out, c.code, c.want)
+		}
+	}
+	for text, want := range map[string]string{
+		"lisen: x\n":           "did you mean listen?",
+		"budget: lots\n":       "line 1: budget",
+		"tools: [nosuch]\n":    `there is no tool "nosuch"`,
+		"tools: [tcplife, 3,]": `there is no tool "3"`,
+		"metrics: [{name: a_total, help: h, type: counter, tool: tcplife, labels: {a: nosuch}}]\n": "nosuch",
+		"metrics: [{name: a_total, help: h, type: counter, tool: 'tcplife --nosuch'}]\n":           "nosuch",
+	} {
+		out, err := exec.Command(seine, "agent", "--check-config", "--config", file(text)).CombinedOutput()
+		if exitCode(err) != 2 || !strings.Contains(string(out), want) {
+			t.Errorf("%q: exit %d, %s; want 2, %q", text, exitCode(err), out, want)
+		}
+	}
+	out, err := exec.Command(seine, "agent-front").CombinedOutput()
+	if exitCode(err) != 2 || !strings.Contains(string(out), "is started by 'seine agent'") {
+		t.Errorf("exit %d, %s", exitCode(err), out)
+	}
+}

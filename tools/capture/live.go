@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"seine/internal/lab"
+	"seine/internal/row"
+	"seine/internal/trial"
+)
+
+// Live is the other live cases. Nothing of the product calls it.
+func Live() []trial.Case {
+	return []trial.Case{
+		{Name: "udp", Hosts: lab.TwoHosts, Run: trial.Undisturbed(udp(lab.UDP4))},
+		{Name: "udp6", Hosts: lab.TwoHosts, Run: trial.Undisturbed(udp(lab.UDP6))},
+		{Name: "handed-rights", Hosts: lab.TwoHosts, Run: trial.Undisturbed(handed("rights"))},
+		{Name: "handed-fork", Hosts: lab.TwoHosts, Run: trial.Undisturbed(handed("fork"))},
+		{Name: "loopback", Run: trial.Undisturbed(loopback)},
+		{Name: "large", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 1, Send: 300007, Recv: 53})},
+		{Name: "older", Hosts: lab.TwoHosts, Run: trial.Undisturbed(older)},
+		{Name: "reset", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 7, Send: 101, Recv: 53, Close: lab.ByReset})},
+		{Name: "ping", Hosts: lab.TwoHosts, Run: trial.Undisturbed(ping(lab.Ping4))},
+		{Name: "gone", Hosts: lab.TwoHosts, Run: trial.Undisturbed(gone)},
+		{Name: "pings", Hosts: lab.TwoHosts, Run: trial.Undisturbed(pings)},
+		{Name: "vlan", Hosts: lab.TwoHosts, Run: trial.Undisturbed(vlan)},
+		{Name: "ping-raw", Hosts: lab.TwoHosts, Run: trial.Undisturbed(ping(lab.Raw6))},
+		{Name: "nat", Run: trial.Undisturbed(nat)},
+		{Name: "frames", Hosts: lab.TwoHosts, Run: trial.Undisturbed(frames)},
+		{Name: "snaplen", Hosts: lab.TwoHosts, Run: trial.Undisturbed(snaplen)},
+		{Name: "lost", Hosts: lab.TwoHosts, Run: lost},
+	}
+}
+
+// udp: datagrams are of their sender where they leave and of the reader where they come.
+func udp(n lab.Network) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
+		f, err := lab.StartFlood(x.World, lab.Flood{Network: n, Count: 101, Size: 73})
+		if err != nil {
+			return err
+		}
+		rows, err := equal(x, func() error { _, err := f.Run(); return err })
+		if err != nil {
+			return err
+		}
+		seen := map[string]int{}
+		for _, r := range rows {
+			if at := port(r, f.Port); at != "" && r.Get("proto").S == "udp" {
+				x.Want(r, "pid", map[string]*lab.Proc{"lport": f.Server, "rport": f.Client}[at].PID)
+				seen[at]++
+			}
+		}
+		if seen["lport"] < 101 || seen["rport"] < 101 {
+			x.Fail(trial.Fewer(min(seen["lport"], seen["rport"]), 101, "%d datagrams sent and %d received, want 101", seen["rport"], seen["lport"]))
+		}
+		return nil
+	}
+}
+
+// handed: what a process sends by a connection that another one has accepted is its own from the
+// first packet on.
+func handed(how string) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
+		t, err := lab.StartTalks(x.World, "", "", lab.Talk{Turns: 3, Answer: 1009, Hand: how, First: true})
+		if err != nil {
+			return err
+		}
+		var said []lab.TalkResult
+		rows, err := equal(x, func() error {
+			if said, err = t.Run(); err != nil {
+				return err
+			}
+			return x.World.Closed()
+		})
+		if err != nil {
+			return err
+		}
+		var answers []*row.Row // with data
+		for _, r := range rows {
+			if port(r, t.Ports[0]) == "lport" && r.Get("dir").S == "out" && payload(r) > 0 {
+				answers = append(answers, r)
+			}
+		}
+		if len(answers) < 4 {
+			x.Fail(trial.Fewer(len(answers), 4, "%d answers, want 4", len(answers)))
+			return nil
+		}
+		if n := payload(answers[1]); n != 5 {
+			x.Errorf("the taker's first packet has %d bytes of data, want 5", n)
+		}
+		x.Want(answers[0], "pid", t.Server.PID)
+		for _, r := range answers[1:] {
+			x.Want(r, "pid", said[0].Server.Taker)
+			x.Want(r, "comm", lab.HandComm)
+		}
+		return nil
+	}
+}
+
+// payload is how many bytes of data a packet of TCP over IPv4 and Ethernet has.
+func payload(r *row.Row) int {
+	f := r.Bytes
+	if len(f) < 14+20+20 || f[12] != 8 || f[13] != 0 {
+		return 0
+	}
+	ip := int(f[14]&15) * 4
+	return int(binary.BigEndian.Uint16(f[16:])) - ip - int(f[14+ip+12]>>4)*4
+}
+
+// gone: a packet that comes when the socket has gone is of the process that had it. The connections are
+// older than the tool, and their servers send nothing before they end.
+func gone(x *trial.Trial) error {
+	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 3, Hold: true, Close: lab.ByReset})
+	if err != nil {
+		return err
+	}
+	if err := t.Open(); err != nil {
+		return err
+	}
+	var r lab.TCPResult
+	const mark = 0x5e1e0001 // the sequence number of late segments
+	rows, err := equal(x, func() error {
+		if r, err = t.Run(); err != nil {
+			return err
+		}
+		if err := x.World.Closed(); err != nil {
+			return err
+		}
+		client, server := x.World.Addr4("client"), x.World.Addr4("server")
+		for _, s := range r.Client.Sessions {
+			to := lab.Packet{Src: client, Dst: server, Proto: unix.IPPROTO_TCP, Payload: lab.TCPHeader(client, server, s.ClientPort, t.Port, mark, tcpACK)}
+			back := lab.Packet{Src: server, Dst: client, Proto: unix.IPPROTO_TCP, Payload: lab.TCPHeader(server, client, t.Port, s.ClientPort, mark, tcpACK)}
+			if err := errors.Join(x.World.Inject("client", to), x.World.Inject("server", back)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	n := 0
+	for _, r := range rows {
+		at := port(r, t.Port)
+		if at == "" {
+			continue
+		}
+		x.Want(r, "pid", map[string]*lab.Proc{"lport": t.Server, "rport": t.Client}[at].PID)
+		if len(r.Bytes) >= 42 && binary.BigEndian.Uint32(r.Bytes[38:]) == mark {
+			n++
+		}
+	}
+	x.Fail(trial.Fewer(n, 12, "%d late segments sent and received, want 12", n))
+	return nil
+}
+
+const tcpACK = 0x10
+
+// loopback: each packet is there once, with its sender and its receiver.
+func loopback(x *trial.Trial) error {
+	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 7, Send: 101, Recv: 53})
+	if err != nil {
+		return err
+	}
+	rows, err := equal(x, func() error {
+		if _, err := t.Run(); err != nil {
+			return err
+		}
+		return x.World.Closed()
+	})
+	if err != nil {
+		return err
+	}
+	n := 0
+	for _, r := range rows {
+		at := port(r, t.Port)
+		if at == "" {
+			continue
+		}
+		n++
+		from, to := t.Client, t.Server
+		if at == "lport" {
+			from, to = to, from
+		}
+		x.Want(r, "dir", "out")
+		x.Want(r, "dev", "lo")
+		x.Want(r, "pid", from.PID)
+		x.Want(r, "to_pid", to.PID)
+		x.Want(r, "to_comm", to.Comm)
+	}
+	if n < 7*7 {
+		x.Errorf("%d packets of 7 sessions, want 49 at least", n)
+	}
+	return nil
+}
+
+// older: connections from before the tool.
+func older(x *trial.Trial) error {
+	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 3, Send: 101, Recv: 53, Hold: true})
+	if err != nil {
+		return err
+	}
+	if err := t.Open(); err != nil {
+		return err
+	}
+	rows, err := equal(x, func() error {
+		if _, err := t.Run(); err != nil {
+			return err
+		}
+		return x.World.Closed()
+	})
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		if at := port(r, t.Port); at != "" {
+			x.Want(r, "pid", map[string]*lab.Proc{"lport": t.Server, "rport": t.Client}[at].PID)
+		}
+	}
+	return nil
+}
+
+// ping: requests and their answers are of the process that asks. The kernel answers on its own.
+func ping(n lab.Network) func(*trial.Trial) error {
+	return func(x *trial.Trial) error {
+		e, err := lab.StartEcho(x.World, "client", "pinger", lab.Echo{Network: n, Addr: x.World.Addr("server", n), Count: 7, Ident: 4711})
+		if err != nil {
+			return err
+		}
+		rows, err := equal(x, func() error { _, err := e.Run(); return err })
+		if err != nil {
+			return err
+		}
+		seen := map[string]int{}
+		for _, r := range rows {
+			c := r.Get("netns")
+			proto, at := "icmp", 14+20 // of its type
+			if n == lab.Raw6 || n == lab.Ping6 {
+				proto, at = "icmpv6", 14+40
+			}
+			if r.Get("proto").S != proto || len(r.Bytes) <= at || !slices.Contains([]byte{0, 8, 128, 129}, r.Bytes[at]) {
+				continue
+			}
+			if c.N == uint64(x.World.Netns("client")) {
+				x.Want(r, "pid", e.PID)
+				seen[r.Get("dir").S]++
+			} else {
+				x.Want(r, "pid", "-")
+			}
+		}
+		if seen["in"] != 7 || seen["out"] != 7 {
+			x.Fail(trial.Fewer(min(seen["in"], seen["out"]), 7, "%d requests and %d answers, want 7", seen["out"], seen["in"]))
+		}
+		return nil
+	}
+}
+
+// pings: of two processes that ask the same host at once, each gets its own answer. The host does not answer;
+// the case does, when both have asked.
+func pings(x *trial.Trial) error {
+	if err := x.World.Sysctl("server", "net.ipv4.icmp_echo_ignore_all", "1"); err != nil {
+		return err
+	}
+	server, client := x.World.Addr4("server"), x.World.Addr4("client")
+	var all []*lab.Echoes
+	for _, id := range []uint16{4711, 4713} {
+		e, err := lab.StartEcho(x.World, "client", fmt.Sprint("pinger-", id), lab.Echo{Network: lab.Raw4, Addr: server, Count: 1, Ident: id})
+		if err != nil {
+			return err
+		}
+		all = append(all, e)
+	}
+	rows, err := equal(x, func() error {
+		before, err := x.World.Counters("client")
+		if err != nil {
+			return err
+		}
+		for _, e := range all {
+			if err := e.Tell("go"); err != nil {
+				return err
+			}
+		}
+		for asked := int64(0); asked < 2; time.Sleep(time.Millisecond) {
+			now, err := x.World.Counters("client")
+			if err != nil {
+				return err
+			}
+			asked = now["IcmpOutEchos"] - before["IcmpOutEchos"]
+		}
+		for _, e := range all {
+			reply := lab.Packet{Src: server, Dst: client, Proto: unix.IPPROTO_ICMP, Payload: lab.EchoReply(e.Echo.Ident, 1)}
+			if err := x.World.Inject("server", reply); err != nil {
+				return err
+			}
+			var r lab.EchoResult
+			if err := e.Expect(&r); err != nil {
+				return err
+			}
+			if r.NS[0] < 0 {
+				return fmt.Errorf("the answer to %d did not come", e.Echo.Ident)
+			}
+			if err := e.Wait(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	seen := map[string]int{}
+	for _, r := range rows {
+		if r.Get("proto").S != "icmp" || r.Get("netns").N != uint64(x.World.Netns("client")) {
+			continue
+		}
+		for _, e := range all {
+			if len(r.Bytes) >= 42 && binary.BigEndian.Uint16(r.Bytes[38:]) == e.Echo.Ident {
+				x.Want(r, "pid", e.PID)
+				seen[r.Get("dir").S]++
+			}
+		}
+	}
+	if seen["in"] != 2 || seen["out"] != 2 {
+		x.Fail(trial.Fewer(min(seen["in"], seen["out"]), 2, "%d requests and %d answers, want 2", seen["out"], seen["in"]))
+	}
+	return nil
+}
+
+// vlan: a packet has the tag that it has on the wire, whether that is in the packet or the kernel keeps it
+// beside.
+func vlan(x *trial.Trial) error {
+	const count, tci = 13, 3<<13 | 1234
+	dev := x.World.Dev("client", "server")
+	rows, err := equal(x, func() error {
+		if _, err := x.World.SendTagged("client", dev, count, 100, tci); err != nil {
+			return err
+		}
+		undo, err := x.World.PushVLAN("client", dev, tci)
+		if err != nil {
+			return err
+		}
+		_, err = x.World.SendFrames("client", dev, count, 100)
+		return errors.Join(err, undo())
+	})
+	if errors.Is(err, lab.ErrNotSupported) {
+		return trial.Skip("%v", err)
+	} else if err != nil {
+		return err
+	}
+	seen := map[string]int{} // by length and direction
+	for _, r := range rows {
+		f := r.Bytes
+		if len(f) >= 18 && f[12] == 0x81 && f[13] == 0 && binary.BigEndian.Uint16(f[14:]) == tci && f[16] == 0x88 && f[17] == 0xb5 {
+			x.Want(r, "bytes", len(f))
+			seen[fmt.Sprint(len(f), " ", r.Get("dir").S)]++
+		}
+	}
+	for _, k := range []string{"100 out", "100 in", "104 out", "104 in"} {
+		x.Fail(trial.Fewer(seen[k], count, "%d tagged frames of %s bytes, want %d", seen[k], k, count))
+	}
+	return nil
+}
+
+// nat: netfilter gives packets another port than their socket has.
+func nat(x *trial.Trial) error {
+	const asked = 4711
+	f, err := lab.StartFlood(x.World, lab.Flood{Count: 53, Size: 73})
+	if err != nil {
+		return err
+	}
+	if err := x.World.Redirect("", asked, uint16(f.Port)); errors.Is(err, lab.ErrNotSupported) {
+		return trial.Skip("%v", err)
+	} else if err != nil {
+		return err
+	}
+	const count = 31
+	rows, err := equal(x, func() error {
+		if err := x.World.SendUDP("", fmt.Sprint("127.0.0.1:", asked), count); err != nil {
+			return err
+		}
+		_, err := f.Run()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	mine := 0
+	for _, r := range rows {
+		if port(r, f.Port) == "rport" && r.Get("pid").N == uint64(os.Getpid()) {
+			mine++
+			x.Want(r, "to_pid", f.Server.PID)
+		}
+	}
+	x.Fail(trial.Fewer(mine, count, "%d redirected datagrams, want %d", mine, count))
+	return nil
+}
+
+// frames: packets that are not IP have no process.
+func frames(x *trial.Trial) error {
+	rows, err := equal(x, func() error {
+		_, err := x.World.SendFrames("client", x.World.Dev("client", "server"), 13, 100)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	n := 0
+	for _, r := range rows {
+		if len(r.Bytes) == 100 && r.Bytes[12] == 0x88 && r.Bytes[13] == 0xb5 {
+			n++
+			x.Want(r, "pid", "-")
+			x.Want(r, "laddr", "-")
+		}
+	}
+	x.Fail(trial.Fewer(n, 26, "%d frames sent and received, want 26", n))
+	return nil
+}
+
+// snaplen: of each packet the beginning is kept, and its length is told.
+func snaplen(x *trial.Trial) error {
+	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 3, Send: 101, Recv: 5003})
+	if err != nil {
+		return err
+	}
+	rows, err := equalUpTo(x, 81, func() error { _, err := t.Run(); return err }, "--snaplen=81")
+	if err != nil {
+		return err
+	}
+	long := 0
+	for _, r := range rows {
+		if len(r.Bytes) > 81 {
+			x.Errorf("%d bytes are kept, want 81 at the most", len(r.Bytes))
+		}
+		if r.Get("bytes").N > 81 {
+			long++
+		}
+	}
+	if long == 0 {
+		x.Errorf("no packet is longer than 81 bytes")
+	}
+	return nil
+}
+
+// lost: packets that did not fit are counted, and with those that came they are all.
+func lost(x *trial.Trial) error {
+	const count = 30011
+	f, err := lab.StartFlood(x.World, lab.Flood{Count: count, Size: 73, Idle: true})
+	if err != nil {
+		return err
+	}
+	x.Stalled = true
+	if err := x.Attach(fmt.Sprint("--port=", f.Port), "--buffer=64k"); err != nil {
+		return err
+	}
+	r, err := f.Run()
+	if err != nil {
+		return err
+	}
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	dropped := x.Report.Losses[0]
+	if dropped == 0 {
+		x.Errorf("nothing was lost of %d packets", r.Sent)
+	}
+	sent, received := 0, 0
+	for _, r := range rows {
+		if r.Get("dir").S == "out" {
+			sent++
+		} else {
+			received++
+		}
+	}
+	// Sent ones come to the other host unless a queue of a processor was full.
+	all := len(rows) + int(dropped)
+	if all > 2*r.Sent || all < 2*r.Sent-r.Missing {
+		x.Fail(trial.Fewer(all, 2*r.Sent-r.Missing, "%d sent, %d received, %d lost: want %d to %d in all", sent, received, dropped, 2*r.Sent-r.Missing, 2*r.Sent))
+	}
+	return nil
+}

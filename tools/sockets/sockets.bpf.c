@@ -1,0 +1,329 @@
+//go:build ignore
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+
+/* sockets - all sockets of all network namespaces.
+ *
+ * A walk over the open files of all processes tells whose they are. Iterators that see
+ * one network namespace each tell of TCP and UDP sockets that no process has open.
+ */
+#include "fd.h"
+#include "mptcp.h"
+#include "sockopt.h"
+#include "tcp.h"
+#include "tcptime.h"
+#include "unix.h"
+#include "who.h"
+
+/* Fields that only this tool reads. */
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct tcp_sock___wait {
+	__u32 retrans_stamp; /* in SYN_SENT: of the first SYN */
+	__u8 tcp_usec_ts : 1;
+};
+struct request_sock___wait {
+	struct sock *sk;
+};
+struct request_sock_queue___wait {
+	struct request_sock___wait *rskq_accept_head;
+};
+struct inet_connection_sock___wait {
+	struct request_sock_queue___wait icsk_accept_queue;
+};
+struct sock___mark {
+	__u32 sk_mark;
+};
+#pragma clang attribute pop
+
+struct sock_main {
+	struct head head;
+	struct tuple tuple;
+	__u64 sk;
+	__u64 inode, peer_inode; /* 0: none */
+	__u64 fd;
+	__u32 rcvbuf, sndbuf; /* 0: none */
+	__u32 drops;
+	__u32 holders, last; /* for Go to fill in, as the other end */
+	__u32 peer_pid;
+	char peer_comm[16];
+	__u16 type; /* SOCK_* */
+	__u8 state;
+	__u8 hidden; /* filters leave it out, but it may be the other end of one that they do not */
+	__u32 options; /* OPT_* */
+	__u32 ifindex; /* of SO_BINDTODEVICE */
+	__u32 mark;
+};
+
+/* NONE where a socket has no such thing. */
+struct sock_figures {
+	__u64 rx_queue, tx_queue;
+	__u64 backlog, backlog_max;
+	__u64 tx, rx;
+	__u64 sent, received; /* ago */
+	__u64 waiting;	      /* ms */
+	__u64 srtt_us, cwnd, retrans;
+	char cc[16]; /* congestion control */
+};
+
+/* A process besides the first one that has a socket open. Go fills it in. */
+struct sock_holder {
+	__u32 pid;
+	char comm[16];
+};
+#define HOLDERS 3
+
+/* What iterators write, in three parts: the stack has no room for all. */
+struct sock_entry {
+	struct sock_main main;
+	struct sock_figures figures;
+	char path[108];
+	struct sock_holder also[HOLDERS];
+};
+EVENT(struct sock_entry);
+
+static __always_inline __u64 sock_inode(const struct sock *sk)
+{
+	return BPF_CORE_READ(sk, sk_socket, file, f_inode, i_ino);
+}
+
+static __always_inline __u64 ago_ms(__u32 jiffies)
+{
+	__s32 ago = (__u32)bpf_jiffies64() - jiffies;
+
+	return ago > 0 ? ago * tick_ns / 1000000 : 0;
+}
+
+/* Since the first SYN. Its stamp is in microseconds where a route asks for that (6.7). */
+static __always_inline __u64 syn_ms(const struct sock *sk)
+{
+	const struct tcp_sock___wait *tp = (void *)sk;
+	__u32 now = bpf_ktime_get_ns() / 1000, us = 0;
+
+	if (bpf_core_field_exists(tp->tcp_usec_ts) && BPF_CORE_READ_BITFIELD_PROBED(tp, tcp_usec_ts)) {
+		us = now - BPF_CORE_READ(tp, retrans_stamp);
+		return us / 1000;
+	}
+	now = bpf_ktime_get_ns() / 1000000;
+	return now - BPF_CORE_READ(tp, retrans_stamp);
+}
+
+/* Since the peer last acknowledged data, or since data were first under way again. If nothing
+ * is under way, the peer has no room: since then, or since there is something to send.
+ */
+static __always_inline __u64 unacked_ms(const struct sock *sk)
+{
+	__u64 now = bpf_ktime_get_ns(), at = TCP(sk, delivered_mstamp) * 1000;
+	__u64 acked = at < now ? (now - at) / 1000000 : 0, since; /* pacing stamps what leaves later */
+
+	if (TCP(sk, packets_out) || !BPF_CORE_READ_BITFIELD_PROBED((struct tcp_sock *)sk, chrono_type))
+		return acked;
+	since = ago_ms(TCP(sk, chrono_start));
+	return since < acked ? since : acked;
+}
+
+/* Since the first connection came that nobody has accepted: it has sent nothing since. */
+static __always_inline __u64 unaccepted_ms(const struct sock *sk)
+{
+	struct sock *child = BPF_CORE_READ((struct inet_connection_sock___wait *)sk, icsk_accept_queue.rskq_accept_head, sk);
+
+	return child ? ago_ms(TCP(child, lsndtime)) : NONE;
+}
+
+static __always_inline void of_tcp(struct sock_figures *f, const struct sock *sk, __u8 state)
+{
+	const struct tcp_sock *tp = (void *)sk;
+	struct tcp_bytes b = {};
+	__s32 unread;
+
+	if (state == TCP_CLOSE)
+		return;
+	tcp_bytes_read(&b, tp, state, SYN_GUESS);
+	f->tx = b.tx;
+	f->rx = b.rx;
+	unread = BPF_CORE_READ(tp, rcv_nxt) - BPF_CORE_READ(tp, copied_seq);
+	f->rx_queue = unread > 0 ? unread : 0;
+	f->tx_queue = BPF_CORE_READ(tp, write_seq) - BPF_CORE_READ(tp, snd_una);
+	f->srtt_us = BPF_CORE_READ(tp, srtt_us) >> 3;
+	f->cwnd = BPF_CORE_READ(tp, snd_cwnd);
+	f->retrans = BPF_CORE_READ(tp, total_retrans);
+	if (b.tx)
+		f->sent = ago_ms(BPF_CORE_READ(tp, lsndtime));
+	if (b.rx)
+		f->received = ago_ms(BPF_CORE_READ(tp, inet_conn.icsk_ack.lrcvtime));
+	BPF_CORE_READ_STR_INTO(&f->cc, tp, inet_conn.icsk_ca_ops, name);
+	if (state == TCP_SYN_SENT)
+		f->waiting = syn_ms(sk);
+	else if (f->tx_queue)
+		f->waiting = unacked_ms(sk);
+	/* The longer of two. */
+	if (f->rx_queue && f->received != NONE && (f->waiting == NONE || f->waiting < f->received))
+		f->waiting = f->received;
+}
+
+static __always_inline void of_memory(struct sock_figures *f, const struct sock *sk, __u16 proto)
+{
+	__s32 rx = BPF_CORE_READ(sk, sk_backlog.rmem_alloc.counter);
+
+	if (proto == IPPROTO_UDP) /* what was read and not given back yet */
+		rx -= BPF_CORE_READ((struct udp_sock *)sk, forward_deficit);
+	f->rx_queue = rx > 0 ? rx : 0;
+	f->tx_queue = BPF_CORE_READ(sk, sk_wmem_alloc.refs.counter) - 1; /* the socket itself is one */
+}
+
+enum kind { OTHER, MINI, TCP, PACKETS };
+
+/* By themselves, for the stack. */
+static __noinline int figures_write(struct seq_file *seq, const struct sock *sk, __u8 state, enum kind kind)
+{
+	struct sock_figures f = {};
+
+	f.rx_queue = f.tx_queue = f.backlog = f.backlog_max = NONE;
+	f.tx = f.rx = f.sent = f.received = f.waiting = NONE;
+	f.srtt_us = f.cwnd = f.retrans = NONE;
+	if (kind == MINI) {
+		f.rx_queue = f.tx_queue = 0;
+	} else if (state == TCP_LISTEN) {
+		const struct sock *l = sock_proto(sk) == IPPROTO_MPTCP && kind != OTHER ? mptcp_first(sk) : sk;
+
+		f.backlog_max = BPF_CORE_READ(l, sk_max_ack_backlog);
+		if (kind != OTHER) /* that of UNIX is the length of another list */
+			f.backlog = BPF_CORE_READ(l, sk_ack_backlog);
+		if (kind == TCP && f.backlog)
+			f.waiting = unaccepted_ms(sk);
+	} else if (kind == TCP) {
+		of_tcp(&f, sk, state);
+	} else if (kind == PACKETS) {
+		of_memory(&f, sk, sock_proto(sk));
+	}
+	bpf_seq_write(seq, &f, sizeof(f));
+	return 0;
+}
+
+static __noinline int path_write(struct seq_file *seq, const struct sock *sk, __u16 family)
+{
+	char path[108 + HOLDERS * sizeof(struct sock_holder)] = {};
+
+	if (family == AF_UNIX)
+		unix_path(path, sk);
+	bpf_seq_write(seq, path, sizeof(path));
+	return 0;
+}
+
+static __always_inline bool wanted(const struct sock_main *e)
+{
+	__u32 proto = e->tuple.proto;
+
+	if (filter_on & FILTER_PROTO && !bpf_map_lookup_elem(&filter_protos, &proto))
+		return false;
+	return netns_wanted(e->head.netns) && family_wanted(e->tuple.family) && tuple_wanted(&e->tuple) &&
+	       who_wanted(&e->head.who);
+}
+
+static __always_inline void begin(struct sock_main *e, const struct sock *sk)
+{
+	e->head.ts = bpf_ktime_get_ns();
+	e->head.netns = sock_netns(sk);
+	e->sk = (__u64)sk;
+	e->fd = NONE;
+	e->state = sock_state(sk);
+	e->type = SOCK_STREAM;
+}
+
+/* A full socket, whose tuple is there. */
+static __always_inline void of_sock(struct sock_main *e, const struct sock *sk)
+{
+	struct sock *peer;
+
+	e->inode = sock_inode(sk);
+	e->type = BPF_CORE_READ(sk, sk_type);
+	e->rcvbuf = BPF_CORE_READ(sk, sk_rcvbuf);
+	e->sndbuf = BPF_CORE_READ(sk, sk_sndbuf);
+	e->drops = sock_drops(sk);
+	e->options = sock_options(sk);
+	e->ifindex = BPF_CORE_READ(sk, __sk_common.skc_bound_dev_if);
+	e->mark = BPF_CORE_READ((struct sock___mark *)sk, sk_mark);
+	if (e->tuple.family == AF_UNIX && (peer = BPF_CORE_READ((struct unix_sock *)sk, peer)))
+		e->peer_inode = sock_inode(peer);
+}
+
+static __always_inline int entry_write(struct seq_file *seq, struct sock_main *e, const struct sock *sk, bool mini)
+{
+	enum kind kind = OTHER;
+
+	e->hidden = !wanted(e);
+	if (mini)
+		kind = MINI;
+	else if (is_inet(e->tuple.family))
+		kind = e->tuple.proto == IPPROTO_TCP ? TCP : e->type == SOCK_STREAM && e->tuple.proto != IPPROTO_MPTCP ? OTHER : PACKETS;
+	bpf_seq_write(seq, e, sizeof(*e));
+	figures_write(seq, sk, e->state, kind);
+	return path_write(seq, sk, e->tuple.family);
+}
+
+/* What is left of a connection, or the beginning of one: only the first part of a
+ * socket is there.
+ */
+static __always_inline void of_mini(struct sock_main *e, const struct sock *sk)
+{
+	const struct sock_common *c = (void *)sk;
+
+	e->tuple.family = BPF_CORE_READ(c, skc_family);
+	e->tuple.proto = IPPROTO_TCP;
+	e->tuple.sock = BPF_CORE_READ(c, skc_cookie.counter);
+	e->tuple.lport = BPF_CORE_READ(c, skc_num);
+	e->tuple.rport = bpf_ntohs(BPF_CORE_READ(c, skc_dport));
+	tuple_addrs(&e->tuple, sk);
+	/* FIN_WAIT2 may have gone on to be one of these. */
+	e->state = e->state == TCP_NEW_SYN_RECV ? TCP_SYN_RECV : BPF_CORE_READ((struct inet_timewait_sock *)sk, tw_substate);
+}
+
+SEC("iter/task_file") int walk__iter(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+	struct sock_main e = {};
+	struct sock *sk;
+
+	if (!task || !file || shares_files(task))
+		return 0;
+	sk = file_sock(file);
+	if (!sk)
+		return 0;
+	begin(&e, sk);
+	e.fd = ctx->fd;
+	tuple_fill(&e.tuple, sk);
+	who_task(&e.head.who, task);
+	of_sock(&e, sk);
+	return entry_write(ctx->meta->seq, &e, sk, false);
+}
+
+static __always_inline int without(struct seq_file *seq, const struct sock *sk, bool mini)
+{
+	struct sock_main e = {};
+
+	begin(&e, sk);
+	if (mini) {
+		of_mini(&e, sk);
+	} else {
+		tuple_fill(&e.tuple, sk);
+		of_sock(&e, sk);
+	}
+	return entry_write(seq, &e, sk, mini);
+}
+
+SEC("iter/tcp") int tcp__iter(struct bpf_iter__tcp *ctx)
+{
+	struct sock *sk = (void *)ctx->sk_common;
+	__u8 state;
+
+	if (!sk)
+		return 0;
+	state = sock_state(sk);
+	return without(ctx->meta->seq, sk, state == TCP_TIME_WAIT || state == TCP_NEW_SYN_RECV);
+}
+
+SEC("iter/udp") int udp__iter(struct bpf_iter__udp *ctx)
+{
+	struct sock *sk = (void *)ctx->udp_sk;
+
+	return sk ? without(ctx->meta->seq, sk, false) : 0;
+}

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sockets shows the sockets that there are.
+package sockets
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"seine/internal/kern"
+	"seine/internal/probe"
+	"seine/internal/row"
+	"seine/internal/tool"
+)
+
+//go:embed README.md
+var readme string
+
+type config struct {
+	Tick time.Duration `bpf:"tick_ns"`
+}
+
+// entry is struct sock_entry of sockets.bpf.c.
+type entry struct {
+	main    `col:",inline"`
+	figures `col:",inline"`
+	Path    kern.Path `col:"-"`
+	Also    also      `col:"also,width=16" help:"other processes that have it open, as comm/pid; of more than three, how many"`
+}
+
+// also is the processes besides the first one that have a socket open.
+type also [3]struct {
+	PID  kern.ID32
+	Comm kern.Comm
+}
+
+// main is struct sock_main.
+type main struct {
+	kern.Head
+	kern.Tuple
+	Sk        uint64           `col:"-"`
+	Inode     kern.ID          `col:"inode,width=8" help:"inode of the socket, as in /proc/PID/fd"`
+	PeerInode kern.ID          `col:"peer_inode,width=10" help:"that of the peer of a UNIX socket"`
+	FD        kern.Opt         `col:"fd,width=4" help:"descriptor of it that the process has, the lowest one"`
+	Rcvbuf    kern.ID32        `col:"rcvbuf_bytes,head=RCVBUF,width=8" help:"limit of what may wait to be read"`
+	Sndbuf    kern.ID32        `col:"sndbuf_bytes,head=SNDBUF,width=8" help:"limit of what may wait to be sent"`
+	Drops     uint32           `col:"drops,width=6,sum" help:"packets that came and were not kept"`
+	Holders   uint32           `col:"holders,width=7" help:"processes that have it open; the first one is shown; 0: none"`
+	Last      uint32           `col:"-"`
+	PeerPID   kern.ID32        `col:"peer_pid,width=8" help:"process of the other end, if that is on this machine"`
+	PeerComm  kern.Comm        `col:"peer_comm,width=16" help:"name of that process"`
+	Type      uint16           `col:"type,width=9,left" words:",stream,dgram,raw,rdm,seqpacket,dccp,,,,packet" help:"type of socket"`
+	State     kern.State       `col:"state,width=11,left" help:"state; UNCONN: not connected"`
+	Hidden    bool             `col:"-"`
+	Options   kern.SockOptions `col:"options,width=20" help:"options that are on: reuseaddr, reuseport, freebind, transparent, bind_address_no_port, v6only, keepalive, linger, broadcast, nodelay, cork"`
+	Ifindex   kern.ID32        `col:"ifindex,head=IF,width=3" help:"the interface that the socket is tied to, by its number in the namespace"`
+	Mark      kern.ID32        `col:"mark,width=4" help:"mark of its packets (SO_MARK)"`
+}
+
+// figures is struct sock_figures.
+type figures struct {
+	RXQueue    kern.Opt  `col:"rx_queue_bytes,head=RX_QUEUE,width=8,sum" help:"received and not read: bytes of TCP and UNIX sockets, memory of the packets of UDP and raw sockets"`
+	TXQueue    kern.Opt  `col:"tx_queue_bytes,head=TX_QUEUE,width=8,sum" help:"written and not acknowledged: bytes of TCP; of others the memory of packets that are not sent, or that the peer of a UNIX socket has not read"`
+	Backlog    kern.Opt  `col:"backlog,width=7,sum" help:"connections of a listener that wait to be accepted"`
+	BacklogMax kern.Opt  `col:"backlog_max,width=11" help:"how many may wait"`
+	TX         kern.Opt  `col:"tx_bytes,width=9,sum" help:"payload bytes sent over TCP, each counted once"`
+	RX         kern.Opt  `col:"rx_bytes,width=9,sum" help:"payload bytes received over TCP"`
+	Sent       kern.Opt  `col:"last_send_ms,width=12" help:"since TCP last sent data; absent if it never did"`
+	Received   kern.Opt  `col:"last_recv_ms,width=12" help:"since TCP last received data; absent if it never did"`
+	Waiting    kern.Opt  `col:"waiting_ms,width=10" help:"how long TCP has waited: for the answer to a connect, for an acknowledgement or room of the peer, for a reader since data last came, or for an accept"`
+	SRTT_us    kern.Opt  `col:"srtt_us,width=8" help:"smoothed round-trip time"`
+	Cwnd       kern.Opt  `col:"cwnd,width=6" help:"congestion window, in segments"`
+	Retrans    kern.Opt  `col:"retrans,width=7,sum" help:"segments that were retransmitted"`
+	CC         kern.Comm `col:"cc,width=8" help:"congestion control of TCP"`
+}
+
+// again takes a further record of a socket: that of another descriptor, or what unix_diag
+// tells of it. It counts processes: the walk goes from one to the next.
+func again(have, t *entry) {
+	if t.PID == 0 {
+		if t.Family == unix.AF_UNIX {
+			have.RXQueue, have.TXQueue, have.Backlog, have.BacklogMax, have.Sock = t.RXQueue, t.TXQueue, t.Backlog, t.BacklogMax, t.Sock
+		}
+		return
+	}
+	last := have.Last
+	if last == 0 {
+		last = uint32(have.PID)
+	}
+	other := t
+	if have.Hidden && !t.Hidden { // the first process that is wanted is shown
+		was := *have
+		other = &was
+		have.Head, have.FD, have.Hidden = t.Head, t.FD, false
+	}
+	if last == uint32(t.PID) {
+		return
+	}
+	have.Last = uint32(t.PID)
+	if n := int(have.Holders); n < len(have.Also) {
+		have.Also[n].PID, have.Also[n].Comm = other.PID, other.Comm
+	}
+	have.Holders++
+}
+
+func init() { row.Register[also]() }
+
+// Kind is Text.
+func (also) Kind() row.Kind { return row.Text }
+
+// Cell is their names and numbers. A socket of one process has none.
+func (a *also) Cell(c *row.Cell) {
+	if *c = (row.Cell{}); a[0].PID == 0 {
+		return
+	}
+	var all []string
+	for i := range a {
+		if a[i].PID != 0 {
+			var comm row.Cell
+			a[i].Comm.Cell(&comm)
+			all = append(all, fmt.Sprintf("%s/%d", comm.S, a[i].PID))
+		}
+	}
+	c.SetText(strings.Join(all, ","))
+}
+
+// ends is both ends of a connection.
+type ends struct {
+	laddr, raddr kern.Addr
+	lport, rport uint16
+	proto        kern.Proto
+}
+
+// whole finds the process at the other end: of UNIX sockets by inode, of connections by
+// addresses. Addresses may be in use in several network namespaces: those of the same one
+// come first, and of others only if there is one.
+func whole(all []*entry) func(*entry, *row.Row) bool {
+	inodes := map[kern.ID]*entry{}
+	flows := map[ends][]*entry{}
+	for _, t := range all {
+		if t.PID != 0 {
+			t.Holders++
+		}
+		if have := inodes[t.Inode]; have == nil {
+			inodes[t.Inode] = t
+		} else if t.PID == 0 && t.Inode != 0 {
+			// What MPTCP sends by is a TCP socket with the inode of its own.
+			t.Who, t.FD, t.Holders, t.Also = have.Who, have.FD, have.Holders, have.Also
+		}
+		if t.Rport != 0 {
+			e := ends{t.Laddr, t.Raddr, t.Lport, t.Rport, t.Proto}
+			flows[e] = append(flows[e], t)
+		}
+	}
+	for _, t := range all {
+		if p := inodes[t.PeerInode]; p != nil && t.PeerInode != 0 {
+			t.PeerPID, t.PeerComm = p.PID, p.Comm
+		}
+		if t.Rport == 0 {
+			continue
+		}
+		found := flows[ends{t.Raddr, t.Laddr, t.Rport, t.Lport, t.Proto}]
+		for _, p := range found {
+			if p.Netns == t.Netns || len(found) == 1 {
+				t.PeerPID, t.PeerComm = p.PID, p.Comm
+			}
+		}
+	}
+	return func(t *entry, r *row.Row) bool {
+		if t.PeerInode != 0 && inodes[t.PeerInode] != nil {
+			inodes[t.PeerInode].name(r.Get("raddr"))
+		}
+		finish(t, r)
+		return !t.Hidden
+	}
+}
+
+const (
+	stateClose  = 7
+	stateListen = 10
+	protoTCP    = 6
+)
+
+// name gives the name of a UNIX socket, if it has one.
+func (t *entry) name(c *row.Cell) {
+	if t.Path != (kern.Path{}) {
+		t.Path.Cell(c)
+	}
+}
+
+func finish(t *entry, r *row.Row) {
+	if t.State == stateClose && t.Proto != protoTCP {
+		r.Get("state").SetText("UNCONN")
+	}
+	t.name(r.Get("laddr"))
+	kern.NoEnd(r, "raddr", "rport")
+	if !t.Proto.OfIP() {
+		*r.Get("lport") = row.Cell{}
+	}
+	if t.PID == 0 {
+		*r.Get("uid") = row.Cell{}
+	}
+	if shown := uint32(1 + len(t.Also)); t.Holders > shown {
+		c := r.Get("also")
+		c.SetText(fmt.Sprintf("%s and %d more", c.S, t.Holders-shown))
+	}
+}
+
+// key is the socket's place in memory. UNIX sockets have another one here: unix_diag does
+// not tell that.
+type key struct {
+	sk, inode, cookie uint64
+}
+
+func keyOf(t *entry) key {
+	switch {
+	case t.Family != unix.AF_UNIX:
+		return key{sk: t.Sk}
+	case t.Inode != 0:
+		return key{inode: uint64(t.Inode)}
+	}
+	return key{cookie: uint64(t.Sock)}
+}
+
+// Tool is sockets.
+var Tool = &tool.Tool{
+	Name: "sockets", Layer: tool.Socket, Short: "all sockets of all network namespaces, with their processes",
+	Banner:  "Reading sockets.",
+	Doc:     readme,
+	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
+	Config:  func() any { return &config{Tick: kern.Jiffy()} },
+	Once:    true,
+	Look:    look,
+	Keeps:   keeps,
+	Points:  []probe.Point{{Name: "walk"}, {Name: "tcp", Optional: true, Misses: misses}, {Name: "udp", Optional: true, Misses: misses}},
+	Views: tool.One(tool.View{
+		Output: tool.Exists[key, entry]{Type: "sock_entry", Read: readAll, Key: keyOf, Again: again, Whole: whole},
+		Show:   "proto state rx_queue_bytes tx_queue_bytes backlog laddr lport raddr rport pid comm::12 peer_comm:PEER:12",
+		Says:   "{proto} {state}, {rx_queue_bytes} bytes not read, {tx_queue_bytes} not acknowledged",
+	}),
+}

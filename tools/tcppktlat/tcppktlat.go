@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tcppktlat shows how long packets of TCP wait for the application to read them.
+package tcppktlat
+
+import (
+	_ "embed"
+
+	"seine/internal/kern"
+	"seine/internal/probe"
+	"seine/internal/tool"
+)
+
+//go:embed README.md
+var readme string
+
+type config struct {
+	tool.Latency
+	Events bool `flag:"events" bpf:"show_events" help:"a row for each read, with the latency of the oldest packet in it"`
+}
+
+// key is struct packet_key of tcppktlat.bpf.c.
+type key struct {
+	Cgroup uint64    `col:"cgroup,as=cgroup,key;container,as=container,key" help:"control group of the process; container name where known"`
+	PID    kern.ID32 `col:"pid,width=7,key" help:"process that reads"`
+	TID    kern.ID32 `col:"tid,width=7,key" help:"thread id"`
+	UID    uint32    `col:"uid,width=5,key" help:"user"`
+	Netns  kern.ID32 `col:"netns,width=10,key" help:"network namespace, by inode"`
+	Comm   kern.Comm `col:"comm,width=16,key" help:"process name"`
+	Thread kern.Comm `col:"thread,width=16,key" help:"thread name"`
+	Laddr  kern.Addr `col:"laddr,width=15,key" help:"local address"`
+	Raddr  kern.Addr `col:"raddr,width=15,key" help:"remote address"`
+	Lport  uint16    `col:"lport,width=5,key" help:"local port"`
+	Rport  uint16    `col:"rport,width=5,key" help:"remote port"`
+	Port   uint16    `col:"port,width=5,key" help:"port of the service: the local one of a connection that was accepted, else the remote one"`
+	Pad    uint16    `col:"-"`
+}
+
+// value is struct packet_value of tcppktlat.bpf.c.
+type value struct {
+	Hist kern.Hist `col:"latency_us,unit=us" help:"from when TCP took a packet to when it was read, as a histogram"`
+}
+
+// event is struct packet_event of tcppktlat.bpf.c.
+type event struct {
+	kern.Head
+	kern.Tuple
+	Latency kern.Nanos `col:"latency_us,head=LATENCY(us),div=1000,width=11" help:"from when TCP took the oldest packet to when it was read"`
+	Packets uint32     `col:"packets,width=7,sum" help:"packets that were read"`
+	Pad     uint32     `col:"-"`
+}
+
+func views(cfg any) []tool.View {
+	if cfg.(*config).Events {
+		return []tool.View{{
+			Output: tool.Stream[event]{Type: "packet_event"},
+			Show:   "time pid comm::12 laddr+lport::21 raddr+rport::21 packets latency_us",
+			Says:   "{packets} packets read, {latency_us} us after they came",
+		}}
+	}
+	return []tool.View{{
+		Output: tool.Snapshot[key, value]{Map: "waits"},
+		Show:   "comm port latency_us",
+		Says:   "[port {port}: ]{count} packets, p50 {p50}, p99 {p99} us",
+		By:     []string{"comm", "port"},
+		Sort:   "latency_us",
+	}}
+}
+
+// Tool is tcppktlat.
+var Tool = &tool.Tool{
+	Name: "tcppktlat", Layer: tool.TCP, Short: "time from a packet's arrival to the application's read",
+	Banner:  "Tracing reads of TCP packets.",
+	Doc:     readme,
+	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
+	Sockets: tool.OfIP("tcp"),
+	Config:  func() any { return &config{} },
+	Points:  []probe.Point{{Name: "gone"}, {Name: "read"}, {Name: "arrive"}},
+	Views:   views,
+}
