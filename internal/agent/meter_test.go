@@ -350,6 +350,10 @@ func TestTable(t *testing.T) {
 		if (d.Type == Counter) != strings.HasSuffix(d.Name, "_total") {
 			t.Errorf("%s is a %s", d.Name, d.Type)
 		}
+		// The OpenTelemetry Collector appends _ratio to the name of a gauge of this unit.
+		if d.Type == Gauge && d.Unit == "1" {
+			t.Errorf("%s: the unit of a gauge that is not a ratio is 1", d.Name)
+		}
 		if !strings.HasSuffix(d.Help, ".") || d.From == "" || d.Unit == "" || d.Wide > len(d.Labels) {
 			t.Errorf("%s: help %q, from %q, unit %q, wide %d", d.Name, d.Help, d.From, d.Unit, d.Wide)
 		}

@@ -443,6 +443,86 @@ func TestQuery(t *testing.T) {
 	<-began
 }
 
+// TestOTLPEnded: a gauge that goes is pushed once more, without a value.
+func TestOTLPEnded(t *testing.T) {
+	push := func(o *OTLP, objects ...string) (said string) {
+		var families []*dto.MetricFamily
+		if len(objects) > 0 {
+			f := &dto.MetricFamily{Name: proto.String("seine_finding"), Type: dto.MetricType_GAUGE.Enum()}
+			for _, object := range objects {
+				f.Metric = append(f.Metric, &dto.Metric{Label: []*dto.LabelPair{{Name: proto.String("object"), Value: proto.String(object)}}, Gauge: &dto.Gauge{Value: proto.Float64(1)}})
+			}
+			families = append(families, f)
+		}
+		z, err := gzip.NewReader(bytes.NewReader(o.encode(families, time.Now())))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, _ := io.ReadAll(z)
+		m := &metricspb.MetricsData{}
+		if err := proto.Unmarshal(b, m); err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range m.ResourceMetrics[0].ScopeMetrics[0].Metrics {
+			for _, p := range one.GetGauge().DataPoints {
+				said += fmt.Sprintf("%s %s %v %d\n", one.Name, p.Attributes[0].Value.GetStringValue(), p.GetAsDouble(), p.Flags)
+			}
+		}
+		return said
+	}
+	o := &OTLP{}
+	for i, c := range []struct {
+		objects []string
+		want    string
+	}{
+		{[]string{"a", "b"}, "seine.finding a 1 0\nseine.finding b 1 0\n"},
+		{[]string{"b"}, "seine.finding b 1 0\nseine.finding a 0 1\n"},
+		{[]string{"b"}, "seine.finding b 1 0\n"},
+		{nil, "seine.finding b 0 1\n"},
+		{nil, ""},
+	} {
+		if got := push(o, c.objects...); got != c.want {
+			t.Errorf("push %d:\n%swant\n%s", i, got, c.want)
+		}
+	}
+}
+
+// TestOTLPSlow: while a collector does not answer, metrics are gathered and wait as usual.
+func TestOTLPSlow(t *testing.T) {
+	w := newWorld(t, nil)
+	w.fill()
+	answer := make(chan struct{})
+	var taken atomic.Int32
+	collector := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		<-answer
+		taken.Add(1)
+	}))
+	defer collector.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	o := &OTLP{URL: collector.URL, Every: 10 * time.Millisecond}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		o.run(ctx, w.client, slog.New(slog.DiscardHandler))
+	}()
+	defer func() { stop(); <-ended }()
+	const n = 7
+	late := time.Now().Add(20 * time.Second)
+	for o.waiting() < n && time.Now().Before(late) {
+		time.Sleep(time.Millisecond)
+	}
+	if got := o.waiting(); got < n {
+		t.Errorf("%d pushes wait, want %d", got, n)
+	}
+	close(answer)
+	for taken.Load() < n && time.Now().Before(late) {
+		time.Sleep(time.Millisecond)
+	}
+	if got := taken.Load(); got < n {
+		t.Errorf("%d pushes arrived, want %d", got, n)
+	}
+}
+
 // TestOTLP pushes to a receiver that decodes with the official protobufs. It is down at first:
 // what waits is bounded, and arrives when it is back.
 func TestOTLP(t *testing.T) {

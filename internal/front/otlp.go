@@ -11,7 +11,9 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
@@ -31,10 +33,13 @@ type OTLP struct {
 	Host     string
 	Version  string
 	Client   *http.Client
-	queue    [][]byte
-	dropped  uint64
 	pause    time.Duration
 	notUntil time.Time
+	gauges   []*metricspb.Metric // of the push before
+
+	mu      sync.Mutex // of what follows
+	queue   [][]byte
+	dropped uint64
 }
 
 // mostQueued is how many pushes wait: an hour of them at the usual minute.
@@ -44,18 +49,18 @@ const (
 	mostRetry  = time.Minute
 )
 
-// run pushes until ctx ends.
+// run pushes until ctx ends. A collector that is slow to answer does not hold up the next push.
 func (o *OTLP) run(ctx context.Context, c *agent.Client, log *slog.Logger) {
 	if o.Client == nil {
 		o.Client = &http.Client{Timeout: 10 * time.Second}
 	}
+	more := make(chan struct{}, 1)
+	var wait sync.WaitGroup
+	defer wait.Wait()
+	wait.Go(func() { o.deliver(ctx, more, log) })
 	tick := time.NewTicker(o.Every)
 	defer tick.Stop()
 	for {
-		var retry <-chan time.Time
-		if len(o.queue) > 0 {
-			retry = time.After(time.Until(o.notUntil))
-		}
 		select {
 		case <-ctx.Done():
 			return
@@ -66,32 +71,80 @@ func (o *OTLP) run(ctx context.Context, c *agent.Client, log *slog.Logger) {
 				continue
 			}
 			o.add(o.encode(families, now), log)
-		case <-retry:
-		}
-		for len(o.queue) > 0 && !time.Now().Before(o.notUntil) && ctx.Err() == nil {
-			o.push(ctx, log)
+			select {
+			case more <- struct{}{}:
+			default:
+			}
 		}
 	}
+}
+
+// deliver sends what waits, until ctx ends.
+func (o *OTLP) deliver(ctx context.Context, more <-chan struct{}, log *slog.Logger) {
+	for {
+		for o.waiting() > 0 && !time.Now().Before(o.notUntil) && ctx.Err() == nil {
+			o.push(ctx, log)
+		}
+		var retry <-chan time.Time
+		if o.waiting() > 0 {
+			retry = time.After(time.Until(o.notUntil))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-more:
+		case <-retry:
+		}
+	}
+}
+
+// waiting is how many pushes wait.
+func (o *OTLP) waiting() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.queue)
 }
 
 // add queues a push. The oldest goes if there is no room.
 func (o *OTLP) add(body []byte, log *slog.Logger) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if len(o.queue) >= mostQueued {
 		o.queue = o.queue[1:]
-		o.dropped++
-		log.Warn("a push of metrics is dropped: the collector does not take them", "dropped", o.dropped)
+		o.drop(log)
 	}
 	o.queue = append(o.queue, body)
 }
 
+// again puts a push back that the collector did not take. It is the oldest, so it goes if there is no room.
+func (o *OTLP) again(body []byte, log *slog.Logger) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.queue) >= mostQueued {
+		o.drop(log)
+		return
+	}
+	o.queue = slices.Insert(o.queue, 0, body)
+}
+
+// drop counts a push that found no room.
+func (o *OTLP) drop(log *slog.Logger) {
+	o.dropped++
+	log.Warn("a push of metrics is dropped: the collector does not take them", "dropped", o.dropped)
+}
+
 // push sends the oldest.
 func (o *OTLP) push(ctx context.Context, log *slog.Logger) {
+	o.mu.Lock()
+	body, waiting := o.queue[0], len(o.queue)
+	o.queue = o.queue[1:]
+	o.mu.Unlock()
 	url := strings.TrimSuffix(o.URL, "/")
 	if !strings.HasSuffix(url, "/v1/metrics") {
 		url += "/v1/metrics"
 	}
-	again, err := func() (bool, error) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(o.queue[0]))
+	later, err := func() (bool, error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 		if err != nil {
 			return false, err
 		}
@@ -112,18 +165,20 @@ func (o *OTLP) push(ctx context.Context, log *slog.Logger) {
 		return false, fmt.Errorf("the collector says %s", resp.Status)
 	}()
 	if err != nil {
-		log.Warn("metrics could not be pushed", "reason", err.Error(), "waiting", len(o.queue))
+		log.Warn("metrics could not be pushed", "reason", err.Error(), "waiting", waiting)
 	}
-	if again {
+	if later {
 		o.pause = min(max(2*o.pause, firstRetry), mostRetry)
 		o.notUntil = time.Now().Add(o.pause/2 + rand.N(o.pause/2))
+		o.again(body, log)
 		return
 	}
 	if err != nil {
+		o.mu.Lock()
 		o.dropped++
+		o.mu.Unlock()
 	}
 	o.pause = 0
-	o.queue = o.queue[1:]
 }
 
 // names are those that OpenTelemetry has, by ours, and units.
@@ -140,11 +195,15 @@ var names = func() map[string]agent.Desc {
 
 // encode makes a push of metrics, compressed.
 func (o *OTLP) encode(families []*dto.MetricFamily, now time.Time) []byte {
-	// A request to export has the same bytes as MetricsData.
+	o.mu.Lock()
+	dropped := o.dropped
+	o.mu.Unlock()
+	// A request to export has the same bytes as MetricsData. Prometheus makes the label instance of service.instance.id.
 	b, err := proto.Marshal(&metricspb.MetricsData{ResourceMetrics: []*metricspb.ResourceMetrics{{
-		Resource: &resourcepb.Resource{Attributes: []*commonpb.KeyValue{attribute("service.name", "seine"), attribute("service.version", o.Version), attribute("host.name", o.Host)}},
+		Resource: &resourcepb.Resource{Attributes: []*commonpb.KeyValue{attribute("service.name", "seine"), attribute("service.version", o.Version),
+			attribute("service.instance.id", o.Host), attribute("host.name", o.Host)}},
 		ScopeMetrics: []*metricspb.ScopeMetrics{{
-			Scope: &commonpb.InstrumentationScope{Name: "seine", Version: o.Version}, Metrics: convert(families, now, o.dropped),
+			Scope: &commonpb.InstrumentationScope{Name: "seine", Version: o.Version}, Metrics: o.ended(convert(families, now, dropped), now),
 		}},
 	}}})
 	if err != nil {
@@ -205,6 +264,53 @@ func convert(families []*dto.MetricFamily, now time.Time, dropped uint64) (out [
 				DataPoints: []*metricspb.NumberDataPoint{{TimeUnixNano: at, Value: &metricspb.NumberDataPoint_AsDouble{AsDouble: float64(dropped)}}}}}})
 	}
 	return out
+}
+
+// ended adds a point without a value for each label set of a gauge that the push before had and
+// this one has not: the series has ended, as a finding does. Without it Prometheus takes the last
+// value for five minutes.
+func (o *OTLP) ended(metrics []*metricspb.Metric, now time.Time) []*metricspb.Metric {
+	var gauges []*metricspb.Metric
+	there := map[string]*metricspb.Gauge{}
+	for _, m := range metrics {
+		if g := m.GetGauge(); g != nil {
+			there[m.Name] = g
+			gauges = append(gauges, &metricspb.Metric{Name: m.Name, Description: m.Description, Unit: m.Unit, Data: &metricspb.Metric_Gauge{Gauge: &metricspb.Gauge{DataPoints: slices.Clip(g.DataPoints)}}})
+		}
+	}
+	for _, before := range o.gauges {
+		g := there[before.Name]
+		has := map[string]bool{}
+		for _, p := range g.GetDataPoints() {
+			has[labelKey(p)] = true
+		}
+		var gone []*metricspb.NumberDataPoint
+		for _, p := range before.GetGauge().DataPoints {
+			if !has[labelKey(p)] {
+				gone = append(gone, &metricspb.NumberDataPoint{Attributes: p.Attributes, TimeUnixNano: uint64(now.UnixNano()),
+					Flags: uint32(metricspb.DataPointFlags_DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK)})
+			}
+		}
+		switch {
+		case len(gone) == 0:
+		case g != nil:
+			g.DataPoints = append(g.DataPoints, gone...)
+		default:
+			before.Data = &metricspb.Metric_Gauge{Gauge: &metricspb.Gauge{DataPoints: gone}}
+			metrics = append(metrics, before)
+		}
+	}
+	o.gauges = gauges
+	return metrics
+}
+
+// labelKey tells label sets apart.
+func labelKey(p *metricspb.NumberDataPoint) string {
+	var b strings.Builder
+	for _, a := range p.Attributes {
+		b.WriteString(a.Key + "\x00" + a.Value.GetStringValue() + "\x00")
+	}
+	return b.String()
 }
 
 // exponential makes an exponential histogram of native buckets. A bucket has another number
