@@ -91,6 +91,10 @@ soak: ## 100,000 sockets, sessions without a pause for ten minutes, the agent be
 	$(GO) test -count=1 -v -timeout 60m ./test/soak -run TestAgent -sockets 100000 -services 10000 -for 30m
 	$(GO) test -count=1 -v ./test/cli -run TestAgentSheds -recovers
 
+.PHONY: fleet
+fleet: build ## 20 agents beside Prometheus, VictoriaMetrics and the OpenTelemetry Collector, with a fault and failures (root; 15 minutes, more the first time: it builds the three); writes docs/FLEET.md and test/proof/fleet.json
+	$(GO) run ./test/proof/write fleet $(GO) run ./test/fleet -o docs/FLEET.md
+
 .PHONY: record-proof
 record-proof: build ## recorders killed at 100 moments, and how long the first row of the last hour takes in 1 GB (some minutes, 1 GB of disk); writes test/proof/record.json
 	SEINE_KILLS=100 $(GO) run ./test/proof/write record sh -c '$(GO) test -count=1 -v -timeout 10m -run TestKilled ./internal/journal && $(GO) run ./test/bench -only gigabyte'

@@ -68,13 +68,26 @@ func Query(t testing.TB, sql string) string {
 	if !installed(dir) {
 		t.Skip("DuckDB is not installed: make test installs it")
 	}
-	cmd := exec.Command("node", "--input-type=module", "-e", script, sql)
+	out, err := Ask(t.Context(), sql)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// Ask is Query for a program that has called Install.
+func Ask(ctx context.Context, sql string) (string, error) {
+	dir, err := home()
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, "node", "--input-type=module", "-e", script, sql)
 	cmd.Dir = dir // where modules are looked for
 	var said strings.Builder
 	cmd.Stderr = &said
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("DuckDB: %s: %v: %s%s", sql, err, out, said.String())
+		return "", fmt.Errorf("DuckDB: %s: %w: %s%s", sql, err, out, said.String())
 	}
-	return strings.TrimSpace(string(out))
+	return strings.TrimSpace(string(out)), nil
 }

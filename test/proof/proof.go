@@ -50,6 +50,7 @@ var inputs = map[string][]string{
 	"mutants":   {"bpf", "tools/*/*.bpf.c", "tools/*/live*.go", "tools/*/demo.go", "test/live"},
 	"test-full": {"bpf", "tools/*/*.bpf.c", "tools/*/live*.go", "tools/*/demo.go", "internal/probe", "internal/tool", "internal/bt", "test/live", "test/vm"},
 	"record":    {"internal/journal", "internal/record"},
+	"fleet":     {"deploy", "internal/agent", "internal/front", "internal/record", "test/fleet"},
 	"soak":      {"bpf", "internal/tool", "internal/probe", "internal/kern", "tools/tcplife", "tools/solife", "tools/tcptop", "test/soak"},
 }
 
@@ -77,8 +78,8 @@ func (p *Proof) file(root string) string { return filepath.Join(root, Folder, p.
 // passed is the last line of make test.
 var passed = regexp.MustCompile(`^\d+ passed, \d+ failed`)
 
-// Attr takes a figure from a line: what a test gave to t.Attr under go test -v, or the
-// sum of make test.
+// Attr takes a figure from a line: what a test gave to t.Attr under go test -v, what a
+// command prints in the same form, or the sum of make test.
 func (p *Proof) Attr(line string) {
 	if passed.MatchString(line) {
 		p.Figures["tests"] = line

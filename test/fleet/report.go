@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"seine/internal/host"
+	"seine/internal/words"
+)
+
+// What a large fleet is taken to be.
+const (
+	manyHosts   = 10_000
+	scrapeEvery = 15.0 // seconds
+	pushEvery   = 60.0
+	day         = 86_400.0
+	mostSeries  = 5000
+)
+
+// report is docs/FLEET.md.
+func (f *fleet) report() string {
+	var b strings.Builder
+	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	var versions []string
+	for _, e := range engines {
+		versions = append(versions, e.name+" "+e.version)
+	}
+	p(`# A fleet
+
+Agents have no server of their own. Prometheus or VictoriaMetrics scrape them, or they push to an OpenTelemetry Collector. Their
+recordings are queried by DuckDB and other engines that read Parquet. [deploy/](../deploy) has the alert rules and the
+configuration of the Collector. [guide/fleet.md](guide/fleet.md) says how to set agents up.
+
+`+"`make fleet`"+` proves it on one machine, and writes this page. It needs root, Go, node and npm. It is not part of `+"`make test`"+`.
+It builds the engines from their Go modules. The first time that takes many minutes; then they are in the user's cache. The Collector
+is put together of its modules by %s.
+
+Each of the %d hosts is a network namespace with a server, `+"`%s`"+`, and a client. Each has an agent that looks at that
+namespace alone (`+"`--netns`"+`), has a host name of its own, and listens on an address of loopback. They push every %v, one of them every %v.
+Prometheus and VictoriaMetrics scrape every %v. A fleet of %d machines differs in this: the agents share one kernel, so that the BPF
+programs of each run for the traffic of all. `+"`--max-cpu`"+` is off for that reason.
+
+## A run
+
+Kernel %s; %s. The first column is the time since the start.
+`, "[test/fleet/otelcol](../test/fleet/otelcol)", len(f.hosts), service, usualPush, oftenPush, scraped, len(f.hosts), host.KernelVersion(), strings.Join(versions, ", "))
+	p("```\n%s\n```\n", strings.Join(f.lines, "\n"))
+	p(`The query of DuckDB, over files that `+"`seine tcplife --from DIR -o parquet`"+` and `+"`seine flows --from DIR -o parquet`"+` wrote, one folder a host:
+
+`+"```sql\n%s\n```"+`
+
+## What to know
+
+- Both ways give the label `+"`instance`"+`: Prometheus makes it of `+"`service.instance.id`"+`, which an agent sets to its host name. So one set of
+  alert rules serves both.
+- A series that has ended, as a finding does, ends in Prometheus with the next scrape or push. If that push is dropped, Prometheus takes
+  the last value for five minutes.
+- `+"`SeineDown`"+` needs `+"`up`"+`, which only scrapes have. Where agents push, watch for hosts that have stopped.
+- Pushes wait for a Collector that is away: an hour of them at the usual minute. After that the oldest are dropped and counted
+  (`+"`seine_agent_otlp_dropped_total`"+`). Counters and histograms are cumulative, so that a dropped push costs resolution, not counts.
+- An agent that is killed loses its counters. Its recording stays, and it goes on recording into the same directory.
+- Native histograms need a Prometheus from 3.8 on, with `+"`scrape_native_histograms`"+`. With `+"`always_scrape_classic_histograms`"+` the rules
+  of deploy/ work too, which use classic ones.
+`, fleetQuery)
+
+	n := f.value("agent-series")
+	p(`## What 10,000 hosts cost
+
+Measured here: one agent alone on a host with two services and %.0f turns a second, for a minute; then samples and series of all
+engines at the end of the run. Derived: the rest. At the limit of series (`+"`--series`"+`, %s) a host has as many as an agent ever sends.
+`, turnsASecond, words.Thousands(mostSeries))
+	p("| one agent, measured | |\n|---|---|")
+	p("| processor time | %.2f %% of one processor, and %.2f %% for its BPF programs |", f.value("agent-cpu-percent"), f.value("agent-bpf-percent"))
+	p("| memory, both processes, without BPF maps | %.0f MB |", f.value("agent-memory-MB"))
+	p("| series | %.0f |", n)
+	p("| a scrape | %.1f ms; %.0f bytes of text, %.0f with gzip; %.0f as protobuf with gzip |", f.value("scrape-ms"), f.value("scrape-text-bytes"), f.value("scrape-text-gzip-bytes"), f.value("scrape-protobuf-gzip-bytes"))
+	p("| a push by OTLP, gzip | %.0f bytes |", f.value("push-bytes"))
+	p("| recording | %.0f bytes a second |", f.value("recording-bytes-s"))
+	p("| Prometheus | %.2f bytes a sample, %.0f bytes a series in the index of a block, %.0f bytes of memory a series |", f.value("prometheus-bytes-a-sample"), f.value("prometheus-index-bytes-a-series"), f.value("prometheus-memory-bytes-a-series"))
+	p("| VictoriaMetrics | %.2f bytes a sample |\n", f.value("victoriametrics-bytes-a-sample"))
+	p("The run is short: a block of two hours has longer runs of samples, which take less each, and the memory of a small Prometheus is mostly its own. So these are upper bounds.\n")
+	p("| %s hosts, derived | %.0f series each, as here | %s series each, the limit |\n|---|---|---|", words.Thousands(manyHosts), n, words.Thousands(mostSeries))
+	both := func(name, unit string, scale float64) {
+		p("| %s | %s | %s |", name, amount(scale*n*manyHosts, unit), amount(scale*mostSeries*manyHosts, unit))
+	}
+	both("series", "", 1)
+	both(fmt.Sprintf("samples a second, scraped every %.0f s", scrapeEvery), "", 1/scrapeEvery)
+	both("Prometheus: disk a day", "B", f.value("prometheus-bytes-a-sample")*day/scrapeEvery)
+	both("Prometheus: memory", "B", f.value("prometheus-memory-bytes-a-series"))
+	both("VictoriaMetrics: disk a day", "B", f.value("victoriametrics-bytes-a-sample")*day/scrapeEvery)
+	both("network, scrapes with gzip, a second", "B", f.value("scrape-text-gzip-bytes")/n/scrapeEvery)
+	both(fmt.Sprintf("network, pushes every %.0f s, a second", pushEvery), "B", f.value("push-bytes")/n/pushEvery)
+	p("\nA recording of such a host takes %s a day. Its budget (`--budget`, 1 GiB) bounds it.", amount(f.value("recording-bytes-s")*day, "B"))
+	return b.String()
+}
+
+// turnsASecond is about how many a visitor makes.
+var turnsASecond = (1 + 1.0/sessionEach) / (visitEvery + usual).Seconds()
+
+// amount is a number in words of three digits.
+func amount(n float64, unit string) string {
+	for _, prefix := range []string{"", "k", "M", "G", "T"} {
+		if n < 1000 {
+			return strings.TrimSpace(fmt.Sprintf("%.3g %s%s", n, prefix, unit))
+		}
+		n /= 1000
+	}
+	return strings.TrimSpace(fmt.Sprintf("%.0f P%s", n, unit))
+}
