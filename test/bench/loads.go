@@ -56,7 +56,7 @@ func beside(s subject, f func() error) error {
 // starts measures from exec to attached, and what is there then.
 func starts(o *options) ([]figure, error) {
 	own, peer := o.own("tcplife"), o.peer()
-	up := figure{What: "tcplife: start-up", Unit: "ms", Goal: &goal{Bound: 100, Best: true}}
+	up := figure{What: "tcplife: start-up", Unit: "ms", Goal: &goal{Bound: 30, Best: true}}
 	if lab.Emulated() {
 		up.Goal = nil
 	}
@@ -71,7 +71,7 @@ func starts(o *options) ([]figure, error) {
 			*to = append(*to, s.took.Seconds()*1000)
 		}
 	}
-	size := figure{What: "binary", Unit: "MB", Goal: &goal{Bound: 25}}
+	size := figure{What: "binary", Unit: "MB", Goal: &goal{Bound: 40}}
 	st, err := os.Stat(o.seine)
 	if err != nil {
 		return nil, err
@@ -93,8 +93,8 @@ func sessions(o *options) ([]figure, error) {
 	own, peer := o.own("tcplife"), o.peer()
 	perRun := figure{What: "tcplife: BPF per run", Unit: "ns", Beside: "empty program"}
 	runs := figure{What: "tcplife: BPF runs per session", Unit: ""}
-	perSession := figure{What: "tcplife: BPF per session", Unit: "ns", Goal: &goal{Bound: 0.5, Ratio: true}}
-	memory := figure{What: "tcplife: peak resident memory", Unit: "MB", Goal: &goal{Bound: 40}}
+	perSession := figure{What: "tcplife: BPF per session", Unit: "ns", Goal: &goal{Bound: 0.33, Ratio: true}}
+	memory := figure{What: "tcplife: peak resident memory", Unit: "MB", Goal: &goal{Bound: 24}}
 	work := figure{What: "tcplife: own CPU per session", Unit: "ns"}
 	subjects := []subject{hook, own}
 	if peer != nil {
@@ -202,7 +202,7 @@ func (o *options) aRally() (cpu float64, err error) {
 
 // requests measures tcplife, and what seine why asks, over connections that stay open.
 func requests(o *options) ([]figure, error) {
-	repair := figure{What: "tcplife: owner repair, of the load's CPU", Unit: "%", Beside: "empty on the same", Goal: &goal{Bound: 3}}
+	repair := figure{What: "tcplife: owner repair, of the load's CPU", Unit: "%", Beside: "empty on the same", Goal: &goal{Bound: 2}}
 	perRun := figure{What: "tcplife: owner repair per run", Unit: "ns", Beside: "empty on the same"}
 	perRequest := figure{What: "tcplife: BPF per request", Unit: "ns"}
 	load := figure{What: "load with tcplife: CPU per request", Unit: "ns", Beside: "without"}

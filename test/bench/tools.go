@@ -87,7 +87,7 @@ func everyTool(o *options) ([]figure, error) {
 	for _, name := range names {
 		s := goalOf(name)
 		perRun[name] = &figure{What: name + ": BPF per run under " + s.of.name, Unit: "ns", Beside: "empty program"}
-		part[name] = &figure{What: name + ": BPF, of the CPU of " + s.of.name, Unit: "%"}
+		part[name] = &figure{What: name + ": BPF, of the CPU of " + s.of.name, Unit: "%", Beside: "empty as often"}
 		if s.most > 0 && !lab.Emulated() {
 			part[name].Goal = &goal{Bound: s.most}
 		}
@@ -117,6 +117,7 @@ func everyTool(o *options) ([]figure, error) {
 					perRun[name].Goal = &goal{Bound: 4, Ratio: true}
 				}
 				part[name].Own = append(part[name].Own, 100*sum.ns/cpu)
+				part[name].Other = append(part[name].Other, 100*sum.runs*floor[s.of]/cpu)
 				if o.each {
 					n := o.units(s.of)
 					fmt.Fprintf(os.Stderr, "of %s, each %.0f ns of CPU: %.0f ns\n", s.of.name, cpu/n, sum.ns/n)

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"time"
+
+	"seine/internal/lab"
+)
+
+// ten are tools that run together for a long time.
+var ten = []string{"tcplife", "tcpretrans", "tcpdrop", "skbdrop", "soconnect", "gethostlatency", "tcpsynbl", "tcpstates", "udplife", "tcpaccept"}
+
+// resting is how long ten tools are watched while there is no load.
+const resting = 10 * time.Second
+
+// together measures ten tools in one process: beside the dearest of them alone, and while nothing
+// happens.
+func together(o *options) ([]figure, error) {
+	loads := []*load{requestLoad, sessionLoad}
+	part := map[*load]*figure{}
+	for _, l := range loads {
+		part[l] = &figure{What: "ten tools: BPF, of the CPU of " + l.name, Unit: "%", Beside: "the dearest alone", Goal: &goal{Bound: 1.5, Ratio: true}}
+	}
+	memory := figure{What: "ten tools: peak resident memory", Unit: "MB", Goal: &goal{Bound: 60}}
+	idle := figure{What: "ten tools: own CPU without a load, of a core", Unit: "%", Goal: &goal{Bound: 0.5}}
+	up := figure{What: "ten tools: start-up", Unit: "ms"}
+	if lab.Emulated() {
+		memory.Goal, idle.Goal = nil, nil
+	}
+	for range o.rounds {
+		all := o.own(append([]string{"with"}, ten...)...)
+		err := beside(all, func() error {
+			up.Own = append(up.Own, all.took.Seconds()*1000)
+			before, err := all.cpu()
+			if err != nil {
+				return err
+			}
+			time.Sleep(resting)
+			after, err := all.cpu()
+			if err != nil {
+				return err
+			}
+			idle.Own = append(idle.Own, 100*(after-before)/float64(resting))
+			for _, l := range loads {
+				s, err := o.shareOf(all, l)
+				if err != nil {
+					return err
+				}
+				part[l].Own = append(part[l].Own, s)
+			}
+			peak, err := all.peak()
+			memory.Own = append(memory.Own, peak/mega)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		most := map[*load]float64{}
+		for _, name := range ten {
+			one := o.own(name)
+			err := beside(one, func() error {
+				for _, l := range loads {
+					s, err := o.shareOf(one, l)
+					if err != nil {
+						return err
+					}
+					most[l] = max(most[l], s)
+				}
+				return nil
+			})
+			if err != nil {
+				return nil, err
+			}
+		}
+		for _, l := range loads {
+			part[l].Other = append(part[l].Other, most[l])
+		}
+	}
+	return []figure{up, memory, idle, *part[requestLoad], *part[sessionLoad]}, nil
+}
+
+// shareOf is what the programs of c take of the CPU time of a load, in percent.
+func (o *options) shareOf(c *child, l *load) (float64, error) {
+	var cpu float64
+	m, err := during(c, func() (err error) { cpu, err = o.cpuOf(l); return err })
+	if err == nil && o.each {
+		explain(append(c.args, "over", l.name), m, o.units(l))
+	}
+	return 100 * total(m).ns / cpu, err
+}
