@@ -3,7 +3,6 @@
 package row
 
 import (
-	"container/heap"
 	"sync"
 	"time"
 )
@@ -20,14 +19,14 @@ type Merge struct {
 	now  func() time.Time
 
 	mu      sync.Mutex
-	waiting rowHeap
-	seq     uint64
+	waiting waitingRows
 	timer   *time.Timer // nil: nothing waits
 	err     error       // of the sink; nothing is handed on after it
 }
 
-// mergeMost is how many rows wait at the most.
-const mergeMost = 20000
+// mergeMost is how many rows wait at the most: 32,000 a second wait for 250 ms. Each takes a
+// kilobyte or two.
+const mergeMost = 8000
 
 // NewMerge makes a merge whose rows wait for so long. Fail is called once, when next
 // returns an error, which may be that it wants no more.
@@ -51,9 +50,8 @@ func (m mergeSource) Row(r *Row) error {
 	if c := r.Get("time"); c != nil && c.Kind == Time {
 		at = time.Unix(0, int64(c.N))
 	}
-	m.seq++
-	heap.Push(&m.waiting, &waitingRow{r.Clone(), at, m.seq})
-	if len(m.waiting) > mergeMost {
+	m.waiting.put(r, at)
+	if m.waiting.len() > mergeMost {
 		m.hand()
 	}
 	if m.timer == nil {
@@ -79,22 +77,24 @@ func (m *Merge) due() {
 	defer m.mu.Unlock()
 	m.timer = nil
 	old := m.now().Add(-m.wait)
-	for len(m.waiting) > 0 && m.err == nil && !m.waiting[0].at.After(old) {
+	for m.waiting.len() > 0 && m.err == nil && !m.waiting.oldest().After(old) {
 		m.hand()
 	}
 	if m.err == nil {
 		m.set(m.next.End(End{Time: m.now()}))
 	}
-	if len(m.waiting) > 0 && m.err == nil {
-		m.timer = time.AfterFunc(max(m.waiting[0].at.Sub(old), time.Millisecond), m.due)
+	if m.waiting.len() > 0 && m.err == nil {
+		m.timer = time.AfterFunc(max(m.waiting.oldest().Sub(old), time.Millisecond), m.due)
 	}
 }
 
 // hand hands on the oldest row.
 func (m *Merge) hand() {
-	if r := heap.Pop(&m.waiting).(*waitingRow); m.err == nil {
-		m.set(m.next.Row(r.row))
+	w := m.waiting.take()
+	if m.err == nil {
+		m.set(m.next.Row(&w.row))
 	}
+	m.waiting.done(w)
 }
 
 func (m *Merge) set(err error) {
@@ -112,7 +112,7 @@ func (m *Merge) Close() error {
 		m.timer.Stop()
 		m.timer = nil
 	}
-	for len(m.waiting) > 0 {
+	for m.waiting.len() > 0 {
 		m.hand()
 	}
 	if m.err == nil {
@@ -122,30 +122,4 @@ func (m *Merge) Close() error {
 		return m.next.End(End{Time: m.now(), Last: true})
 	}
 	return m.err
-}
-
-// waitingRow is a row with its time, and its number for rows of the same time.
-type waitingRow struct {
-	row *Row
-	at  time.Time
-	seq uint64
-}
-
-type rowHeap []*waitingRow
-
-func (h rowHeap) Len() int      { return len(h) }
-func (h rowHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h rowHeap) Less(i, j int) bool {
-	if !h[i].at.Equal(h[j].at) {
-		return h[i].at.Before(h[j].at)
-	}
-	return h[i].seq < h[j].seq
-}
-func (h *rowHeap) Push(x any) { *h = append(*h, x.(*waitingRow)) }
-func (h *rowHeap) Pop() any {
-	last := len(*h) - 1
-	r := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	return r
 }

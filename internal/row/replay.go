@@ -3,7 +3,6 @@
 package row
 
 import (
-	"container/heap"
 	"errors"
 	"iter"
 	"time"
@@ -20,11 +19,13 @@ type Replay struct {
 	wait    time.Duration
 	late    time.Duration
 	sources []*ReplaySource
-	waiting rowHeap
-	seq     uint64
+	waiting waitingRows
 	at      time.Time
 	now     func() time.Time
 }
+
+// replayMost is how many rows wait at the most.
+const replayMost = 20000
 
 // NewReplay makes a replay without sources. A source that is idle may still bring rows
 // that are not older than late.
@@ -193,19 +194,19 @@ func (m *Replay) take(h *replayed) error {
 	if h.end != nil {
 		return m.next.End(*h.end)
 	}
-	m.seq++
-	heap.Push(&m.waiting, &waitingRow{h.row.Clone(), h.at, m.seq})
+	m.waiting.put(h.row, h.at)
 	return nil
 }
 
 // hand hands on rows that are not later than until; zero: all.
 func (m *Replay) hand(until time.Time) error {
-	for len(m.waiting) > 0 && (until.IsZero() || !m.waiting[0].at.After(until) || len(m.waiting) > mergeMost) {
-		r := heap.Pop(&m.waiting).(*waitingRow)
+	for m.waiting.len() > 0 && (until.IsZero() || !m.waiting.oldest().After(until) || m.waiting.len() > replayMost) {
+		r := m.waiting.take()
 		m.at = r.at
-		if err := m.next.Row(r.row); err != nil {
+		if err := m.next.Row(&r.row); err != nil {
 			return err
 		}
+		m.waiting.done(r)
 	}
 	return nil
 }

@@ -6,8 +6,8 @@
 package row
 
 import (
-	"bytes"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 )
@@ -87,11 +87,18 @@ type Row struct {
 
 // Clone returns a row that stays valid.
 func (r *Row) Clone() *Row {
-	n := &Row{Schema: r.Schema, Cells: make([]Cell, len(r.Cells)), Bytes: bytes.Clone(r.Bytes)}
-	for i, c := range r.Cells {
-		n.Cells[i] = c.Clone()
-	}
+	n := &Row{}
+	r.cloneTo(n)
 	return n
+}
+
+// cloneTo makes n a clone of r, in the room that n has.
+func (r *Row) cloneTo(n *Row) {
+	n.Schema, n.Bytes = r.Schema, append(n.Bytes[:0], r.Bytes...)
+	n.Cells = slices.Grow(n.Cells[:0], len(r.Cells))
+	for _, c := range r.Cells {
+		n.Cells = append(n.Cells, c.Clone())
+	}
 }
 
 // Get returns the cell of the column called id, nil if there is none.

@@ -18,8 +18,9 @@ const resting = 10 * time.Second
 // happens.
 func together(o *options) ([]figure, error) {
 	loads := []*load{requestLoad, sessionLoad}
-	part := map[*load]*figure{}
+	part, least := map[*load]*figure{}, map[*load]*figure{}
 	for _, l := range loads {
+		least[l] = &figure{What: "ten tools: the same", Unit: "%", Beside: "empty as often"}
 		part[l] = &figure{What: "ten tools: BPF, of the CPU of " + l.name, Unit: "%", Beside: "the dearest alone", Goal: &goal{Bound: 1.5, Ratio: true}}
 	}
 	memory := figure{What: "ten tools: peak resident memory", Unit: "MB", Goal: &goal{Bound: 60}}
@@ -29,8 +30,12 @@ func together(o *options) ([]figure, error) {
 		memory.Goal, idle.Goal = nil, nil
 	}
 	for range o.rounds {
+		empty, err := o.floors()
+		if err != nil {
+			return nil, err
+		}
 		all := o.own(append([]string{"with"}, ten...)...)
-		err := beside(all, func() error {
+		err = beside(all, func() error {
 			up.Own = append(up.Own, all.took.Seconds()*1000)
 			before, err := all.cpu()
 			if err != nil {
@@ -43,11 +48,12 @@ func together(o *options) ([]figure, error) {
 			}
 			idle.Own = append(idle.Own, 100*(after-before)/float64(resting))
 			for _, l := range loads {
-				s, err := o.shareOf(all, l)
+				took, runs, err := o.shareOf(all, l)
 				if err != nil {
 					return err
 				}
-				part[l].Own = append(part[l].Own, s)
+				part[l].Own, least[l].Own = append(part[l].Own, took), append(least[l].Own, took)
+				least[l].Other = append(least[l].Other, runs*empty[l])
 			}
 			peak, err := all.peak()
 			memory.Own = append(memory.Own, peak/mega)
@@ -61,11 +67,11 @@ func together(o *options) ([]figure, error) {
 			one := o.own(name)
 			err := beside(one, func() error {
 				for _, l := range loads {
-					s, err := o.shareOf(one, l)
+					took, _, err := o.shareOf(one, l)
 					if err != nil {
 						return err
 					}
-					most[l] = max(most[l], s)
+					most[l] = max(most[l], took)
 				}
 				return nil
 			})
@@ -77,15 +83,17 @@ func together(o *options) ([]figure, error) {
 			part[l].Other = append(part[l].Other, most[l])
 		}
 	}
-	return []figure{up, memory, idle, *part[requestLoad], *part[sessionLoad]}, nil
+	return []figure{up, memory, idle, *part[requestLoad], *least[requestLoad], *part[sessionLoad], *least[sessionLoad]}, nil
 }
 
-// shareOf is what the programs of c take of the CPU time of a load, in percent.
-func (o *options) shareOf(c *child, l *load) (float64, error) {
+// shareOf is what the programs of c take of the CPU time of a load, in percent, and what they
+// would for each nanosecond that a run takes.
+func (o *options) shareOf(c *child, l *load) (took, runs float64, err error) {
 	var cpu float64
 	m, err := during(c, func() (err error) { cpu, err = o.cpuOf(l); return err })
 	if err == nil && o.each {
 		explain(append(c.args, "over", l.name), m, o.units(l))
 	}
-	return 100 * total(m).ns / cpu, err
+	sum := total(m)
+	return 100 * sum.ns / cpu, 100 * sum.runs / cpu, err
 }
