@@ -108,6 +108,44 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// elsewhere are the tools for networks of others. BCC's and libbpf-tools' are those of Debian's packages
+// bpfcc-tools and libbpf-tools 0.31 (-bpfcc and -libbpf behind the names), bpftrace's those of bpftrace 0.23, Inspektor
+// Gadget's those of its documentation.
+var elsewhere = map[string]string{
+	"BCC": "bindsnoop gethostlatency hardirqs mptcpify netqtop nfsdist nfsslower rdmaucma sofdsnoop softirqs solisten sslsniff tcpaccept tcpcong " +
+		"tcpconnect tcpconnlat tcpdrop tcplife tcpretrans tcprtt tcpstates tcpsubnet tcpsynbl tcptop tcptracer undump argdist funccount profile stackcount trace",
+	"libbpf-tools": "bindsnoop gethostlatency hardirqs softirqs solisten tcpconnect tcpconnlat tcplife tcppktlat tcprtt tcpstates tcpsynbl tcptop tcptracer profile",
+	"bpftrace":     "gethostlatency.bt ssllatency.bt sslsnoop.bt tcpaccept.bt tcpconnect.bt tcpdrop.bt tcplife.bt tcpretrans.bt tcpsynbl.bt undump.bt",
+	"Inspektor Gadget": "advise_networkpolicy chaos_packet_drop fdpass profile_qdisc_latency profile_tcprtt snapshot_socket tcpdump top_tcp trace_bind trace_dns trace_sni " +
+		"trace_ssl trace_tcp trace_tcpconnect trace_tcpdrop trace_tcpretrans",
+	"the system": "ss netstat tcpdump lsof ping nstat ethtool",
+}
+
+// TestComingFrom: docs/COMING-FROM.md has a row for each tool of others.
+func TestComingFrom(t *testing.T) {
+	b, err := os.ReadFile("../docs/COMING-FROM.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := map[string]bool{}
+	for line := range strings.Lines(string(b)) {
+		first, _, ok := strings.Cut(strings.TrimPrefix(line, "| "), " |")
+		if !ok || !strings.HasPrefix(line, "| ") {
+			continue
+		}
+		for _, w := range strings.FieldsFunc(first, func(r rune) bool { return strings.ContainsRune(" ,()`", r) }) {
+			there[w] = true
+		}
+	}
+	for whose, names := range elsewhere {
+		for _, n := range strings.Fields(names) {
+			if !there[n] {
+				t.Errorf("there is no row for %s of %s", n, whose)
+			}
+		}
+	}
+}
+
 // TestCommands: seine takes every command that a document shows, in a block or in a
 // sentence. Nothing is attached: a thread without capabilities gets as far as exit
 // code 4, which comes after all flags, expressions and columns have been read.

@@ -21,18 +21,25 @@ var bccFlags = map[string]map[string]string{
 	},
 	"funccount":  {"T": "-o json", "timestamp": "-o json"},
 	"hardirqs":   {"d": "--dist", "N": "-o json", "c": "--where 'cpu == N'"},
+	"netqtop":    {"n": "--dev NAME", "name": "--dev NAME", "t": "-i 1", "throughput": "-i 1"},
 	"profile":    {"c": "--count N", "d": "-o folded", "L": "--where 'tid == N'", "C": "--where 'cpu == N'"},
 	"sofdsnoop":  {"t": "--where 'tid == N'", "n": "--comm NAME"},
 	"softirqs":   {"d": "--dist", "N": "-o json"},
 	"solisten":   {"show-netns": "--columns +netns"},
 	"stackcount": {"d": "-o json", "D": "--duration TIME", "T": "-o json", "timestamp": "-o json", "f": "-o json", "folded": "-o json"},
 	"tcpaccept":  {"t": "--columns +time --time rel"},
+	"tcpcong":    {"L": "--lport LIST", "R": "--rport LIST", "d": "--dist"},
 	"tcpconnect": {"s": "--columns +lport"},
 	"tcplife":    {"t": "--columns +time --time rel", "s": "-o csv"},
+	"tcppktlat":  {"t": "--events --where 'tid == N'", "l": "--lport LIST", "r": "--rport LIST"},
 	"tcpretrans": {"sequence": "-s", "lossprobe": "-l"},
-	"tcpstates":  {"t": "--columns +time --time rel", "s": "-o csv", "Y": "-o json", "journal": "-o json"},
-	"tcptop":     {"C": "--no-clear", "nosummary": "-S"},
-	"trace":      {"n": "a filter, as ($comm == \"NAME\")", "M": "--count N", "max-events": "--count N", "T": "-t", "u": "-o json", "unix-timestamp": "-o json"},
+	"tcprtt": {
+		"p": "--lport LIST", "P": "--rport LIST", "a": "--laddr CIDR", "A": "--raddr CIDR", "b": "--by laddr", "B": "--by raddr",
+		"byladdr": "--by laddr", "byraddr": "--by raddr", "e": "--summary", "extension": "--summary",
+	},
+	"tcpstates": {"t": "--columns +time --time rel", "s": "-o csv", "Y": "-o json", "journal": "-o json"},
+	"tcptop":    {"C": "--no-clear", "nosummary": "-S"},
+	"trace":     {"n": "a filter, as ($comm == \"NAME\")", "M": "--count N", "max-events": "--count N", "T": "-t", "u": "-o json", "unix-timestamp": "-o json"},
 }
 
 // elsewhere maps names of other programs to our commands.

@@ -67,6 +67,6 @@ func TestHintsParse(t *testing.T) {
 }
 
 func parses(cmd *cobra.Command, flags string) error {
-	flags = strings.NewReplacer("NAME", "x", "LIST", "1", "TIME", "1s", " == N", "==1", "'", "", " N", " 1").Replace(flags)
+	flags = strings.NewReplacer("NAME", "x", "LIST", "1", "CIDR", "::1", "TIME", "1s", " == N", "==1", "'", "", " N", " 1").Replace(flags)
 	return cmd.ParseFlags(strings.Fields(flags))
 }

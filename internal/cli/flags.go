@@ -23,19 +23,19 @@ import (
 
 // common holds the flags that every tool takes.
 type common struct {
-	output, columns, sort, by, where, timeFormat, view, btf string
-	duration, interval                                      time.Duration
-	count                                                   uint64
-	top                                                     int
-	noClear, stats, summary, names                          bool
-	rate                                                    uint64
-	buffer, memory                                          uint64
-	ways                                                    []string
-	verbose                                                 int
-	filters                                                 filterFlags
-	from                                                    fromFlags
-	subnets                                                 map[string]row.Subnet // columns of --by that are grouped by network
-	given                                                   *pflag.FlagSet
+	output, columns, sort, by, networks, where, timeFormat, view, btf string
+	duration, interval                                                time.Duration
+	count                                                             uint64
+	top                                                               int
+	noClear, stats, summary, names                                    bool
+	rate                                                              uint64
+	buffer, memory                                                    uint64
+	ways                                                              []string
+	verbose                                                           int
+	filters                                                           filterFlags
+	from                                                              fromFlags
+	subnets                                                           map[string]row.Subnet // columns of --by that are grouped by network
+	given                                                             *pflag.FlagSet
 }
 
 // declare adds the common flags and those of the tool's config to fs.
@@ -68,6 +68,10 @@ func declare(fs *pflag.FlagSet, t *tool.Tool, cfg any) *common {
 		fs.MarkHidden("names")
 	}
 	fs.StringVar(&c.by, "by", "", "group by these columns; addresses also by network: raddr/24")
+	fs.StringVar(&c.networks, "subnets", "", "with --by and an address: group it by the smallest of these networks that it is in: 10.0.0.0/8,192.0.2.0/24")
+	if !slices.ContainsFunc(t.Views(t.NewConfig()), hasAddrs) {
+		fs.MarkHidden("subnets")
+	}
 	fs.StringVar(&c.where, "where", "", "show only rows for which this is true: 'lport == 80 && comm == \"nginx\"'")
 	c.filters.declare(fs, t, short)
 	fs.StringVar(&c.timeFormat, "time", "", "format of the time column: clock, micro, iso, rel, unix, none")
@@ -132,6 +136,12 @@ func hasRemote(v tool.View) bool {
 	return err == nil && names.Show(s)
 }
 
+// hasAddrs reports whether rows of v have addresses.
+func hasAddrs(v tool.View) bool {
+	s, err := v.Output.Schema()
+	return err == nil && slices.ContainsFunc(s.Columns, func(c row.Column) bool { return c.Kind == row.Addr })
+}
+
 func formats(t *tool.Tool) []string {
 	return slices.Concat([]string{"table", "json", "csv"}, t.Formats, []string{"parquet"})
 }
@@ -167,7 +177,7 @@ func (c *common) options(t *tool.Tool, cfg any, args []string) (o tool.Options, 
 			c.view = "" // the tool has both views: show both
 		}
 	}
-	if err := c.cutSubnets(); err != nil {
+	if err := c.cutSubnets(t.Views(cfg)); err != nil {
 		return o, err
 	}
 	if f := t.Views(cfg)[0].Format; f != "" && !c.given.Changed("output") {

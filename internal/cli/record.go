@@ -146,7 +146,7 @@ func parseTaped(arg string) (*taped, error) {
 	}
 	t, alias := find(split[0])
 	if t == nil {
-		return nil, tool.Usagef("there is no tool %q: 'seine list' names them", split[0])
+		return nil, unknownTool(split[0])
 	}
 	cfg := t.NewConfig()
 	fs := pflag.NewFlagSet(t.Name, pflag.ContinueOnError)
@@ -171,8 +171,8 @@ func parseTaped(arg string) (*taped, error) {
 	if kind != tool.Events && c.interval == 0 && len(fs.Args()) == 0 {
 		c.interval = recordEvery
 	}
-	if strings.Contains(c.by, "/") {
-		return nil, tool.Usagef("%s: addresses are recorded whole: give --by %s with --from", t.Name, c.by)
+	if strings.Contains(c.by, "/") || c.networks != "" {
+		return nil, tool.Usagef("%s: addresses are recorded whole: group them by network with --from", t.Name)
 	}
 	r := &run{tool: t, cfg: cfg, flags: c, args: fs.Args()}
 	o, err := c.options(t, cfg, fs.Args())

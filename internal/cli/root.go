@@ -310,6 +310,7 @@ func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 	return tool.Usagef("%s has no flag %s: see '%s'", cmd.Name(), flag, where)
 }
 
+// unknownCommand is the error for a name that is neither a tool's nor a command's.
 func unknownCommand(name string) error {
 	if ours := elsewhere[name]; ours != "" {
 		return tool.Usagef("there is no tool or command %q: use %s", name, ours)
@@ -318,8 +319,24 @@ func unknownCommand(name string) error {
 	for _, c := range New(io.Discard, io.Discard).Commands() {
 		names = append(names, c.Name())
 	}
-	if near := row.Nearest(name, names); near != "" {
-		return tool.Usagef("there is no tool or command %q: did you mean %s?", name, near)
+	return unknown("tool or command", name, names)
+}
+
+// unknownTool is the error for a name that is not a tool's, where a command does not serve.
+func unknownTool(name string) error {
+	var names []string
+	for _, t := range tools.All {
+		names = append(names, t.Name)
+		for _, a := range t.Aliases {
+			names = append(names, a.Name)
+		}
 	}
-	return tool.Usagef("there is no tool or command %q: 'seine list' names them", name)
+	return unknown("tool", name, names)
+}
+
+func unknown(what, name string, names []string) error {
+	if near := row.Nearest(name, names); near != "" {
+		return tool.Usagef("there is no %s %q: did you mean %s?", what, name, near)
+	}
+	return tool.Usagef("there is no %s %q: 'seine list' names them", what, name)
 }

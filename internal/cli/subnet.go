@@ -4,6 +4,7 @@ package cli
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
 	"seine/internal/enrich"
@@ -13,9 +14,12 @@ import (
 )
 
 // cutSubnets takes the prefix lengths out of --by: raddr/24 groups by raddr, and only
-// its network is shown.
-func (c *common) cutSubnets() error {
+// its network is shown. Addresses without a length have those of --subnets.
+func (c *common) cutSubnets(views []tool.View) error {
 	ids := strings.Split(c.by, ",")
+	if err := c.listSubnets(ids, views); err != nil {
+		return err
+	}
 	for i, w := range ids {
 		id, length, ok := strings.Cut(w, "/")
 		if !ok {
@@ -32,6 +36,37 @@ func (c *common) cutSubnets() error {
 	}
 	c.by = strings.Join(ids, ",")
 	return nil
+}
+
+// listSubnets has the addresses among ids grouped by the networks of --subnets.
+func (c *common) listSubnets(ids []string, views []tool.View) error {
+	if c.networks == "" {
+		return nil
+	}
+	s, err := row.ParseSubnets(c.networks)
+	if err != nil {
+		return tool.Usagef("--subnets: %v", err)
+	}
+	c.subnets = map[string]row.Subnet{}
+	for _, id := range ids {
+		if id = strings.TrimSpace(id); slices.ContainsFunc(views, func(v tool.View) bool { return isAddr(v, id) }) {
+			c.subnets[id] = s
+		}
+	}
+	if len(c.subnets) == 0 {
+		return tool.Usagef("--subnets: group by an address too: --by raddr")
+	}
+	return nil
+}
+
+// isAddr reports whether a column of v has addresses.
+func isAddr(v tool.View, id string) bool {
+	s, err := v.Output.Schema()
+	if err != nil {
+		return false
+	}
+	i := s.Index(id)
+	return i >= 0 && s.Columns[i].Kind == row.Addr
 }
 
 // showSubnets makes columns show networks in place of addresses.

@@ -191,7 +191,7 @@ func (w *with) member(cmd *cobra.Command, arg string) (*member, error) {
 	}
 	t, alias := find(line[0])
 	if t == nil {
-		return nil, unknownCommand(line[0])
+		return nil, unknownTool(line[0])
 	}
 	m := &member{run: run{tool: t, cfg: t.NewConfig(), out: w.out, err: w.err}}
 	own := &cobra.Command{Use: t.Name}

@@ -4,6 +4,7 @@ package row
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 )
 
@@ -31,6 +32,31 @@ func TestSubnet(t *testing.T) {
 	for _, text := range []string{"", "x", "-1", "129", "33/64", "24/129", "24/", "24/64/3"} {
 		if s, err := ParseSubnet(text); err == nil {
 			t.Errorf("%q is taken for %+v", text, s)
+		}
+	}
+}
+
+func TestSubnets(t *testing.T) {
+	s, err := ParseSubnets("0.0.0.0/0, 10.0.0.0/8,10.1.0.0/16,127.0.0.1,2001:db8::/32,2001:db8:1::/48")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for addr, want := range map[string]string{
+		"10.1.2.3": "10.1.0.0/16", "10.2.2.3": "10.0.0.0/8", "192.0.2.1": "0.0.0.0/0", "127.0.0.1": "127.0.0.1/32", "127.0.0.2": "0.0.0.0/0",
+		"::ffff:10.1.2.3": "10.1.0.0/16", "2001:db8:1::7": "2001:db8:1::/48", "2001:db8:2::7": "2001:db8::/32", "2001:db9::7": "",
+	} {
+		b := netip.MustParseAddr(addr).As16()
+		cell := Cell{Kind: Addr, S: string(b[:])}
+		if s.Namer(nil, &cell); cell.S != want || (cell.Kind == Null) != (want == "") {
+			t.Errorf("%s is in %q, want %q", addr, cell.S, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"": "not a valid network", "x": "not a valid network", "10.0.0.0/33": "not a valid network", "10.0.0.0/8,": "not a valid network",
+		"fe80::1%lo": "not a valid network", "10.1.2.3/8": "write 10.0.0.0/8, or 10.1.2.3",
+	} {
+		if _, err := ParseSubnets(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
 }

@@ -5,6 +5,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,8 +13,9 @@ import (
 	"seine/internal/lab"
 )
 
-// TestSubnets: --by raddr/24 adds up what went to one network: rows as they happen,
-// and what the kernel counted by address.
+// TestSubnets: --by raddr/24 and --subnets add up what went to one network: rows as they happen,
+// and what the kernel counted by address. An address that is in two networks of a list counts in the
+// smaller one.
 func TestSubnets(t *testing.T) {
 	t.Parallel()
 	w, err := lab.NewWorld(lab.Options{})
@@ -22,8 +24,17 @@ func TestSubnets(t *testing.T) {
 	}
 	t.Cleanup(func() { w.Close() })
 	netns := fmt.Sprintf("--netns=%d", w.Netns(""))
-	rows := start(t, nil, "tcpconnect", "--by=raddr/24", "-o", "json", netns)
-	counts := start(t, nil, "tcpconnect", "-c", "--by=raddr/24", "-o", "json", netns)
+	byLength, listed, other := map[string]int{"127.0.1.0/24": 3, "127.0.2.0/24": 2}, map[string]int{"127.0.0.0/8": 2, "127.0.1.0/24": 3}, map[string]int{"127.0.1.0/24": 3, "": 2}
+	wants := []struct {
+		*process
+		want map[string]int
+	}{
+		{start(t, nil, "tcpconnect", "--by=raddr/24", "-o", "json", netns), byLength},
+		{start(t, nil, "tcpconnect", "-c", "--by=raddr/24", "-o", "json", netns), byLength},
+		{start(t, nil, "tcpconnect", "--by=raddr", "--subnets=127.0.0.0/8,127.0.1.0/24", "-o", "json", netns), listed},
+		{start(t, nil, "tcpconnect", "-c", "--by=raddr", "--subnets=127.0.0.0/8,127.0.1.0/24", "-o", "json", netns), listed},
+		{start(t, nil, "tcpconnect", "-c", "--by=raddr", "--subnets=127.0.1.0/24,10.0.0.0/8", "-o", "json", netns), other},
+	}
 	// Nobody listens: a connection that is refused is one too.
 	p, err := lab.StartLookups(w, "", "client", "", "127.0.1.1:80", "127.0.1.2:80", "127.0.2.1:80", "127.0.1.255:80", "127.0.2.1:80")
 	if err != nil {
@@ -33,7 +44,7 @@ func TestSubnets(t *testing.T) {
 	if err := p.Call("go", &done); err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range []*process{rows, counts} {
+	for _, p := range wants {
 		p.signal(syscall.SIGINT)
 		p.wantEnd(0)
 		got := map[string]int{}
@@ -50,8 +61,48 @@ func TestSubnets(t *testing.T) {
 			}
 			got[r.Raddr] += r.Count
 		}
-		if want := map[string]int{"127.0.1.0/24": 3, "127.0.2.0/24": 2}; fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("got %v, want %v", got, want)
+		if !maps.Equal(got, p.want) {
+			t.Errorf("got %v, want %v", got, p.want)
 		}
+	}
+}
+
+// TestTCPSubnet: all bytes that the sessions sent and received are in the smallest network of
+// their peer.
+func TestTCPSubnet(t *testing.T) {
+	t.Parallel()
+	w, err := lab.NewWorld(lab.Options{Hosts: lab.TwoHosts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	p := start(t, nil, "tcpsubnet", "--subnets=192.0.0.0/8,192.0.2.0/24,192.0.2.2,2001:db8::/32", "-o", "json", fmt.Sprintf("--netns=%d", w.Netns("client")))
+	const count, send, recv = 7, 20001, 50003
+	for _, n := range []lab.Network{lab.TCP4, lab.TCP6} {
+		if err := lab.RunTCP(w, lab.Sessions{Network: n, Count: count, Send: send, Recv: recv}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Closed(); err != nil {
+		t.Fatal(err)
+	}
+	p.signal(syscall.SIGINT)
+	p.wantEnd(0)
+	type sum struct{ tx, rx int }
+	got := map[string]sum{}
+	for line := range strings.Lines(p.out.String()) {
+		var r struct {
+			Raddr string
+			TX    int `json:"tx_bytes"`
+			RX    int `json:"rx_bytes"`
+		}
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		got[r.Raddr] = sum{got[r.Raddr].tx + r.TX, got[r.Raddr].rx + r.RX}
+	}
+	each := sum{count * send, count * recv}
+	if want := map[string]sum{"192.0.2.2/32": each, "2001:db8::/32": each}; !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -107,4 +107,9 @@ var Tool = &tool.Tool{
 	Config:  func() any { return &config{} },
 	Points:  []probe.Point{{Name: "poll"}, {Name: "state"}},
 	Views:   views,
+	Aliases: []tool.Alias{{
+		// The networks are BCC's.
+		Name: "tcpsubnet", Flags: []string{"--by=raddr", "--subnets=127.0.0.1/32,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,0.0.0.0/0"},
+		Short: "TCP throughput by the networks of the peers; --subnets names them",
+	}},
 }
