@@ -156,7 +156,7 @@ func (a *Answers) judge(q *query, v *watch.View) *why.Answer {
 	return why.Judge(v, why.Options{})
 }
 
-// header is what all answers about a window have.
+// header is the fields that all answers about a window have.
 type header struct {
 	Host string  `json:"host"`
 	From float64 `json:"from"` // seconds since 1970
@@ -211,7 +211,7 @@ type (
 		Series  int      `json:"series"`
 		Limit   int      `json:"series_limit"`
 	}
-	// A found is a finding: what seine why -o json has, with its title and the reason of its confidence.
+	// A found is a finding as in seine why -o json, with its title and the reason for its confidence.
 	found struct {
 		ID         string         `json:"id"`
 		Rank       int            `json:"rank"`
@@ -245,7 +245,7 @@ var Shapes = map[string]reflect.Type{
 	"findings": reflect.TypeFor[findingsAnswer](), "timeline": reflect.TypeFor[timelineAnswer](), "map": reflect.TypeFor[mapAnswer](), "status": reflect.TypeFor[statusAnswer](),
 }
 
-// A service as the API has it.
+// A service is a service as the API shows it.
 type service struct {
 	ID        string             `json:"id"`
 	Service   string             `json:"service"`
@@ -354,7 +354,7 @@ func (a *Answers) services(q *query) (any, error) {
 		out.Services = append(out.Services, newService(s, seconds, about(findings, s.ServiceKey)))
 	}
 	out.Total = len(out.Services)
-	slices.SortStableFunc(out.Services, func(x, y *service) int { // findings first, then what is asked most
+	slices.SortStableFunc(out.Services, func(x, y *service) int { // those with findings first, then the busiest
 		return compare(y.weight(), x.weight())
 	})
 	out.Services = out.Services[:min(len(out.Services), q.limit)]
@@ -387,7 +387,7 @@ func (q *query) matches(text string) bool {
 	return q.text == "" || strings.Contains(strings.ToLower(text), q.text)
 }
 
-// A connection as the API has it.
+// A connection is a connection as the API shows it.
 type connection struct {
 	ID        string             `json:"id"`
 	PID       uint32             `json:"pid,omitempty"`
@@ -466,7 +466,7 @@ func (a *Answers) connection(q *query) (any, error) {
 		}
 	})
 	if found == nil {
-		return nil, fmt.Errorf("there is no connection %q: it has ended and is forgotten, or never was", q.id)
+		return nil, fmt.Errorf("there is no connection %q: it has ended and was forgotten, or it never existed", q.id)
 	}
 	a.Model.Follow(found.ConnKey)
 	o := newConnection(found)

@@ -15,9 +15,9 @@ const (
 	bpfFor   = 100 * time.Millisecond
 )
 
-// A BPFTime estimates how much processor time BPF programs take. To time each run of a program
-// costs more than the shorter ones take, so the kernel does it now and then. What it finds
-// holds until the next time.
+// A BPFTime estimates how much processor time BPF programs take. Timing a run costs more than a
+// short program takes, so the kernel times the programs only now and then. The share that it
+// finds is used until the next time.
 type BPFTime struct {
 	// Enable has the kernel time programs until stop is called.
 	Enable func() (stop func(), err error)
@@ -30,7 +30,7 @@ type BPFTime struct {
 	at    time.Time     // zero: never timed yet
 }
 
-// Run estimates until ctx ends. Where programs cannot be timed it returns why.
+// Run estimates until ctx ends. If programs cannot be timed it returns the reason.
 func (b *BPFTime) Run(ctx context.Context) error {
 	for {
 		share, err := b.sample(ctx)

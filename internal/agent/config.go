@@ -17,8 +17,8 @@ import (
 	"seine/internal/row"
 )
 
-// A File is a config file: settings, which flags have under the same names, tools to run
-// besides the usual ones, and metrics to make of them.
+// A File is a config file: settings under the names of flags, tools to run besides the usual
+// ones, and metrics to make from their rows.
 type File struct {
 	Settings []Setting
 	Tools    []string // tools with their flags, which are recorded too
@@ -40,7 +40,7 @@ type Custom struct {
 	View   string            `yaml:"view" help:"the view, where the tool has several"`
 	Labels map[string]string `yaml:"labels" help:"label: column. The column can be service, which is made of process, port and address"`
 	Value  string            `yaml:"value" help:"column with the value; a counter without one counts rows"`
-	Scale  float64           `yaml:"scale" help:"factor of the value, such as 0.000001 to make seconds of latency_us (default 1)"`
+	Scale  float64           `yaml:"scale" help:"factor of the value, such as 0.000001 to turn latency_us into seconds (default 1)"`
 }
 
 // structured are the keys that are not flags.
@@ -136,13 +136,13 @@ var (
 	labelName  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_]*$`) })
 )
 
-// check refuses what could not be a metric.
+// check refuses an invalid metric.
 func (c *Custom) check() error {
 	switch {
 	case !metricName().MatchString(c.Name):
-		return fmt.Errorf("%q is not a name: letters, digits and _", c.Name)
+		return fmt.Errorf("%q is not a valid name: use letters, digits and _", c.Name)
 	case slices.ContainsFunc(Table, func(d Desc) bool { return d.Name == c.Name }):
-		return fmt.Errorf("the agent has one of this name")
+		return fmt.Errorf("the agent has a metric of this name already")
 	case c.Help == "":
 		return fmt.Errorf("help is missing: one line that says what it means")
 	case c.Tool == "":
@@ -156,16 +156,16 @@ func (c *Custom) check() error {
 	}
 	for l := range c.Labels {
 		if !labelName().MatchString(l) || l == "le" {
-			return fmt.Errorf("label %q: letters, digits and _; not le", l)
+			return fmt.Errorf("label %q: use letters, digits and _, but not le alone", l)
 		}
 	}
 	return nil
 }
 
-// serviceColumn is what a label can name in place of a column.
+// serviceColumn is a name that a label can have in place of a column's.
 const serviceColumn = "service"
 
-// Bind checks the metric against the rows that the tool has.
+// Bind checks the metric against the schemas of the tool.
 func (c *Custom) Bind(schemas []*row.Schema) error {
 	var mine []*row.Schema
 	var views []string
@@ -217,7 +217,7 @@ func (c *Custom) labels() (out []string) {
 	return out
 }
 
-// Into is the sink that makes the metric of rows.
+// Into is the sink that makes the metric from rows.
 func (c *Custom) Into(counts *Counts) row.Sink { return &customSink{c, c.labels(), counts} }
 
 type customSink struct {

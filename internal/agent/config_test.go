@@ -50,9 +50,9 @@ func TestConfigRefuses(t *testing.T) {
 		{strings.Replace(metric, "help: h", "hlep: h", 1), "hlep"},
 		{strings.Replace(metric, "help: h, ", "", 1), "help is missing"},
 		{strings.Replace(metric, "a_total", "a", 1), "end in _total"},
-		{strings.Replace(metric, "a_total", sessions, 1), "the agent has one of this name"},
+		{strings.Replace(metric, "a_total", sessions, 1), "the agent has a metric of this name already"},
 		{strings.Replace(metric, "counter", "summary", 1), "one of counter, gauge, histogram"},
-		{strings.Replace(metric, "a_total", "a-b_total", 1), "is not a name"},
+		{strings.Replace(metric, "a_total", "a-b_total", 1), "is not a valid name"},
 		{strings.Replace(metric, "tool: tcplife", "tool: tcplife, labels: {le: comm}", 1), "not le"},
 	} {
 		if _, err := Parse([]byte(c.file), keys); err == nil || !strings.Contains(err.Error(), c.want) {

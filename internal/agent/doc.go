@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent is the part of 'seine agent' that holds things: what rows become as metrics,
-// what the API says about the model, the config file, and the process that talks to the
-// network on its behalf.
+// Package agent is the part of 'seine agent' that holds the capabilities and the data. It turns
+// rows into metrics, answers the API from the model, reads the config file, and runs the process
+// that talks to the network on its behalf.
 //
 //	rows of tools ─┬► watch.Model ─┐
 //	               ├► Meter ───────┼► Answers ◄── socketpair ──► front ◄── HTTP, OTLP

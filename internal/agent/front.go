@@ -18,8 +18,8 @@ import (
 // FrontFD is the descriptor of the front's end of the socketpair.
 const FrontFD = 3
 
-// A Keeper keeps a front running: the process that talks to the network. One that ends is
-// started again, at first after a second, then after twice as long each time.
+// A Keeper keeps a front running, the process that talks to the network. If the front ends, it
+// is started again: at first after a second, then after twice as long each time.
 type Keeper struct {
 	Args   []string // of the program, itself included
 	Answer Answerer
@@ -36,7 +36,7 @@ const (
 	firstPause = time.Second
 	mostPause  = 30 * time.Second
 	grace      = 3 * time.Second
-	ranWell    = time.Minute // one that ran so long starts anew with the first pause
+	ranWell    = time.Minute // after a front that ran so long, the pauses begin anew
 )
 
 // Run runs fronts until ctx ends.
@@ -78,7 +78,7 @@ func (k *Keeper) one(ctx context.Context) error {
 	cmd.Args = k.Args
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.ExtraFiles = []*os.File{theirs}
-	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true} // Ctrl-C is the holder's: it ends the front
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true} // Ctrl-C goes to the holder, which ends the front
 	if err := cmd.Start(); err != nil {
 		return err
 	}

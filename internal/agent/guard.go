@@ -4,9 +4,9 @@ package agent
 
 import "time"
 
-// A Guard decides when the agent does less, so that it takes no more processor time than it may:
-// when it took more over ten seconds, and again a minute later. It does more again when it has
-// taken less than half for a minute. What it takes to begin does not count.
+// A Guard keeps the agent within its limit of processor time. If the agent took more over ten
+// seconds, the guard says to do one step less, and again a minute later. If the agent has taken
+// less than half of the limit for a minute, it says to do one step more. The start does not count.
 type Guard struct {
 	Most  float64 // of one processor: 0.02 is 2 %
 	Steps int     // how often it can do less
@@ -68,7 +68,7 @@ func (g *Guard) Tell(now time.Time, used time.Duration) int {
 
 func (g *Guard) change(now time.Time, by int) int {
 	g.level += by
-	g.changed, g.below, g.samples = now, time.Time{}, nil // what was before tells nothing about what comes
+	g.changed, g.below, g.samples = now, time.Time{}, nil // old samples say nothing about the new level
 	return by
 }
 

@@ -34,8 +34,8 @@ var mantissas = func() (out []float64) {
 	return out
 }()
 
-// histSeries is how many series a histogram is for whoever scrapes text: the buckets, the
-// sum and the count.
+// histSeries is how many series a histogram has in the text format: the buckets, the sum and the
+// count.
 var histSeries = len(bounds) + 1 + 2
 
 // A hist is a histogram of seconds that only grows, with classic and native buckets.
@@ -54,8 +54,8 @@ func newHist() *hist {
 // observe counts one value.
 func (h *hist) observe(seconds float64) { h.add(seconds, seconds, 1) }
 
-// add counts n values. Classic buckets have them at one value, native ones at another: where
-// they come from a slot, its upper end and its middle.
+// add counts n values: in the classic bucket of one value and in the native bucket of another.
+// For values from a slot these are the upper end and the middle of the slot.
 func (h *hist) add(classic, native float64, n uint64) {
 	h.count += n
 	h.sum += native * float64(n)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A Limited is a handler of log lines that leaves out a message that came too often: the first
-// lines of each message in a minute are written, and then one that says how many were not.
+// A Limited is a log handler that suppresses messages that come too often: it writes the first
+// lines of each message in a minute, and then one line that says how many were left out.
 type Limited struct {
 	next   slog.Handler
 	shared *limitedState

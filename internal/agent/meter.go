@@ -33,7 +33,7 @@ type Desc struct {
 	Name, Help string
 	Type       Type
 	Labels     []string
-	Wide       int    // the first so many labels can have any number of values
+	Wide       int    // how many labels, the first ones, can have any number of values
 	OTLP       string // the name that OpenTelemetry has for it; "": the same, with dots
 	Unit       string // of OTLP, in UCUM: s, By, {connection}
 	From       string // tool or file that it is made of
@@ -50,7 +50,7 @@ func (d *Desc) series() int {
 // Limits are the bounds of a Meter. The zero value works.
 type Limits struct {
 	Series int           // in all; 0: 5,000
-	Idle   time.Duration // a label set that is not heard of for so long goes; 0: 10 min
+	Idle   time.Duration // a label set in which nothing is counted for so long is removed; 0: 10 min
 }
 
 // Other is the value of labels that stands for all label sets that found no room.
@@ -64,12 +64,12 @@ const (
 	mostWaiting  = 10_000
 )
 
-// A Meter adds up metrics. It has a hard limit of series. While three quarters of it are not
-// reached, every label set gets a series of its own. Then a new one is counted as "other",
-// and the busiest of them get series of their own every ten seconds, until the last
-// sixteenth. That is for metrics without a wide label, such as those about the agent itself:
-// they say what is missing. What has been counted never moves: a label set that is given a
-// series begins at zero.
+// A Meter adds up metrics. It has a hard limit of series. Up to three quarters of the limit,
+// every label set gets a series of its own. Above that a new label set is counted as "other".
+// Every ten seconds the busiest of these get series of their own, until a sixteenth of the limit
+// is left. This last part is for metrics without a wide label, such as those about the agent
+// itself, which say what is missing. Counts never move: a label set that gets a series begins
+// at zero.
 type Meter struct {
 	mu       sync.Mutex
 	limits   Limits
@@ -259,7 +259,7 @@ func (m *Meter) admit(f *family, key string, values []string, now time.Time) *se
 	return s
 }
 
-// isLast says whether a set has the place that its family has from the beginning.
+// isLast says whether a set is the one that its family has from the beginning.
 func (f *family) isLast(s *set) bool {
 	return !slices.ContainsFunc(s.values, func(v string) bool { return v != Other })
 }
@@ -276,7 +276,7 @@ func (m *Meter) drop(f *family, key string) {
 	delete(f.sets, key)
 }
 
-// promote lets idle label sets go and gives their room to those that wait, the busiest first.
+// promote removes idle label sets and gives their room to those that wait, the busiest first.
 func (m *Meter) promote(now time.Time) {
 	m.promoted = now
 	for _, f := range m.families {
@@ -313,7 +313,7 @@ func cloned(values []string) []string {
 	return out
 }
 
-// Count is how the meter itself fares.
+// Count is what the meter says about itself.
 type Count struct {
 	Series, Limit, Sets        int
 	Refused, Overflow, Evicted uint64

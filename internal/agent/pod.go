@@ -4,12 +4,12 @@ package agent
 
 import "strings"
 
-// place are the labels of what happens in a container.
+// place are the labels that name a container.
 var place = []string{"pod_namespace", "pod", "container"}
 
 // placeOf are their values: a container of Kubernetes is called NAMESPACE/POD/CONTAINER, and the
-// sandbox of a pod NAMESPACE/POD. No other runtime allows a slash in a name. It is
-// pod_namespace, since Prometheus has a label namespace of its own for what it scrapes.
+// sandbox of a pod NAMESPACE/POD. No other runtime allows a slash in a name. The label is
+// pod_namespace because Prometheus gives its own label namespace to each target.
 func placeOf(container string) []string {
 	switch part := strings.Split(container, "/"); len(part) {
 	case 3:

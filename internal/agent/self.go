@@ -29,10 +29,10 @@ type Self struct {
 	Recorder func() (size, lost uint64)
 
 	mu   sync.Mutex
-	told map[string]float64 // counters, as far as they have been told
+	told map[string]float64 // the counters' last values
 }
 
-// upTo brings a counter up to what it is.
+// upTo brings a counter up to its current value.
 func (s *Self) upTo(name string, now float64, values ...string) {
 	key := name
 	for _, v := range values {
@@ -44,8 +44,8 @@ func (s *Self) upTo(name string, now float64, values ...string) {
 	}
 }
 
-// Run tells until ctx ends, every five seconds, or less often where it takes so long that it would
-// be more than a fiftieth of a processor. A scrape waits for none of it.
+// Run calls Tell until ctx ends: every five seconds, or less often if that would take more than
+// a fiftieth of a processor. A scrape does not wait for it.
 func (s *Self) Run(ctx context.Context) {
 	for {
 		began := time.Now()

@@ -4,10 +4,10 @@ package agent
 
 import "slices"
 
-// at are the labels of what happens in a container. All but more can have any number of values.
+// at are the labels of metrics about a container. All but more can have any number of values.
 func at(what string, more ...string) []string { return slices.Concat([]string{what}, place, more) }
 
-// who are the labels of what happens to a service.
+// who are the labels of metrics about a service.
 func who(more ...string) []string { return at("service", slices.Concat([]string{"side"}, more)...) }
 
 // Names of metrics. Each is described in Table.
@@ -64,9 +64,9 @@ var Table = []Desc{
 	{Name: firstSeconds, Type: Histogram, Labels: who(), Wide: 4, Unit: "s", From: "flows",
 		Help: "Time from a request to the first byte of its answer, on the side that asks."},
 	{Name: timeSeconds, Type: Counter, Labels: who("part"), Wide: 4, Unit: "s", From: "flows",
-		Help: "Where the time of connections went. The parts of a connection add up to how long it was there."},
+		Help: "Where the time of connections went. The parts of a connection add up to its whole time."},
 	{Name: serviceConns, Type: Gauge, Labels: who(), Wide: 4, OTLP: "seine.tcp.connections", Unit: "{connection}", From: "flows",
-		Help: "Connections that a service had in the last second in which it did something."},
+		Help: "Connections of a service in the last second in which it was active."},
 	{Name: sentBytes, Type: Counter, Labels: who(), Wide: 4, Unit: "By", From: "flows", Help: "Payload bytes that a service sent."},
 	{Name: receivedBytes, Type: Counter, Labels: who(), Wide: 4, Unit: "By", From: "flows", Help: "Payload bytes that a service received."},
 	{Name: connects, Type: Counter, Labels: who("result"), Wide: 4, Unit: "{connection}", From: "soconnect",
@@ -77,11 +77,11 @@ var Table = []Desc{
 	{Name: acceptSeconds, Type: Histogram, Labels: who(), Wide: 4, Unit: "s", From: "soaccept", Help: "Time that calls of accept waited for a connection."},
 	{Name: retransmits, Type: Counter, Labels: who("cause"), Wide: 4, OTLP: "system.network.tcp.retransmits", Unit: "{segment}", From: "tcpretrans",
 		Help: "Segments that were sent again, by cause."},
-	{Name: sessions, Type: Counter, Labels: who("end"), Wide: 4, Unit: "{connection}", From: "tcplife", Help: "Connections that ended, by how; end is orderly after a FIN of each side."},
+	{Name: sessions, Type: Counter, Labels: who("end"), Wide: 4, Unit: "{connection}", From: "tcplife", Help: "Connections that ended, by how they ended; end is orderly after a FIN from each side."},
 	{Name: sessionSeconds, Type: Histogram, Labels: who(), Wide: 4, OTLP: "system.network.tcp.connection.duration", Unit: "s", From: "tcplife",
-		Help: "How long connections were established that ended."},
-	{Name: resets, Type: Counter, Labels: who("by"), Wide: 4, OTLP: "system.network.tcp.resets", Unit: "{connection}", From: "tcplife", Help: "Connections that were reset, by which side did it."},
-	{Name: drops, Type: Counter, Labels: []string{"reason", "protocol"}, Unit: "{packet}", From: "skbdrop", Help: "Packets that the kernel dropped, by its own name of the reason."},
+		Help: "How long connections that have ended were established."},
+	{Name: resets, Type: Counter, Labels: who("by"), Wide: 4, OTLP: "system.network.tcp.resets", Unit: "{connection}", From: "tcplife", Help: "Connections that were reset, by the side that reset them."},
+	{Name: drops, Type: Counter, Labels: []string{"reason", "protocol"}, Unit: "{packet}", From: "skbdrop", Help: "Packets that the kernel dropped, by the kernel's name of the reason."},
 	{Name: queries, Type: Counter, Labels: at("service", "rcode"), Wide: 4, Unit: "{query}", From: "dns",
 		Help: "DNS queries, by the code of the answer; TIMEOUT where none came. The service is the process and the server that it asked."},
 	{Name: querySeconds, Type: Histogram, Labels: at("service"), Wide: 4, OTLP: "dns.lookup.duration", Unit: "s", From: "dns", Help: "Time from a DNS query to its answer."},
@@ -90,29 +90,29 @@ var Table = []Desc{
 	{Name: lookupSeconds, Type: Histogram, Labels: at("process"), Wide: 4, Unit: "s", From: "gethostlatency", Help: "Time of lookups of names by calls of the C library."},
 	{Name: listenDrops, Type: Counter, Labels: at("service", "queue"), Wide: 4, Unit: "{packet}", From: "tcpsynbl", Help: "SYNs and ACKs that were dropped because a queue of a listener was full."},
 	{Name: listenDepth, Type: Gauge, Labels: []string{"service", "queue"}, Wide: 1, Unit: "{connection}", From: "tcpsynbl",
-		Help: "The longest that a queue of a listener was when a SYN came, in the last second in which one came."},
+		Help: "Greatest length of a listener's queue when a SYN arrived, in the last second in which one arrived."},
 	{Name: kernelCounters, Type: Counter, Labels: []string{"counter"}, Unit: "{event}", From: "/proc/net/snmp, netstat, softnet_stat",
-		Help: "Counters of the kernel that should not grow, of all network namespaces together, under the names of nstat."},
-	{Name: finding, Type: Gauge, Labels: []string{"object", "class", "severity"}, Wide: 1, Unit: "{finding}", From: "why", Help: "1 for each finding of seine why about ten seconds, up to five seconds ago."},
+		Help: "Kernel counters that should not grow, summed over all network namespaces, under the names of nstat."},
+	{Name: finding, Type: Gauge, Labels: []string{"object", "class", "severity"}, Wide: 1, Unit: "{finding}", From: "why", Help: "1 for each finding of seine why over ten seconds that ended at most five seconds ago."},
 
 	{Name: agentInfo, Type: Gauge, Labels: []string{"version"}, Unit: "{agent}", From: "agent", Help: "1, with the version of seine."},
 	{Name: agentCPU, Type: Counter, Unit: "s", From: "agent", Help: "Processor time that the agent used in user space and in system calls, both of its processes."},
 	{Name: agentBPF, Type: Counter, Unit: "s", From: "agent",
 		Help: "Processor time of the agent's BPF programs, estimated: they are timed for a tenth of a second every six seconds. Absent where the kernel does not let the agent time them."},
 	{Name: agentMemory, Type: Gauge, Labels: []string{"process"}, Unit: "By", From: "agent", Help: "Resident memory of the agent's processes. Maps in the kernel are not in it."},
-	{Name: agentSeries, Type: Gauge, Unit: "{series}", From: "agent", Help: "Series that a scrape of text has, buckets counted each."},
-	{Name: agentSeriesLimit, Type: Gauge, Unit: "{series}", From: "agent", Help: "Most series that a scrape of text can have."},
+	{Name: agentSeries, Type: Gauge, Unit: "{series}", From: "agent", Help: "Series of a scrape in the text format. Each bucket counts."},
+	{Name: agentSeriesLimit, Type: Gauge, Unit: "{series}", From: "agent", Help: "Limit of the series of a scrape in the text format."},
 	{Name: agentRefused, Type: Counter, Unit: "{set}", From: "agent", Help: "Label sets that found no room, each counted once in ten seconds."},
 	{Name: agentOverflow, Type: Counter, Unit: "{value}", From: "agent", Help: "Values that were counted under the label value other, since their own label set found no room."},
-	{Name: agentEvicted, Type: Counter, Unit: "{set}", From: "agent", Help: "Label sets that went because nothing was heard of them."},
+	{Name: agentEvicted, Type: Counter, Unit: "{set}", From: "agent", Help: "Label sets that were removed because nothing was counted in them for ten minutes."},
 	{Name: agentRows, Type: Counter, Labels: []string{"tool"}, Unit: "{row}", From: "agent", Help: "Rows of tools that the agent has taken."},
-	{Name: agentLost, Type: Counter, Labels: []string{"tool", "kind"}, Unit: "{event}", From: "agent", Help: "What tools have lost, by kind: the words of lost in the summary of a tool. owner_unknown counts events without a process; they are not missing."},
+	{Name: agentLost, Type: Counter, Labels: []string{"tool", "kind"}, Unit: "{event}", From: "agent", Help: "What tools have lost, by kind, in the words of a tool's summary. owner_unknown counts events without a process; these events are not missing."},
 	{Name: agentUnseen, Type: Gauge, Labels: []string{"tool"}, Unit: "{tool}", From: "agent", Help: "1 for each tool that this kernel cannot run: its metrics are absent."},
-	{Name: agentModelEvicted, Type: Counter, Labels: []string{"what"}, Unit: "{entry}", From: "agent", Help: "Entries of the model that went before their time, for lack of room."},
-	{Name: agentModelRefused, Type: Counter, Unit: "{row}", From: "agent", Help: "Rows that the model had no room for. Metrics have them."},
-	{Name: agentShed, Type: Gauge, Labels: []string{"tool"}, Unit: "{tool}", From: "agent", Help: "1 for each tool that the agent has ended for now, to take no more processor time than --max-cpu says."},
-	{Name: agentFront, Type: Counter, Unit: "{start}", From: "agent", Help: "How often the process was started that talks to the network."},
-	{Name: agentLogs, Type: Counter, Unit: "{line}", From: "agent", Help: "Lines of the log that were not written because the same came too often."},
+	{Name: agentModelEvicted, Type: Counter, Labels: []string{"what"}, Unit: "{entry}", From: "agent", Help: "Entries that the model removed early for lack of room."},
+	{Name: agentModelRefused, Type: Counter, Unit: "{row}", From: "agent", Help: "Rows that the model had no room for. They are counted in the metrics."},
+	{Name: agentShed, Type: Gauge, Labels: []string{"tool"}, Unit: "{tool}", From: "agent", Help: "1 for each tool that the agent has ended for now, to stay within --max-cpu."},
+	{Name: agentFront, Type: Counter, Unit: "{start}", From: "agent", Help: "Starts of the process that talks to the network."},
+	{Name: agentLogs, Type: Counter, Unit: "{line}", From: "agent", Help: "Log lines that were not written because the same message came too often."},
 	{Name: recorderBytes, Type: Gauge, Unit: "By", From: "agent", Help: "Bytes of the recording."},
 	{Name: recorderLost, Type: Counter, Unit: "{row}", From: "agent", Help: "Rows that could not be recorded."},
 }

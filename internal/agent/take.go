@@ -23,15 +23,15 @@ type Counts struct {
 	waiting []undecided                    // the oldest first
 }
 
-// An undecided is a row with both ports of a connection, of which it is not known yet which side
-// this is. Tools deliver their rows one after the other: the one that tells it may be late.
+// An undecided is a row with both ports of a connection while it is not known which of the two
+// serves. The row of another tool that tells it may come later.
 type undecided struct {
 	since   time.Time
 	in, out watch.ServiceKey
 	count   func(k watch.ServiceKey)
 }
 
-// Bounds of what is remembered to tell sides apart, and how long a row waits.
+// Bounds of the memory that tells sides apart, and how long a row waits.
 const (
 	mostKnown     = 20_000
 	mostUndecided = 10_000
@@ -64,7 +64,7 @@ func (c *Counts) Row(r *row.Row) error {
 	return nil
 }
 
-// Tool says that a tool is attached: what it has not told of or lost yet is zero, not unknown.
+// Tool says that a tool is attached: its counts and losses are zero from now on, not unknown.
 func (c *Counts) Tool(name string) {
 	c.Add(agentRows, 0, name)
 	c.Add(agentLost, 0, name, "ring_full")
@@ -104,7 +104,7 @@ func (r reader) text(id string) string {
 	return ""
 }
 
-// or is the text of a column, or what stands for its absence.
+// or is the text of a column, or absent if it has none.
 func (r reader) or(id, absent string) string {
 	if s := r.text(id); s != "" {
 		return s
@@ -205,7 +205,7 @@ func guess(in, out watch.ServiceKey) watch.ServiceKey {
 	return out
 }
 
-// side counts a row with both ports for the service that it is of, now or when that is known.
+// side counts a row with both ports for the service that it belongs to, now or when that is known.
 func (c *Counts) side(r reader, count func(k watch.ServiceKey)) {
 	in, out := r.in(), r.out()
 	c.mu.Lock()
@@ -222,7 +222,7 @@ func (c *Counts) side(r reader, count func(k watch.ServiceKey)) {
 	count(k)
 }
 
-// sideNow is the service that a row with both ports is of, as far as is known.
+// sideNow is the service that a row with both ports belongs to, as far as is known.
 func (c *Counts) sideNow(r reader) watch.ServiceKey {
 	in, out := r.in(), r.out()
 	c.mu.Lock()
@@ -233,8 +233,7 @@ func (c *Counts) sideNow(r reader) watch.ServiceKey {
 	return guess(in, out)
 }
 
-// Settle counts the rows that have waited, those that can be told apart now, and those that have
-// waited long enough.
+// Settle counts waiting rows whose side is known now, and those that have waited long enough.
 func (c *Counts) Settle() {
 	c.mu.Lock()
 	var ready []func()

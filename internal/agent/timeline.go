@@ -26,8 +26,7 @@ type second struct {
 	Parts   map[string]float64 `json:"parts_ms"`
 }
 
-// settled is how long after its end a second is shown: tools deliver what happened in it until
-// then.
+// settled is how long after its end a second is shown: until then tools still deliver its rows.
 const settled = 2
 
 // timeline is the seconds of one service, or of all.
@@ -84,7 +83,7 @@ type node struct {
 	Kind  string `json:"kind"` // process, remote, clients
 }
 
-// An edge leads from who asks to who answers.
+// An edge leads from the client to the server.
 type edge struct {
 	From    string   `json:"from"`
 	To      string   `json:"to"`
@@ -108,9 +107,9 @@ func processNode(w watch.Who) node {
 	return node{"p|" + w.Container + "|" + w.Comm + "|" + strconv.FormatUint(uint64(w.Netns), 10), label, "process"}
 }
 
-// graph is who talks to whom. What a process here asks leads to the process here that serves
-// it, if there is one: the address is this machine's and the port is served. Clients of a
-// service from elsewhere are one node.
+// graph is who talks to whom. If the address that a process asks is this machine's and the port
+// is served here, the edge leads to the process that serves it. Clients of a service from
+// elsewhere are one node.
 func (a *Answers) graph(q *query) (any, error) {
 	v := a.view(q)
 	findings := a.judge(q, v).Findings
@@ -170,7 +169,7 @@ func (a *Answers) graph(q *query) (any, error) {
 	return out, nil
 }
 
-// status is how the agent fares.
+// status is the state of the agent.
 func (a *Answers) status(*query) (any, error) {
 	first, last := a.Model.Span()
 	v := a.Model.Window(time.Second)

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// The holder and the front talk in frames: how long the rest is (4 bytes, big endian), the
-// number of the question (4), a status of HTTP (2; 0 in questions), and the text. A question
+// The holder and the front exchange frames: the length of the rest (4 bytes, big endian), the
+// number of the question (4), an HTTP status (2; 0 in questions), and the text. A question
 // is JSON. Answers come in any order. The holder trusts nothing that comes from the front.
 const (
 	frameHead    = 10
@@ -95,7 +95,7 @@ func Serve(ctx context.Context, conn net.Conn, answer Answerer) error {
 			write.Lock()
 			defer write.Unlock()
 			if err := writeFrame(conn, number, uint16(status), out); err != nil {
-				stop() // it cannot be half a frame and then another one
+				stop() // after half a frame the stream cannot go on
 			}
 		})
 	}

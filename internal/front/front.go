@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package front is the part of 'seine agent' that talks to the network: metrics, the API, the
-// page, and OTLP. It runs in a process of its own without any capability, and has everything
-// from the holder, over a socketpair (internal/agent).
+// page, and OTLP. It runs in a process of its own without any capability, and gets everything
+// from the holder over a socketpair (internal/agent).
 package front
 
 import (
@@ -88,8 +88,8 @@ func Run(ctx context.Context, o Options) error {
 	return err
 }
 
-// limited accepts so many connections at once. One that is too much is closed at once, so that
-// clients that hold theirs keep out no more than themselves for as long as they are given.
+// limited accepts a limited number of connections. It closes one too many at once, instead of
+// letting it wait: clients that hold connections open must not make others hang.
 type limited struct {
 	net.Listener
 	room chan struct{}

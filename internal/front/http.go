@@ -65,7 +65,8 @@ func New(ctx context.Context, o Options) http.Handler {
 	return h
 }
 
-// ServeHTTP refuses what no client of ours asks for, and sets the headers that all answers have.
+// ServeHTTP refuses requests with a foreign Host or another method than GET, and sets the headers
+// that all answers have.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head := w.Header()
 	head.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
@@ -87,8 +88,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(w, r)
 }
 
-// asked says whether a Host header is one of ours. A page of somebody else, whose name leads
-// here by DNS, has that name in it; an address it cannot have.
+// asked says whether a Host header is one of ours. This stops DNS rebinding: a foreign page
+// whose name resolves to this address sends its own name, and cannot send an address.
 func (h *handler) asked(host string) bool {
 	name := host
 	if n, _, err := net.SplitHostPort(host); err == nil {
@@ -233,7 +234,7 @@ func (h *handler) query(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	if ctx.Err() != nil { // it is not whole: the connection breaks instead of ending well
+	if ctx.Err() != nil { // the answer is not complete: break the connection, so that the client sees it
 		panic(http.ErrAbortHandler)
 	}
 	if !out.began {
@@ -275,7 +276,7 @@ func question(p url.Values) (Question, error) {
 	return q, nil
 }
 
-// events is a stream: an event a second that says what is new to ask for.
+// events is a stream with one event a second, which says what has changed.
 func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 	ch, leave, ok := h.hub.join()
 	if !ok {
@@ -345,7 +346,7 @@ func (h *hub) run() {
 			for ch := range h.to {
 				select {
 				case ch <- body:
-				default: // it has not taken the last one
+				default: // this stream has not taken the last one yet
 				}
 			}
 		}

@@ -25,10 +25,10 @@ var params = map[string]string{
 	"window": "seconds to look at, 1 to 300 (10)",
 	"at":     "the second to look at, since 1970; the model has the last five minutes (now)",
 	"limit":  "most rows, 1 to 100000 (1000)",
-	"id":     "of a service, or of a connection, as answers have it",
+	"id":     "id of a service or of a connection, as in the answers",
 	"q":      "what names must contain",
 	"tool":   "tool of the recording",
-	"where":  "rows for which this holds, as --where of tools",
+	"where":  "condition for rows, as --where of tools",
 	"by":     "columns to group by, as --by of tools",
 	"since":  "as --since of tools: 14:02, 10m ago",
 	"until":  "as --until of tools",
@@ -36,16 +36,16 @@ var params = map[string]string{
 
 var queryParams = []string{"tool", "where", "by", "since", "until", "limit"}
 
-// Routes are the addresses of the API. The description is made of them.
+// Routes are the addresses of the API. The description is generated from them.
 func Routes() []Route {
 	return []Route{
 		fromHolder("services", "services with the time of their turns and where it goes", "window", "at", "limit", "id", "q"),
-		fromHolder("connections", "connections, those that said something last first", "limit", "id", "q"),
-		fromHolder("connection", "one connection, with its seconds since it was asked for first", "id"),
+		fromHolder("connections", "connections, the most recently active first", "limit", "id", "q"),
+		fromHolder("connection", "one connection, with its history by the second since the first request for it", "id"),
 		fromHolder("findings", "what is wrong, worst first", "window", "at", "limit"),
 		fromHolder("timeline", "seconds of a service, or of all", "window", "at", "id"),
 		fromHolder("map", "who talks to whom", "window", "at", "limit"),
-		fromHolder("status", "how the agent fares"),
+		fromHolder("status", "state of the agent"),
 		{Path: "/api/v1/query", Summary: "rows of the recording, a line of JSON each", Params: queryParams, Type: "application/x-ndjson", serve: func(h *handler) http.HandlerFunc { return h.query }},
 		{Path: "/api/v1/events", Summary: "server-sent events: the status, once a second", Type: "text/event-stream", serve: func(h *handler) http.HandlerFunc { return h.events }},
 		{Path: "/api/openapi.json", Summary: "this description", Type: "application/json", serve: func(*handler) http.HandlerFunc {

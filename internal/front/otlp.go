@@ -25,8 +25,8 @@ import (
 	"seine/internal/agent"
 )
 
-// An OTLP pushes metrics to a collector, by OTLP over HTTP with protobuf. What cannot be
-// delivered waits in a queue that has a bound; what finds no room there is counted.
+// An OTLP pushes metrics to a collector, by OTLP over HTTP with protobuf. Pushes that cannot be
+// delivered wait in a bounded queue; those that do not fit are dropped and counted.
 type OTLP struct {
 	URL      string // of the collector, with or without /v1/metrics
 	Every    time.Duration
@@ -105,7 +105,7 @@ func (o *OTLP) waiting() int {
 	return len(o.queue)
 }
 
-// add queues a push. The oldest goes if there is no room.
+// add queues a push. If there is no room, the oldest is dropped.
 func (o *OTLP) add(body []byte, log *slog.Logger) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -181,7 +181,7 @@ func (o *OTLP) push(ctx context.Context, log *slog.Logger) {
 	o.pause = 0
 }
 
-// names are those that OpenTelemetry has, by ours, and units.
+// names are the descriptions with OpenTelemetry's names and units, by our name.
 var names = func() map[string]agent.Desc {
 	out := map[string]agent.Desc{}
 	for _, d := range agent.Table {
@@ -220,8 +220,8 @@ func attribute(key, value string) *commonpb.KeyValue {
 	return &commonpb.KeyValue{Key: key, Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: value}}}
 }
 
-// convert makes OTLP of what scrapers take. Counters and histograms are cumulative, each with
-// the time since when it counts.
+// convert turns Prometheus metrics into OTLP. Counters and histograms are cumulative, each with
+// its start time.
 func convert(families []*dto.MetricFamily, now time.Time, dropped uint64) (out []*metricspb.Metric) {
 	at := uint64(now.UnixNano())
 	for _, f := range families {

@@ -117,7 +117,7 @@ const views = {
       const [a, t, c] = await Promise.all([api("services", { id: route.id, window: windowSeconds() }), api("timeline", { id: route.id, window: 300 }), api("connections", { id: route.id, limit: most })]);
       const s = a.services[0];
       return [h("h2", {}, s ? s.service : route.id), s ? table("services", serviceColumns, [s], 1, "The service") : h("p", {}, "It did nothing in this window."), s ? [legend(parts.filter((p) => s.parts_ms[p])), bar(s.parts_ms, parts)] : null,
-        graphs(t.seconds.filter((x) => x.t <= t.settled)), h("h2", {}, "Its connections"), table("connections", connColumns, c.connections, c.total, "Its connections, the last to say something first")];
+        graphs(t.seconds.filter((x) => x.t <= t.settled)), h("h2", {}, "Its connections"), table("connections", connColumns, c.connections, c.total, "Its connections, the most recently active first")];
     }
     const [a, t] = await Promise.all([api("services", { window: windowSeconds(), limit: most, q: filter }), api("timeline", { window: 120 })]);
     return [filterForm("Filter services"), legend(ofTurn), a.services.length ? table("services", serviceColumns, a.services, a.total, `${number(a.total)} services in ${a.to - a.from} s`) : h("p", { class: "dim" }, "No service did anything in this window."),
