@@ -18,8 +18,8 @@ type Capture struct {
 	fd, port int
 }
 
-// Capture begins. The timestamps that TCP puts into segments of later connections of the host
-// are its clock then, without a random number.
+// Capture begins. From now on TCP timestamps of new connections of the host are its clock, without
+// a random offset.
 func (w *World) Capture(host, dev string, port int) (*Capture, error) {
 	c := &Capture{port: port}
 	if err := w.Sysctl(host, "net.ipv4.tcp_timestamps", "2"); err != nil {

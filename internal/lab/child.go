@@ -48,8 +48,8 @@ func init() {
 	}
 }
 
-// isChild says whether the environment makes this process a child. Anybody can set
-// a variable, so it counts only where it gives its setter no privileges.
+// isChild says whether the environment makes this process a child. Anybody can set a variable, so
+// it is ignored if the process has more privileges than its caller.
 func isChild() bool { return os.Getenv(childEnv) != "" && !seinehost.Elevated() }
 
 // Main returns at once, except in a child of a world: there it runs the body
@@ -119,8 +119,8 @@ func runChild() error {
 	return <-end
 }
 
-// run runs the body on this thread. A child that has become another one has told of
-// itself before.
+// run runs the body on this thread. A child that has become another one has reported itself
+// before.
 func (c *Child) run(body func(*Child) error, again bool) error {
 	if !again {
 		if err := c.send(message{TID: unix.Gettid()}); err != nil {
@@ -142,8 +142,8 @@ func successor(comm, body string, arg any) ([]string, error) {
 	return append(os.Environ(), childEnv+"=1", orderEnv+"="+string(b)), err
 }
 
-// Become has the process, by exec, run another body under another name. It keeps
-// the descriptors that are not closed then.
+// Become makes the process run another body under another name, by exec. Descriptors without
+// close-on-exec stay open.
 func (c *Child) Become(comm, body string, arg any) error {
 	env, err := successor(comm, body, arg)
 	if err != nil {
@@ -210,9 +210,8 @@ func (c *Child) send(m message) error {
 	return err
 }
 
-// rawFile reads and writes a descriptor by plain blocking calls. os.File would
-// bring the runtime's epoll with it, which has no place among the calls that a
-// tool is to count.
+// rawFile reads and writes a descriptor by plain blocking calls. os.File would use the runtime's
+// epoll, whose calls a tool would count too.
 type rawFile int
 
 func (f rawFile) Read(b []byte) (int, error) {

@@ -38,10 +38,10 @@ const (
 	// Asked is a connect(2) that does not wait, then poll(2), and connect(2) again,
 	// which says how it ended.
 	Asked Mode = "asked"
-	// Unfollowed is a connect(2) that does not wait, and nobody asks how it
-	// ended. The next attempt comes after the answer, or after ten milliseconds,
-	// since that no answer comes cannot be awaited. The socket stays open until
-	// all attempts are made: with less than a hundred no SYN is sent twice.
+	// Unfollowed is a connect(2) that does not wait, and nobody asks how it ended. The next
+	// attempt comes after the answer, or after ten milliseconds, since the absence of an
+	// answer cannot be awaited. The socket stays open until all attempts are made: with less
+	// than a hundred no SYN is sent twice.
 	Unfollowed Mode = "unfollowed"
 	// ByUring connects through io_uring.
 	ByUring Mode = "uring"

@@ -68,8 +68,8 @@ func (w *World) connections(host string) (all []connection, err error) {
 	return all, nil
 }
 
-// Closed waits until no TCP connection of any host is open, and nothing is under way.
-// Then no timer sends anything again.
+// Closed waits until no TCP connection of any host is open and no segment is under way. Then no
+// timer retransmits anything.
 func (w *World) Closed() error {
 	for _, h := range w.Hosts() {
 		if err := w.closed(h, func(*connection) bool { return true }); err != nil {
@@ -116,7 +116,7 @@ func Until(what string, is func() (bool, error)) error {
 			return err
 		}
 		if time.Now().After(late) {
-			return fmt.Errorf("lab: it does not come about that %s: %w", what, ErrLate)
+			return fmt.Errorf("lab: waiting until %s: %w", what, ErrLate)
 		}
 	}
 }

@@ -29,8 +29,8 @@ func (w *World) Sent(host, dev string) (packets uint64, err error) {
 	return s.TxPackets, err
 }
 
-// AwaitFrames calls send, which has a device of a host receive so many of the frames that
-// no protocol wants, and returns when the stack has looked at them.
+// AwaitFrames calls send, which makes a device of a host receive so many frames that no protocol
+// wants, and returns when the stack has looked at them.
 func (w *World) AwaitFrames(host, dev string, count int, send func() error) error {
 	before, err := w.LinkStats(host, dev)
 	if err != nil {

@@ -18,7 +18,7 @@ type Packet struct {
 	Src, Dst netip.Addr
 	Proto    byte   // IPv6: of the first header after IP's own
 	Payload  []byte // from the header of the protocol on
-	BadSum   bool   // of the IP header, which IPv6 has not
+	BadSum   bool   // wrong checksum of the IP header; IPv6 has none
 }
 
 // bytes is the packet with its IP header.
@@ -164,8 +164,8 @@ func (c *Conn) Close() {
 	}
 }
 
-// CloseApart closes the server's end, and the client's so much later that what is
-// left of the server's socket then is in TIME_WAIT.
+// CloseApart closes the server's end, and then the client's, so much later that the server's
+// connection is in TIME_WAIT by then.
 func (c *Conn) CloseApart() error { return errors.Join(c.CloseServer(), c.CloseClient()) }
 
 // CloseServer closes the server's end, and waits until the client has acknowledged it.

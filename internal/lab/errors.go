@@ -15,8 +15,8 @@ import (
 // its parent: errors.Is finds it in what [Proc.Expect] and [Proc.Wait] return.
 var ErrNotSupported = errors.New("not supported by this kernel")
 
-// ErrLate says that a child, or what a child waited for, did not come in time. It
-// crosses from a child to its parent too.
+// ErrLate says that a child, or something that a child waited for, did not come in time. A child
+// can pass it to its parent too.
 var ErrLate = errors.New("too late")
 
 // unsupported wraps err as ErrNotSupported when it is one of the errors by

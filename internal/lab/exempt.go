@@ -12,12 +12,11 @@ import (
 // rounds is how often Undisturbed tries.
 const rounds = 20
 
-// Undisturbed calls round, which compares what a tool counts with what the kernel
-// counts, and returns in what they differ. Kernels of some sandboxes run no program
-// while their agent, which is process 1, is the current task. An interrupt on top of
-// it is in the kernel's count and in no tool's. So a round that finds a difference
-// and in which process 1 has run says nothing, and there is another one. In a round
-// in which it has not run, and in guests, the difference is the tool's.
+// Undisturbed calls round, which compares a tool's count with the kernel's and returns the
+// differences. Kernels of some sandboxes run no BPF program while their agent, which is process
+// 1, is the current task. An interrupt at such a time is in the kernel's count and in no tool's.
+// So if a round finds a difference and process 1 has run meanwhile, the round says nothing and is
+// repeated. If process 1 has not run, and in guests, the difference is the tool's.
 func Undisturbed(round func() ([]error, error)) error {
 	var last []error
 	for range rounds {
@@ -38,7 +37,7 @@ func Undisturbed(round func() ([]error, error)) error {
 		}
 		last = differ
 	}
-	return fmt.Errorf("%w (process 1 has run, but so it is in each of %d rounds)", errors.Join(last...), rounds)
+	return fmt.Errorf("%w (process 1 has run, and the difference is there in each of %d rounds)", errors.Join(last...), rounds)
 }
 
 // initRuns is how long each thread of process 1 has run, and how often.

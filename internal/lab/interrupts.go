@@ -30,7 +30,7 @@ func ReadInterrupts(file string) (Interrupts, error) {
 			for _, w := range words {
 				n, err := strconv.Atoi(strings.TrimPrefix(w, "CPU"))
 				if err != nil {
-					return t, fmt.Errorf("lab: %s: %q is no processor", file, w)
+					return t, fmt.Errorf("lab: %s: %q is not a processor", file, w)
 				}
 				cpus = append(cpus, n)
 			}

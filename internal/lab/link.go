@@ -124,8 +124,8 @@ func (e end) create(peer end) error {
 	return nil
 }
 
-// up sets the device up. No link-local IPv6 address is made: its duplicate
-// address detection and router solicitations would be traffic nobody asked for.
+// up sets the device up. No link-local IPv6 address is made: its duplicate address detection and
+// router solicitations would be unwanted traffic.
 func (e end) up() error {
 	l, err := netlink.LinkByName(e.dev)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 )
 
 // ListenLow listens on loopback, in the network namespace of the calling thread, at a port below
-// those that the kernel gives to clients, as servers do: where flows has not told yet which side
-// serves, the smaller port is taken for the server's. No client is given the port after it is
+// those that the kernel gives to clients, as servers do. As long as flows has not reported which
+// side serves, the smaller port is taken for the server's. No client gets the port after it is
 // closed.
 func ListenLow() (l net.Listener, err error) {
 	for range 100 {

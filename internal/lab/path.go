@@ -15,14 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Path is a long or narrow way between two hosts, beside their veth pair: two tun
-// devices joined by this process, which lets packets wait. It needs no queueing
-// discipline, so every kernel has it.
+// Path is a slow or narrow link between two hosts, beside their veth pair: two tun devices joined
+// by this process, which delays packets. It needs no queueing discipline, so every kernel has
+// it.
 type Path struct {
 	Delay time.Duration // one way
 	Rate  int           // bytes a second; 0: any number
-	// Stall is how long it carries nothing from the first host to the second, once,
-	// after so many packets.
+	// Stall is how long it stops carrying packets from the first host to the second, once, after
+	// so many packets.
 	Stall time.Duration
 	After int
 	// Fate says what becomes of a packet of one host, the first or the second (0, 1): whether it

@@ -15,8 +15,8 @@ import (
 	seinehost "seine/internal/host"
 )
 
-// Samples is the samples that the kernel's perf takes of every processor, without BPF: who
-// was the current process. A processor that the host has stopped takes none meanwhile.
+// Samples is the samples that the kernel's perf takes of every processor, without BPF: the
+// current process. A processor that the host has stopped takes none meanwhile.
 type Samples struct{ rings []sampleRing }
 
 // sampleRing is the samples of one processor. Nobody takes them out, so there is room

@@ -24,7 +24,7 @@ type Server struct {
 	dir  string
 }
 
-// nobody runs a server that refuses to be root's.
+// nobody is the user for servers that refuse to run as root.
 var nobody = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 
 // StartRedis starts redis-server. It keeps nothing on disk.

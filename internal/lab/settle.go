@@ -24,10 +24,10 @@ var aside = sync.OnceValues(func() (*host, error) {
 	return h, err
 })
 
-// Settle returns when packets that were under way have arrived, and so have those
-// that they were answered with. Each processor takes what loopback and veth devices
-// have sent there from one queue, in order. So a datagram that it sends to itself
-// comes after all that waited, and it frees the buffers that others have left to it.
+// Settle returns when packets that were under way have arrived, and so have the answers to them.
+// Each processor takes packets of loopback and veth devices from one queue, in order. So a
+// datagram that it sends to itself comes after all packets that waited, and the processor then
+// frees the buffers that others have left to it.
 func (w *World) Settle() error {
 	const answers = 3 // to answers
 	h, err := aside()
@@ -66,9 +66,9 @@ func passQueues(times int) error {
 	return nil
 }
 
-// Grace is Settle, and waits until what the kernel puts off until nobody looks at it
-// any more has been done: a UDP socket that was closed lets go of its packets then.
-// The kernel waits for that itself (rcu_barrier) before a device is gone.
+// Grace is Settle, and then waits for the work that the kernel defers by RCU: only then does a
+// closed UDP socket free its packets. The kernel waits for that itself (rcu_barrier) before it
+// removes a device.
 func (w *World) Grace() error {
 	h, err := aside()
 	if err == nil {
@@ -86,8 +86,8 @@ func (w *World) Grace() error {
 	return w.Settle()
 }
 
-// Ended waits until no TCP socket is left in a host: one that was closed lives on until
-// the peer has acknowledged its end. What is in TIME_WAIT is not a socket.
+// Ended waits until no TCP socket is left in a host. A closed socket lives until the peer has
+// acknowledged its FIN. A connection in TIME_WAIT has no socket.
 func (w *World) Ended(host string) error {
 	for deadline := time.Now().Add(w.timeout); ; time.Sleep(time.Millisecond) {
 		n, err := w.sockets(host)

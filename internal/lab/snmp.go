@@ -26,9 +26,9 @@ func (w *World) Counters(host string) (c Counters, err error) {
 	return c, nil
 }
 
-// Quiet waits until TCP of no host has anything under way: what a processor that is
-// busy has put off comes after the processes have ended. A connection that is about to
-// end has a FIN under way, unless its peer is silent for good.
+// Quiet waits until no host has a TCP segment under way: work that a busy processor has deferred
+// comes after the processes have ended. A connection that is about to end has a FIN under way,
+// unless its peer is silent for good.
 func (w *World) Quiet() error {
 	silent := time.Now().Add(10 * time.Second)
 	for last, same := int64(-1), 0; same < 3; time.Sleep(10 * time.Millisecond) {

@@ -86,8 +86,7 @@ func listen(fd, backlog int) error {
 	return nil
 }
 
-// Accept accepts a connection as most servers that do not care do: without
-// room for the peer's address.
+// Accept accepts a connection without room for the peer's address.
 func Accept(fd int) (int, error) {
 	for {
 		r, _, e := unix.Syscall6(unix.SYS_ACCEPT4, uintptr(fd), 0, 0, unix.SOCK_CLOEXEC, 0, 0)

@@ -44,10 +44,10 @@ func (w *World) Threaded(from, to string) (pids []int, err error) {
 	return pids, nil
 }
 
-// Stall has the packets that one host sends to another wait until the processor
-// that sends them has nothing else to do: the veth device polls in a thread,
-// which may run there only and last. From 6.16 on its ring fills, and it gives
-// packets back. What runs on fn's thread sends from that processor.
+// Stall makes the packets that one host sends to another wait until the sending processor has
+// nothing else to do: the veth device polls in a thread that runs only there, with the lowest
+// priority. From 6.16 on its ring fills, and it returns packets. fn's thread sends from that
+// processor.
 func (w *World) Stall(from, to string, fn func() error) error {
 	pids, err := w.Threaded(from, to)
 	if err != nil {

@@ -94,8 +94,8 @@ func (t *Targets) End() error {
 	return t.Wait()
 }
 
-// Receive returns when so many bytes of datagrams have come to the first target. They
-// were seen by all that looks at packets on their way to it.
+// Receive returns when so many bytes of datagrams have come to the first target. Everything that
+// looks at packets on their way has seen them then.
 func (t *Targets) Receive(bytes int) error {
 	var done bool
 	return t.Call(fmt.Sprint("receive ", bytes), &done)
