@@ -61,7 +61,7 @@ type (
 		node
 		Name string
 		Args []Expr
-		val  *int64 // what is known of it beforehand, set by check
+		val  *int64 // its value if it is a constant, set by check
 		as   *Tuple // what stands in its place, set by check
 	}
 	// Unary is -x, !x, ~x, *x, &x.
@@ -100,7 +100,7 @@ type (
 		X     Expr
 		Name  string
 		Arrow bool
-		text  *string // known beforehand
+		text  *string // if it is a constant
 		val   *int64  // as well, set by check
 	}
 	// Index is x[i].
@@ -172,7 +172,7 @@ type (
 	}
 	// If has an Else that may be empty.
 	If struct {
-		comptime   bool // the condition is known beforehand
+		comptime   bool // the condition is a constant
 		Cond       Expr
 		Then, Else []Stmt
 	}

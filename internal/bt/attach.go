@@ -80,8 +80,7 @@ func (a *attached) run(prog *ebpf.Program, t *Target) {
 	}
 }
 
-// lastFirst says whether the kernel runs the program first that was attached
-// last to an event.
+// lastFirst says whether the kernel runs the program that was attached last first.
 func lastFirst(way ProbeKind) bool {
 	return way == Kprobe || way == Fentry || way == Fexit || way == Uprobe || way == Uretprobe || way == Software
 }
@@ -104,8 +103,8 @@ func haveMulti() bool {
 	return true
 }
 
-// attach loads and attaches everything. BEGIN runs before anything else is
-// attached. A target that cannot be had among many is counted and named.
+// attach loads and attaches everything. BEGIN runs before anything else is attached. If one of
+// many targets cannot be attached, it is counted and named.
 func (p *Program) attach(l *loaded, started func(*attached) error) (*attached, error) {
 	a := &attached{}
 	ok := false
@@ -129,7 +128,7 @@ func (p *Program) attach(l *loaded, started func(*attached) error) (*attached, e
 		later = append(later, pending{j, t, progs, turn})
 	}
 	total := p.Probes()
-	// Load first: what the verifier refuses is said before anything has run.
+	// Load first: a refusal of the verifier is reported before anything has run.
 	for _, j := range p.jobs {
 		t := j.targets[0]
 		if t.Way == Fentry || t.Way == Fexit || p.multi(j) {
@@ -328,7 +327,7 @@ func (p *Program) all(progs []program, t *Target, cookie bool, a *attached) erro
 	for i, prog := range progs {
 		c, err := p.one(prog.Program, t, cookie)
 		if err != nil {
-			for range i { // one that is alone could be the one that does nothing
+			for range i { // detach the others: a single copy could be one that leaves the work to another
 				a.links[len(a.links)-1].Close()
 				a.links = a.links[:len(a.links)-1]
 			}
@@ -469,7 +468,7 @@ func perfEvents(prog *ebpf.Program, t *Target) (io.Closer, error) {
 			attr.Sample = uint64(t.Every)
 		}
 	}
-	cpus, last := host.OnlineCPUs() // not those that we may run on
+	cpus, last := host.OnlineCPUs() // all of them, not only those that we may run on
 	var fds perfEvent
 	for _, cpu := range cpus {
 		fd, err := perf(prog, attr, cpu)

@@ -163,7 +163,7 @@ func (b *bccSpec) expr(from, to int) (x Expr, err error) {
 		for _, at := range m {
 			param := p.text[from+at[2] : from+at[3]]
 			if b.names.params[param] == 0 {
-				p.fail(Pos(from+at[2]), Pos(from+at[3]), "%s is no parameter of the signature%s", param, didYouMean(param, sortedKeys(b.names.params)))
+				p.fail(Pos(from+at[2]), Pos(from+at[3]), "%s is not a parameter of the signature%s", param, didYouMean(param, sortedKeys(b.names.params)))
 			}
 			if !b.names.ret {
 				p.fail(Pos(from+at[0]), Pos(from+at[1]), "$entry() is for r: probes")

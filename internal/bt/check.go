@@ -11,9 +11,9 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// A checker gives types to a clause for one target at a time. Maps are known
-// only when all clauses have been seen, so that it goes over them until nothing
-// changes, and once more to complain.
+// A checker gives types to a clause for one target at a time. The types of maps are known only
+// when all clauses have been seen. So it goes over the clauses until nothing changes, and once
+// more to report errors.
 type checker struct {
 	script *Script
 	src    *Source
@@ -40,7 +40,7 @@ type checker struct {
 	target  *Target
 	vars    map[string]*Type
 	varPos  map[string][2]Pos
-	wide    map[string]*Type // what variables have come to need
+	wide    map[string]*Type // the types that variables need
 	grown   bool
 	final   bool
 	changed bool
@@ -57,7 +57,7 @@ type checker struct {
 // shared is the home of variables that several functions use.
 const shared = -1
 
-// uses is what a clause needs of its target.
+// uses is the properties of the target that a clause needs.
 type uses struct {
 	types   bool // args, argN, retval: the code depends on the prototype
 	fields  bool // more of it than what a system call returned
@@ -169,7 +169,7 @@ func (c *checker) stmt(s Stmt) {
 		c.condition(s.Cond)
 		v, known := c.constant(s.Cond)
 		if s.comptime && !known {
-			c.failAt(s.Cond, "this is not known beforehand")
+			c.failAt(s.Cond, "this is not a constant")
 		}
 		if !s.comptime || v != 0 {
 			c.stmts(s.Then)
@@ -201,7 +201,7 @@ func (c *checker) stmt(s Stmt) {
 	}
 }
 
-// effect is an expression that is there for what it does.
+// effect is an expression that is evaluated for its effect.
 func (c *checker) effect(x Expr) {
 	switch x := x.(type) {
 	case *Call:
@@ -223,7 +223,7 @@ func (c *checker) effect(x Expr) {
 	}
 }
 
-// notUsed keeps where a value is computed for nothing, which the run tells of.
+// notUsed notes the place of a value that is not used, for a warning.
 func (c *checker) notUsed(x Expr) {
 	pos, end := x.span()
 	if !slices.Contains(c.unused, [2]Pos{pos, end}) {

@@ -122,7 +122,7 @@ func (c *checker) aggregation(e *Call) *Type {
 		for i, p := range []*int64{&t.min, &t.max, &t.step} {
 			v, ok := c.constant(e.Args[i+1])
 			if !ok {
-				c.failAt(e.Args[i+1], "the limits of lhist() are numbers that are known beforehand")
+				c.failAt(e.Args[i+1], "the limits of lhist() must be constants")
 			}
 			*p = v
 		}
@@ -179,7 +179,7 @@ func (c *checker) literal(e *Call) {
 	}
 }
 
-// text is a string that is known beforehand.
+// text is the value of a constant string.
 func (c *checker) text(e Expr) string {
 	s, ok := e.(*Str)
 	if !ok {
@@ -235,7 +235,7 @@ func (c *checker) unsafeFormatted(e *Call) {
 func (c *checker) print(e *Call) {
 	for _, a := range e.Args[1:] {
 		if _, ok := c.constant(a); !ok {
-			c.failAt(a, "how many to print, and what to divide by, are known beforehand")
+			c.failAt(a, "the number of entries and the divisor of print() must be constants")
 		}
 		c.expr(a)
 	}
@@ -446,7 +446,7 @@ func (c *checker) ntop(e *Call) *Type {
 func (c *checker) pton(e *Call) *Type {
 	addr, err := netip.ParseAddr(c.text(e.Args[0]))
 	if err != nil {
-		c.failAt(e.Args[0], "this is no address")
+		c.failAt(e.Args[0], "this is not an address")
 	}
 	return arrayOf(typeU8, addr.BitLen()/8)
 }
@@ -527,7 +527,7 @@ func (c *checker) strncmp(e *Call) *Type {
 		}
 	}
 	if n, ok := c.constant(e.Args[2]); !ok || n < 0 {
-		c.failAt(e.Args[2], "the length is a number that is known beforehand")
+		c.failAt(e.Args[2], "the length must be a constant")
 	}
 	c.expr(e.Args[2])
 	return typeU64

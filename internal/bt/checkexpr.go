@@ -103,7 +103,7 @@ func (c *checker) typeOf(e Expr) *Type {
 		}
 		return c.value(e.X)
 	case *TypeExpr:
-		c.failAt(e, "a type is no value")
+		c.failAt(e, "a type is not a value")
 	case *Sizeof:
 		if e.Of != nil {
 			e.X = nil
@@ -165,7 +165,7 @@ func (c *checker) unary(e *Unary) *Type {
 		case Number:
 			return &Type{Kind: Number, Size: 8, Space: t.Space}
 		}
-		c.failAt(e, "%s is no pointer", t)
+		c.failAt(e, "%s is not a pointer", t)
 	case "&":
 		switch m := e.X.(type) {
 		case *Field, *Index, *Unary:
@@ -365,12 +365,12 @@ func (c *checker) index(e *Index) *Type {
 	case Combo:
 		n, ok := c.constant(e.I)
 		if !ok || n < 0 || n >= int64(len(t.Elems)) {
-			c.failAt(e.I, "the tuple has elements 0 to %d, by numbers that are known beforehand", len(t.Elems)-1)
+			c.failAt(e.I, "the tuple has elements 0 to %d, and the index must be a constant", len(t.Elems)-1)
 		}
 		return t.Elems[n]
 	case String:
 		if n, ok := c.constant(e.I); !ok || n < 0 || n >= int64(t.Len) {
-			c.failAt(e.I, "the string has bytes 0 to %d, by numbers that are known beforehand", t.Len-1)
+			c.failAt(e.I, "the string has bytes 0 to %d, and the index must be a constant", t.Len-1)
 		}
 		return &Type{Kind: Number, Size: 1, Signed: true, Char: true}
 	default:

@@ -83,7 +83,7 @@ func (c *checker) memcmp(e *Call) *Type {
 		}
 	}
 	if c.expr(e.Args[2]); !ok || n < 0 {
-		c.failAt(e.Args[2], "the length is a number that is known beforehand")
+		c.failAt(e.Args[2], "the length must be a constant")
 	}
 	return typeS64
 }
@@ -111,14 +111,14 @@ func (c *checker) staticAssert(e *Call) *Type {
 	c.expr(e.Args[0])
 	msg := c.text(e.Args[1])
 	if v, ok := c.constant(e.Args[0]); !ok {
-		c.failAt(e.Args[0], "static_assert() needs what is known beforehand")
+		c.failAt(e.Args[0], "static_assert() needs a constant")
 	} else if v == 0 {
 		c.failAt(e, "%s", msg)
 	}
 	return typeVoid
 }
 
-// failCall ends the compilation where its code would be.
+// failCall ends the compilation when its code would be emitted.
 func (c *checker) failCall(e *Call) *Type {
 	c.formatted(e)
 	return typeVoid

@@ -30,8 +30,8 @@ var mapKinds = map[string]struct{ lru, perCPU bool }{
 	"hash": {}, "lruhash": {lru: true}, "percpuhash": {perCPU: true}, "percpulruhash": {true, true},
 }
 
-// declared checks a map against its declaration. What adds up is kept for each CPU
-// only if its map says so; nothing else can be.
+// declared checks a map against its declaration. Aggregations are kept per CPU only if the
+// declaration says so; other values cannot be.
 func (c *checker) declared(d *mapDef) {
 	if d.decl.kind == "" || d.value == nil {
 		return
@@ -48,11 +48,10 @@ func (c *checker) declared(d *mapDef) {
 // perCPU says whether each CPU has values of its own.
 func (d *mapDef) perCPU() bool { return d.value.aggregate() && !d.read }
 
-// places is how many keys a map can have if they are numbers from 0 on: the one
-// of a map without keys, and those of func and probe. Then it is an array, where
-// finding a key is an addition. An array has all keys: one that nothing was added
-// to is told by its zeroes, so that sums, which can come to 0, have none. It is 0
-// where a hash has to do.
+// places is how many keys a map can have if its keys are numbers from 0 on: the single key of a
+// map without keys, and those of func and probe. Such a map is an array, where finding a key is
+// one addition. An array has all keys, and a key that nothing was added to is recognised by its
+// zeroes. So sums, which can be 0, cannot use an array. The result is 0 if the map is a hash.
 func (u *unit) places(d *mapDef) int {
 	n := 1
 	switch {

@@ -122,8 +122,8 @@ func (c *checker) allArgs(e *Ident) *Type {
 	return c.expr(all)
 }
 
-// nearConstant names a constant that is one slip away and nothing else: one that
-// is merely alike has another value, as ENOTSUPP has than EOPNOTSUPP.
+// nearConstant names a constant that is one slip away, and no other: a similar name may have
+// another value, as ENOTSUPP and EOPNOTSUPP do.
 func (c *checker) nearConstant(name string) string {
 	names := slices.Collect(maps.Keys(headers()))
 	names = append(names, slices.Collect(maps.Keys(c.enumSeen))...)

@@ -29,7 +29,7 @@ type Options struct {
 	Children    bool     // and the processes that they start
 	Mode        Mode
 	Filter      *regexp.Regexp // only the probes whose full name it matches, and BEGIN and END
-	Check       bool           // it is not to run: compile also what this kernel cannot trace
+	Check       bool           // only compile, also clauses that this kernel cannot trace
 	Reads       bool           // tell of reads of memory that failed
 	Headers     []string       // files to include first
 	Way         string         // trace functions by "kprobe" or "fentry" only; "": by what fits
@@ -41,7 +41,7 @@ type Options struct {
 	Buffer      uint64        // bytes of the ring
 	Out, Err    io.Writer
 	Native      bool       // what Out gets is the JSON of bpftrace -f json
-	Rows        row.Sink   // takes what is printed as rows, besides Out or in place of it; nil: nothing does
+	Rows        row.Sink   // takes the output as rows, besides Out or in place of it; nil: none
 	Ready       func()     // called when everything is attached
 	Ended       func(*Run) // called when everything is printed, before it is detached
 
@@ -163,7 +163,7 @@ func (p *Program) expand() ([][]*Target, error) {
 	return all, nil
 }
 
-// partial warns of functions that most calls go past.
+// partial warns about functions that most calls bypass.
 func (p *Program) partial(t *Target) {
 	if !t.Kind.function() || t.Name != "sock_sendmsg" {
 		return
@@ -177,7 +177,7 @@ func (p *Program) partial(t *Target) {
 	}
 }
 
-// clauses does something with each clause, and gives what is wrong with all of them.
+// clauses calls a function with each clause, and returns the errors of all of them.
 func (p *Program) clauses(do func(int, *Clause) error) error {
 	var list []error
 	for i, cl := range p.Script.Clauses {

@@ -11,8 +11,8 @@ import (
 	"seine/internal/row"
 )
 
-// settings is what config = { … } and the environment ask for. They are those of
-// bpftrace that there is something behind.
+// settings are the values of config = { … } and of the environment: those settings of bpftrace
+// that have an effect here.
 type settings struct {
 	strLen, mapKeys, catBytes, onStack, ringPages int
 	maxProbes, maxPrograms                        int // 0: any number
@@ -106,8 +106,8 @@ func settingOf(key string) (known, bool) {
 	return k, ok
 }
 
-// configure takes the settings of the script, then those of the environment,
-// which come first.
+// configure applies the settings of the script, then those of the environment, which override
+// them.
 func (p *Program) configure() error {
 	p.set = defaults()
 	for _, s := range p.Script.Config {

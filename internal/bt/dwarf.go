@@ -15,13 +15,13 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// userTypes are the prototypes of a file's functions, of its DWARF.
+// userTypes are the prototypes of a file's functions, from its DWARF.
 type userTypes struct {
 	data  *dwarf.Data
 	types map[dwarf.Type]btf.Type
 }
 
-// userProtos keeps what was read of files: a clause of many functions asks for each.
+// userProtos caches the types of files: a clause with many functions asks for each of them.
 type userProtos struct {
 	mu    sync.Mutex
 	files map[string]func() (*userTypes, error)
@@ -148,7 +148,7 @@ func (u *userTypes) params(r *dwarf.Reader, fn *dwarf.Entry) (*btf.FuncProto, er
 	return proto, nil
 }
 
-// of is the type of what an entry describes.
+// of is the type of a variable or parameter that an entry describes.
 func (u *userTypes) of(e *dwarf.Entry) (btf.Type, error) {
 	off, ok := e.Val(dwarf.AttrType).(dwarf.Offset)
 	if !ok {
@@ -161,7 +161,7 @@ func (u *userTypes) of(e *dwarf.Entry) (btf.Type, error) {
 	return u.typ(t), nil
 }
 
-// typ makes a type of BTF of one of DWARF. Structs may lead to themselves.
+// typ turns a DWARF type into a BTF type. Structs may refer to themselves.
 func (u *userTypes) typ(t dwarf.Type) btf.Type {
 	if known := u.types[t]; known != nil {
 		return known
@@ -224,8 +224,8 @@ func (u *userTypes) record(v *dwarf.StructType) btf.Type {
 	return u.types[v]
 }
 
-// inRegister says that an argument of this type is in a register for whole numbers. Others
-// move those behind them.
+// inRegister says that an argument of this type is in an integer register. An argument of another
+// type changes the registers of those behind it.
 func inRegister(t btf.Type) bool {
 	switch skipQualifiers(t).(type) {
 	case *btf.Int, *btf.Enum, *btf.Pointer:

@@ -129,7 +129,7 @@ func TestElements(t *testing.T) {
 		{"lengths of strings", `config = { max_strlen = 96 } begin { print((default_str_length(), default_str_length)); let $s : string[24] = "abc"; print(($s, sizeof($s))); $s = "more"; print($s); }`, "(96, 96)\n(abc, 24)\nmore\n"},
 		{"parts of arguments", `begin { printf("%s|%s|%s\n", str($2 + 1), str($2 + 4), str($3 + 5)); }`, "ord||\n"},
 		{"functions of the kernel that programs call", `begin { print((kfunc_allowed("no_such_function"), kfunc_allowed("do_exit"))); }`, "(false, false)\n"},
-		{"what is known beforehand", `begin { $s = "x"; print((is_str($s), is_str(1), is_ptr(curtask), is_integer(1), is_unsigned_integer(nsecs), is_array(pton("::1")), is_literal("x"), is_literal($s), kfunc_exist("no_such_function")));
+		{"types at compile time", `begin { $s = "x"; print((is_str($s), is_str(1), is_ptr(curtask), is_integer(1), is_unsigned_integer(nsecs), is_array(pton("::1")), is_literal("x"), is_literal($s), kfunc_exist("no_such_function")));
 			if comptime (is_str($s)) { print("string"); } else { print($s + 1); } static_assert(sizeof(uint64) == 8 && sizeof($s) == 8, "eight"); if ($# > 3) { fail("too many: %d", $#); } if (0) { fail("never"); } }`,
 			"(true, false, true, true, true, true, true, false, false)\nstring\n"},
 		{"processes", fmt.Sprintf(`begin { printf("%%d %%d %%d %%d\n", pcomm == comm, pcomm() == pcomm(curtask), ppid(curtask) == ppid, ppid() == %d); printf("%%d %%d %%d %%s %%d\n", pid(init) > 0, tid(curr_ns) == tid, pid(curr_ns) == %d, probetype, has_cpid); }`, os.Getppid(), os.Getpid()),

@@ -376,8 +376,7 @@ func (e *emitter) finish() *code {
 	return &code{e.ins, e.spans}
 }
 
-// prune takes out what cannot be reached, as after exit(): the verifier refuses
-// it.
+// prune removes code that cannot be reached, as after exit(): the verifier refuses it.
 func (e *emitter) prune(starts []int) {
 	labels := map[string]int{}
 	for i := range e.ins {
@@ -415,11 +414,11 @@ func (e *emitter) prune(starts []int) {
 // program may be interrupted by one in an interrupt, and that by one in an NMI.
 const scratchSlots = 4
 
-// takeScratch finds a free slot of this CPU's scratch memory and sets R7 to it.
-// The bits of the slots in use are in the first word. A program that interrupts us
-// between the read and the add is done when we add. Where one can preempt us it
-// need not be: there the bit is taken only if nobody else has it by now.
-// If there is none, that is counted as what, and the program goes on at none.
+// takeScratch finds a free slot of this CPU's scratch memory and sets R7 to it. The first word has
+// the bits of the slots in use. A program that interrupts us between the read and the add has
+// ended when we add. A program that preempts us may not have ended: on such kernels the bit is
+// taken only if nobody else has taken it meanwhile. If no slot is free, that is counted under
+// what, and the program goes on at none.
 func (e *emitter) takeScratch(mark, none string, what int) {
 	e.add(storeImm(asm.RFP, stackKey, 0))
 	e.mapPtr(asm.R1, mapScratch)

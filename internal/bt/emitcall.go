@@ -101,7 +101,7 @@ func (e *emitter) builtin(x *Ident) {
 	case "kstack", "ustack":
 		e.stackHash(x.typ())
 	default:
-		e.fail(x, "%s is no number", x.Name)
+		e.fail(x, "%s is not a number", x.Name)
 	}
 }
 
@@ -122,10 +122,10 @@ func (e *emitter) parent(x *Ident) {
 	e.loadPlace(spot{off: id.off}, typeU32)
 }
 
-// stackHash leaves in R0 what stands for a stack, 0 if there is none. Of a kernel
-// stack that is its number in the kernel's own map of stacks, plus one. Where another
-// stack has that place, and for user stacks, it is a hash with the highest bit set,
-// under which the stack is kept: no two get in each other's way.
+// stackHash leaves the id of a stack in R0, 0 if there is none. For a kernel stack it is the
+// number in the kernel's own map of stacks, plus one. If another stack has that place, and for
+// user stacks, it is a hash with the highest bit set, and the stack is kept under this hash. So
+// no stack displaces another.
 func (e *emitter) stackHash(t *Type) {
 	f := e.enter()
 	defer e.leave(f)
@@ -310,7 +310,7 @@ func (e *emitter) callValue(x *Call) {
 			e.here(no)
 		}
 	default:
-		e.fail(x, "%s() is no number", x.Name)
+		e.fail(x, "%s() is not a number", x.Name)
 	}
 }
 
@@ -365,7 +365,7 @@ func (e *emitter) contains(x Expr, part string) {
 	e.here(end)
 }
 
-// callStmt emits a function that is called for what it does.
+// callStmt emits a function that is called for its effect.
 func (e *emitter) callStmt(x *Call) {
 	a := &action{kind: x.Name, probe: e.target.Kind.String()}
 	if e.target.pin != "" {
@@ -474,7 +474,7 @@ func (e *emitter) send(x *Call, a *action, args []Expr) {
 	e.sendAs(x, a, args, func(i int) *Type { return kept(args[i].typ()) })
 }
 
-// kept is the type in which a value travels: an array of characters as a string.
+// kept is the type in which a value is sent: an array of characters is sent as a string.
 func kept(t *Type) *Type {
 	if t.charArray() {
 		return stringOf(t.Size)
@@ -566,8 +566,8 @@ func (e *emitter) join(x *Call, a *action) {
 // mapSeen is the processes of which user addresses have been kept.
 const mapSeen = "seen"
 
-// seen tells user space of a process, whose id is in R0, when one of its
-// addresses is first kept: it may be gone when it is printed.
+// seen sends the id of a process, which is in R0, to user space when one of its addresses is kept
+// for the first time: the process may be gone when the address is printed.
 func (e *emitter) seen() {
 	f := e.enter()
 	defer e.leave(f)

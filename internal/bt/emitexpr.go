@@ -200,7 +200,7 @@ func (e *emitter) scalar(x Expr) {
 	case *Field, *Index:
 		e.loadField(x)
 	default:
-		e.fail(x, "this is no number")
+		e.fail(x, "this is not a number")
 	}
 }
 

@@ -32,8 +32,8 @@ func (e *emitter) findKey(x *Call) {
 	e.here(no)
 }
 
-// memcmp leaves in R0 whether the first bytes of two values are alike: 0, or -1 or 1
-// as the first that differs is less or more.
+// memcmp leaves in R0 the comparison of the first bytes of two values: 0 if they are equal, -1 or
+// 1 if the first byte that differs is less or greater.
 func (e *emitter) memcmp(x *Call) {
 	n, _ := e.c.constant(x.Args[2])
 	tx, ty := kept(x.Args[0].typ()), kept(x.Args[1].typ())
@@ -158,8 +158,8 @@ func (e *emitter) frames(t *Type) {
 	e.add(asm.RSh.Imm(asm.R0, 3))
 }
 
-// clock leaves the time of a clock in R0. That of TAI, where programs cannot ask for
-// it, is so much ahead of another one.
+// clock leaves the time of a clock in R0. Where programs cannot read TAI, it is computed from
+// another clock.
 func (e *emitter) clock(x *Call) {
 	name := "boot"
 	if len(x.Args) == 1 {
@@ -228,7 +228,7 @@ func (e *emitter) userMode() {
 	}
 }
 
-// refuse is fail(), whose code would be here.
+// refuse is fail(): the compilation ends when its code would be emitted.
 func (e *emitter) refuse(x *Call) {
 	a := &action{format: x.Args[0].(*Str).V}
 	a.verbs, _ = parseFormatString(a.format)
@@ -241,7 +241,7 @@ func (e *emitter) refuse(x *Call) {
 		default:
 			n, ok := e.c.constant(arg)
 			if !ok {
-				e.fail(arg, "fail() prints what is known beforehand")
+				e.fail(arg, "fail() prints only constants")
 			}
 			b.WriteString(v.number(n, arg.typ()))
 		}

@@ -294,8 +294,8 @@ func (e *emitter) str(x *Call, t *Type, dst loc) {
 	}
 }
 
-// markCut has the last byte of a string that was cut be one that is not zero: the
-// first that is left out. R0 is what the helper that read it returned.
+// markCut makes the last byte of a string that was cut not zero: it is the first byte that was
+// left out. R0 is the return value of the helper that read the string.
 func (e *emitter) markCut(from loc, limit int, last loc, space Space) {
 	whole := e.label("whole")
 	e.add(asm.JNE.Imm(asm.R0, int32(limit), whole))
@@ -312,9 +312,9 @@ func (e *emitter) markCut(from loc, limit int, last loc, space Space) {
 	e.here(whole)
 }
 
-// readStr calls the helper that reads a string. A kernel function's argument may
-// point to either memory, and only its BTF's tags could tell: the upper half of
-// the addresses is the kernel's, on all machines that we run on.
+// readStr calls the helper that reads a string. An argument of a kernel function may point to
+// kernel or user memory, and only tags in the BTF could tell. On all machines that we run on, the
+// upper half of the addresses is the kernel's.
 func (e *emitter) readStr(space Space) {
 	if space == InUser {
 		e.read(asm.FnProbeReadUserStr)

@@ -112,7 +112,7 @@ func (e *emitter) element(x *Index) spot {
 		return p
 	}
 	if p.where == atLoc {
-		e.fail(x.I, "the index of a copied array is a number that is known beforehand")
+		e.fail(x.I, "the index of a copied array must be a constant")
 	}
 	e.placeAddress(p)
 	base := e.slot()

@@ -22,7 +22,7 @@ func (e *emitter) stmts(list []Stmt) {
 	}
 }
 
-// discard computes a value for nothing but what happens meanwhile.
+// discard evaluates an expression for its effect.
 func (e *emitter) discard(x Expr) {
 	if t := kept(x.typ()); t.word() {
 		e.scalar(x)

@@ -15,7 +15,7 @@ import (
 // An entry is one key of a map and its value, added up over the CPUs.
 type entry struct {
 	key   []byte
-	value []byte   // of maps that are no aggregations
+	value []byte   // of maps that are not aggregations
 	nums  []uint64 // of aggregations: total, count, buckets
 }
 
@@ -64,9 +64,9 @@ func written(value []byte) bool {
 	return slices.ContainsFunc(value, func(b byte) bool { return b != 0 })
 }
 
-// entries reads a map, in the order in which it is printed: by value, smallest
-// first, then by key. Where an interval ends, what is read is taken: the next
-// reading has what came after this one.
+// entries reads a map, in the order in which it is printed: by value, smallest first, then by key.
+// At the end of an interval the values that are read are taken out, so the next reading has only
+// what came after this one.
 func (r *Run) entries(d *mapDef) ([]*entry, error) {
 	var list []*entry
 	seen := map[string]bool{}
@@ -87,9 +87,9 @@ func (r *Run) entries(d *mapDef) ([]*entry, error) {
 	return list, nil
 }
 
-// differs says whether what an interval added is the difference to what was read
-// before it, so that nothing is deleted that came meanwhile. There is none of a
-// minimum, and a script that reads a map or its keys is to see it cleared.
+// differs says whether the addition of an interval is computed as the difference to the last
+// reading, so that nothing that came meanwhile is deleted. A minimum has no difference, and a
+// script that reads a map or its keys must see it cleared.
 func (d *mapDef) differs() bool {
 	return !d.read && !d.listed && d.value.Kind != MinOf && d.value.Kind != MaxOf && d.value.Kind != TseriesOf
 }
@@ -100,9 +100,8 @@ func (r *Run) crowded(d *mapDef, n int) bool {
 	return d.keyed && m.Type() != ebpf.PerCPUArray && n > int(m.MaxEntries()/2)
 }
 
-// since takes off an entry what was taken of its key before, and says whether
-// something is left. Where an interval ends, this is taken too, or the key was
-// removed.
+// since subtracts from an entry what was taken from its key before, and says whether something is
+// left. At the end of an interval the rest is taken too, unless the key was removed.
 func (r *Run) since(d *mapDef, e *entry, removed bool) bool {
 	key, now := string(e.key), slices.Clone(e.nums)
 	before, again := r.taken[d][key]

@@ -26,7 +26,7 @@ func (e Errors) Error() string {
 
 func (e Errors) Unwrap() []error { return e }
 
-// All gives the errors that an error is made of.
+// All splits an error into its parts.
 func All(err error) []error {
 	var list Errors
 	if errors.As(err, &list) {
@@ -67,10 +67,10 @@ func joined(list []error) error {
 	return Errors(list[:min(len(list), maxErrors)])
 }
 
-// follows is what is wrong only because something before it was.
+// follows is an error that follows from an earlier one.
 type follows struct{}
 
-// guard checks a statement, and keeps what is wrong with it.
+// guard checks a statement, and keeps its error.
 func (c *checker) guard(s Stmt, check func()) {
 	loops, fn, nested := c.loops, c.fn, c.nested
 	defer func() {

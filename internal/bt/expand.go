@@ -366,8 +366,8 @@ var successors = map[string]string{
 	"__alloc_pages": "__alloc_pages_noprof", "cfg80211_get_bss": "__cfg80211_get_bss", "kfree_skb": "sk_skb_reason_drop",
 }
 
-// chooseWay decides how a kernel function is traced: what was written if it can be
-// had, else the other one.
+// chooseWay decides how a kernel function is traced: as the script says if the kernel can do it,
+// else the other way.
 func (x *expander) chooseWay(kind ProbeKind) (ProbeKind, error) {
 	toFentry := map[ProbeKind]ProbeKind{Kprobe: Fentry, Kretprobe: Fexit, Fentry: Fentry, Fexit: Fexit}
 	toKprobe := map[ProbeKind]ProbeKind{Kprobe: Kprobe, Kretprobe: Kretprobe, Fentry: Kprobe, Fexit: Kretprobe}

@@ -9,9 +9,9 @@ import (
 
 // for ($kv : @map) { … } is a function that the kernel calls for each entry of the
 // map, by bpf_for_each_map_elem of Linux 5.13. It has a frame of its own, on the
-// same 512 bytes of stack. Variables that it shares with what is around it are in
-// scratch memory, of which the verifier assumes nothing: before 6.7 it takes the
-// function to be called once, and would drop branches that later calls need.
+// same 512 bytes of stack. Variables that it shares with the code around it are in scratch
+// memory, about which the verifier assumes nothing: before 6.7 it assumes that the function is
+// called once, and would drop branches that later calls need.
 
 // while and for over numbers are such functions too, called by bpf_loop of Linux 5.17,
 // so that the verifier need not see that they end. Before, and where they have few
@@ -164,8 +164,8 @@ func functionPtr(name string) asm.Instruction {
 	return asm.Instruction{OpCode: asm.LoadImmOp(asm.DWord), Dst: asm.R2, Src: asm.PseudoFunc, Constant: -1}.WithReference(name)
 }
 
-// callEach has a function called with what R3 points to, and leaves in R0 how
-// often it was.
+// callEach makes the kernel call a function for each entry with the pointer in R3, and leaves the
+// number of calls in R0.
 func (e *emitter) callEach(mapName, name string) {
 	e.mapPtr(asm.R1, mapName)
 	e.add(functionPtr(name), asm.Mov.Imm(asm.R4, 0), asm.FnForEachMapElem.Call())

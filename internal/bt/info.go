@@ -14,7 +14,7 @@ import (
 	"seine/internal/host"
 )
 
-// Info writes what of the language this kernel can do.
+// Info writes which parts of the language this kernel supports.
 func Info(w io.Writer) error {
 	k := running()
 	_, types := k.types()

@@ -238,5 +238,5 @@ func (k *kernel) rawProto(name string) (*btf.FuncProto, error) {
 			return &btf.FuncProto{Return: proto.Return, Params: proto.Params[1:]}, nil
 		}
 	}
-	return nil, fmt.Errorf("btf_trace_%s is no prototype", name)
+	return nil, fmt.Errorf("btf_trace_%s is not a prototype", name)
 }

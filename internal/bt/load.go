@@ -25,7 +25,7 @@ import (
 // mapBudget is how much memory one map of the script may take.
 const mapBudget = 32 << 20
 
-// loaded is what of a program is in the kernel.
+// loaded is the part of a program that is in the kernel.
 type loaded struct {
 	maps  map[string]*ebpf.Map
 	twice *probe.Twice
@@ -135,8 +135,7 @@ func noMap(name string, keySize uint32, err error) error {
 	return fmt.Errorf("map %s: %w", name, err)
 }
 
-// slotSize is the bytes of one slot of scratch memory; what a CPU can have in
-// one piece is 32 kB.
+// slotSize is the bytes of one slot of scratch memory. A value of a per-CPU map has at most 32 kB.
 func (p *Program) slotSize() int { return round8(max(p.u.scratch, 8)) }
 
 func (l *loaded) close() {
@@ -184,7 +183,7 @@ func closeAll(list []program) {
 	}
 }
 
-// spec is what the kernel is given of a job.
+// spec is the program of a job as it is given to the kernel.
 func (p *Program) spec(l *loaded, j *job, t *Target, multi bool) *ebpf.ProgramSpec {
 	ins := j.code.ins
 	if p.ownStack(t) {
@@ -224,15 +223,14 @@ func programSpec(way ProbeKind, name string, multi bool) *ebpf.ProgramSpec {
 // mapNever is the table of a tail call that is never made.
 const mapNever = "never"
 
-// ownStack says whether a program must be kept from using a stack of the
-// processor's: a uprobe can be preempted, and the kernel lets the next task run the
-// same program.
+// ownStack says whether a program must not use the per-CPU stack: a uprobe can be preempted, and
+// the kernel lets the next task run the same program.
 func (p *Program) ownStack(t *Target) bool {
 	return (t.Way == Uprobe || t.Way == Uretprobe) && p.k.stacks()
 }
 
-// neverCalls puts a tail call in front of a program that is jumped over. The kernel
-// leaves a program with a tail call the task's own stack.
+// neverCalls puts a tail call in front of a program, and a jump over it. The kernel lets a program
+// with a tail call use the task's own stack.
 func neverCalls(ins asm.Instructions) asm.Instructions {
 	const over = "over"
 	code := asm.Instructions{
@@ -307,8 +305,8 @@ func width(ins asm.Instructions) (n int) {
 	return n
 }
 
-// refused maps what the verifier says to the line of the script, in front of
-// whose code there are some instructions.
+// refused maps the verifier's message to the line of the script. Some instructions come before
+// the code of the script.
 func (p *Program) refused(j *job, t *Target, err error, front int) error {
 	var ve *ebpf.VerifierError
 	if !errors.As(err, &ve) {
@@ -354,6 +352,6 @@ type refusedError struct {
 
 func (e *refusedError) Error() string { return e.at.Error() }
 
-// Unwrap gives the place and not the cause: EACCES of the verifier is no lack
+// Unwrap gives the place and not the cause: EACCES of the verifier is not a lack
 // of permission.
 func (e *refusedError) Unwrap() error { return e.at }

@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bench: and test: probes are run by seine itself, with --bench and --test; without
-// these flags they are not there.
+// seine itself runs bench: and test: probes, with --bench and --test. Without these flags they
+// are ignored.
 
-// A Mode is what a script is run for.
+// A Mode is the purpose of a run.
 type Mode uint8
 
 // The modes.
@@ -110,11 +110,11 @@ func (r *Run) ownRuns() error {
 	return nil
 }
 
-// benchTurns is how often a program is run to see what it takes.
+// benchTurns is how often a program is run to measure it.
 const benchTurns = 20_000
 
-// bench prints what one run of each program takes by the kernel's own count, less
-// what an empty one takes.
+// bench prints how long one run of each program takes by the kernel's own count, less the time of
+// an empty program.
 func (r *Run) bench() error {
 	stats, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
 	if err != nil {
@@ -163,7 +163,7 @@ func (r *Run) say(format string, args ...any) {
 	}
 }
 
-// redirect has what the programs print go elsewhere until it is taken back.
+// redirect sends the output of the programs elsewhere until it is undone.
 func (r *Run) redirect(w io.Writer) (back func()) {
 	out, rows := r.out, r.p.opts.Rows
 	r.out, r.p.opts.Rows = bufio.NewWriter(w), nil

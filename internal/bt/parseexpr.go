@@ -169,7 +169,7 @@ func (p *parser) primary() Expr {
 	case tokInt:
 		v, ok := number(t.text)
 		if !ok {
-			p.fail(t.pos, t.end, "%s is no number", t.text)
+			p.fail(t.pos, t.end, "%s is not a number", t.text)
 		}
 		return &Int{node: p.node(t.pos, t.end), V: int64(v), U64: v > math.MaxInt64}
 	case tokStr:
@@ -385,7 +385,7 @@ func (p *parser) macro(t token, d define) Expr {
 	x := sub.expr()
 	p.nodes = sub.nodes
 	if n := sub.next(); n.kind != tokEOF {
-		p.fail(t.pos, t.end, "%s is defined as %q, which is no expression", t.text, d.text)
+		p.fail(t.pos, t.end, "%s is defined as %q, which is not an expression", t.text, d.text)
 	}
 	return x
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// path() goes from a struct path up to the root, and keeps the names on the way; they
-// are put together when they are printed. So it works in every probe; the kernel's own
-// helper is for few functions.
+// path() goes from a struct path up to the root and keeps the names on the way. They are joined
+// when they are printed. So it works in every probe, while the kernel's own helper works in few
+// functions.
 const (
 	pathSteps = 20 // names, and mounts that are crossed
 	pathName  = 40 // bytes of a name

@@ -89,7 +89,7 @@ func splitFormat(s string) (verbs []verb, rest string, err error) {
 			v.conv, v.form = 'r', 'g'
 		}
 		if strings.IndexByte("diuoxXcspr", v.conv) < 0 {
-			return nil, "", fmt.Errorf("%%%c is no conversion: there are %%d %%i %%u %%x %%X %%o %%c %%s %%p %%r %%gr", v.conv)
+			return nil, "", fmt.Errorf("%%%c is not a conversion: there are %%d %%i %%u %%x %%X %%o %%c %%s %%p %%r %%gr", v.conv)
 		}
 		if v.conv == 'r' && v.form == 0 && i+1 < len(s) && (s[i+1] == 'x' || s[i+1] == 'h') {
 			i++

@@ -8,9 +8,9 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// To take and release scratch memory costs two atomic additions. A program that needs it only
-// where it rarely goes, as for a stack whose place is taken, takes it there. Whether
-// it needs it elsewhere too is known at its end: until then two jumps stand for it.
+// Taking and releasing scratch memory costs two atomic additions. A program that needs it only on
+// a rare path, such as a stack whose place is taken, takes it there. Whether the rest of the
+// program needs it too is known only at its end; until then two jumps mark the places.
 const (
 	rareTake    = "take scratch "    // and where to go without it
 	rareRelease = "release scratch " // and where to go on

@@ -15,8 +15,7 @@ var readNames = map[asm.BuiltinFunc]string{
 	asm.FnProbeReadKernelStr: "probe_read_kernel_str", asm.FnProbeReadUserStr: "probe_read_user_str",
 }
 
-// read calls a helper that reads memory. With -k the kernel's answer is told if it is
-// an error.
+// read calls a helper that reads memory. With -k an error of the kernel is reported.
 func (e *emitter) read(fn asm.BuiltinFunc) {
 	e.add(fn.Call())
 	if !e.u.reads {
@@ -43,7 +42,7 @@ func (e *emitter) read(fn asm.BuiltinFunc) {
 // readMost is how often a place is named whose reads fail.
 const readMost = 10
 
-// readFailed tells of a read that failed.
+// readFailed reports a read that failed.
 func (r *Run) readFailed(ev *Event) {
 	n := r.failed[ev.a]
 	if n++; n > readMost {

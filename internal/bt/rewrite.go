@@ -2,8 +2,8 @@
 
 package bt
 
-// A rewriter copies trees. What replace gives stands in place of a node, which is
-// not gone into.
+// A rewriter copies trees. If replace gives a tree for a node, that tree takes the node's place,
+// and the node's children are not visited.
 type rewriter struct {
 	replace func(Expr) (Expr, bool)
 }

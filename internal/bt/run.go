@@ -177,7 +177,7 @@ func (p *Program) Run(ctx context.Context) (*Run, error) {
 	return r, err
 }
 
-// last has no program but END's do anything from now on, and waits for those that run. To detach them takes longer.
+// last makes all programs but END's do nothing from now on, and waits for those that run. Detaching them takes longer.
 func (r *Run) last() error {
 	m := r.l.maps[mapEnded]
 	if m == nil {
@@ -295,7 +295,7 @@ func (r *Run) loop(ctx context.Context) error {
 	}
 }
 
-// finished is what went wrong, if it has been told.
+// finished is the error of the run, if there is one so far.
 func finished(told <-chan error) error {
 	select {
 	case err := <-told:
@@ -408,7 +408,7 @@ func (r *Run) flush() error {
 	return r.endRows(row.End{})
 }
 
-// drain handles what is in the ring now. What comes in meanwhile must not keep us.
+// drain handles the records that are in the ring now, and not those that come meanwhile.
 func (r *Run) drain() {
 	if r.reader == nil {
 		return

@@ -4,9 +4,9 @@ package bt
 
 import "strconv"
 
-// A variable lives in the block that first assigns it, and in those inside of it.
-// Scripts of earlier years read it behind the block too: then all variables of that
-// name whose blocks have ended are one.
+// A variable lives in the block that first assigns it, and in the blocks inside it. Older scripts
+// also read it after the block: then all variables of that name whose blocks have ended are one
+// variable.
 type scopes struct {
 	open  []map[string]*local
 	ended map[string][]*local

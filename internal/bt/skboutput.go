@@ -14,8 +14,8 @@ import (
 // skbMost is how much of a packet skboutput() copies.
 const skbMost = 4096
 
-// skbOutput is skboutput(path, skb, length, offset). It copies what lies at skb->data; pages that
-// the packet has elsewhere are not there.
+// skbOutput is skboutput(path, skb, length, offset). It copies the bytes at skb->data, without the
+// pages that the packet has elsewhere.
 func (c *checker) skbOutput(e *Call) *Type {
 	c.text(e.Args[0])
 	for _, a := range e.Args[1:] {
@@ -79,7 +79,7 @@ func (r *Run) packet(ev *Event) {
 	r.filed(f.Write(append(head, data...)))
 }
 
-// filed tells of a write that failed.
+// filed reports a write that failed.
 func (r *Run) filed(_ int, err error) {
 	if err != nil {
 		r.errors++

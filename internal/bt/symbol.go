@@ -27,7 +27,7 @@ func (k *kernel) address(name string) uint64 {
 	return at
 }
 
-// remember has f asked once for each name: a clause of many targets asks for each.
+// remember calls f once for each name: a clause with many targets asks for each of them.
 func remember(f func(string) (uint64, error)) func(string) (uint64, error) {
 	type answer struct {
 		at  uint64
@@ -44,9 +44,8 @@ func remember(f func(string) (uint64, error)) func(string) (uint64, error) {
 	}
 }
 
-// lookUp runs a program that asks for the address of one symbol: to read the list of
-// all takes longer than everything else that a start needs. There is a helper for it
-// since Linux 5.16.
+// lookUp runs a BPF program that asks for the address of one symbol. Reading the list of all
+// symbols takes longer than the rest of the start. The helper for it exists since Linux 5.16.
 func lookUp(name string) (uint64, error) {
 	const most = 256 // on the stack
 	text := append([]byte(name), 0)

@@ -31,7 +31,7 @@ var seriesKinds = []string{"avg", "max", "min", "sum"}
 func (c *checker) series(e *Call, t *Type) {
 	step, ok := c.constant(e.Args[1])
 	if !ok || step < 1 {
-		c.failAt(e.Args[1], "the interval of tseries() is a time that is known beforehand, as 100ms")
+		c.failAt(e.Args[1], "the interval of tseries() must be a constant time, as 100ms")
 	}
 	n, ok := c.constant(e.Args[2])
 	if !ok || n < 1 || n > seriesMost {

@@ -33,7 +33,7 @@ func (c *checker) typeInfo(e *Call) *Type {
 	return c.expr(e.as)
 }
 
-// typeField is typeinfo(x).base_ty and its like, which is known beforehand.
+// typeField is typeinfo(x).base_ty and its like, which is a constant.
 func (c *checker) typeField(e *Field, call *Call) *Type {
 	if c.expr(call) == unknown {
 		return unknown
@@ -105,7 +105,7 @@ func baseType(t *Type) string {
 	return t.String()
 }
 
-// knownText is a text that is known beforehand.
+// knownText is the text of a constant string.
 func knownText(e Expr) (string, bool) {
 	switch e := e.(type) {
 	case *Str:

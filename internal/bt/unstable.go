@@ -18,13 +18,14 @@ var unstable = map[string]string{
 	"unstable_typeinfo": "typeinfo()",
 }
 
-// An unstableUse is where a script has something unstable.
+// An unstableUse is a place where a script uses an unstable part of the language.
 type unstableUse struct {
 	pos, end Pos
 	setting  string
 }
 
-// allow sets what an unstable part of the language leads to, or says what it can be.
+// allow sets whether an unstable part of the language is an error, a warning or allowed. It
+// returns the possible values if the given one is not valid.
 func (k *known) allow(s *settings, value string) (want string) {
 	if s.unstable == nil {
 		s.unstable = map[string]string{}
@@ -72,7 +73,8 @@ func (s *Script) unstable() []unstableUse {
 	return all
 }
 
-// stable refuses what the settings do not allow, and warns once of what they warn of.
+// stable refuses parts that the settings do not allow, and warns once about each other part that
+// they name.
 func (p *Program) stable() error {
 	if len(p.set.unstable) == 0 {
 		return nil

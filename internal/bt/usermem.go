@@ -133,7 +133,7 @@ func (c *checker) writeUser(e *Call) *Type {
 	}
 	n, ok := c.constant(e.Args[2])
 	if c.expr(e.Args[2]); !ok || n < 1 {
-		c.failAt(e.Args[2], "the length is a number that is known beforehand")
+		c.failAt(e.Args[2], "the length must be a constant")
 	}
 	if n > int64(kept(t).store()) && c.final {
 		c.failAt(e.Args[2], "%s has %d bytes", t, kept(t).store())

@@ -10,12 +10,11 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// Tracepoints by way of perf events are let go of one at a time, and for each the
-// kernel waits until no task can be inside of it: 50 ms, so that a run with
-// hundreds of them ends long after Ctrl-C. Raw tracepoints are not waited for.
-// They do not have the fields; so where there are many tracepoints and the clause
-// asks for none of their fields, they serve. All system calls share two of them,
-// and have what the call returned.
+// Tracepoints through perf events are detached one at a time, and for each the kernel waits until
+// no task can be inside it. That takes 50 ms, so a run with hundreds of them would end long after
+// Ctrl-C. The kernel does not wait for raw tracepoints, but they do not have the fields. So raw
+// tracepoints are used if a clause has many tracepoints and uses none of their fields. All system
+// calls share two raw tracepoints, which have the returned value.
 
 // manyProbes is how many tracepoints of a clause are worth it.
 var manyProbes = 20
@@ -49,8 +48,8 @@ func callOf(name string) (point, call string) {
 	return name, ""
 }
 
-// viaRaw has a target's tracepoint seen by a raw one, if there is one. One that
-// it finishes with has its job.
+// viaRaw traces a target's tracepoint by a raw one, if there is one. If it returns true the target
+// has its job.
 func (p *Program) viaRaw(cl *Clause, t *Target, byKey map[string]*job) (done bool, err error) {
 	if t.Group != "syscalls" {
 		var def *btf.Typedef
@@ -85,8 +84,8 @@ func (p *Program) viaRaw(cl *Clause, t *Target, byKey map[string]*job) (done boo
 	return true, nil
 }
 
-// compat is where a task keeps the bit of system calls of 32-bit programs, whose
-// numbers are other ones; less than 0: unknown.
+// compat is where a task keeps the bit for system calls of 32-bit programs, which have other
+// numbers; less than 0: unknown.
 func (p *Program) compat() int {
 	var task *btf.Struct
 	spec, err := p.k.types()

@@ -25,7 +25,7 @@ type watchpoint struct {
 	mode         uint32
 }
 
-// What a breakpoint is for, as linux/hw_breakpoint.h has it.
+// The access types of a breakpoint, as in linux/hw_breakpoint.h.
 const (
 	watchR = 1
 	watchW = 2
