@@ -51,8 +51,8 @@ func (p *Picture) Line(width float64, c Colour, points ...Point) {
 	}
 }
 
-// Box fills a rectangle between two corners, with a line that ends half its width before
-// it: ends are square.
+// Box fills a rectangle between two corners. It draws a line that ends half its width before the
+// edge, because line ends are square.
 func (p *Picture) Box(c Colour, a, b Point) {
 	wide, high := b.X-a.X, b.Y-a.Y
 	if wide < 0 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package enrich finds the names for what the kernel knows by number, slowly once
-// and quickly from then on.
+// Package enrich finds names for the kernel's numbers. The first lookup is slow, later ones are
+// quick.
 package enrich
 
 import (
@@ -24,11 +24,10 @@ const (
 	lastRetry  = 64 * time.Second // at the most
 )
 
-// Containers names the containers of this machine. What container a process is in
-// is told by its cgroup; what the container is called, by the state that its
-// runtime keeps on disk, or else by the runtime itself, where it listens on a
-// socket. A lookup that has to ask takes at most apiTimeout; a socket that did not
-// answer in time is left alone for a while.
+// Containers names the containers of this machine. The cgroup of a process tells its container.
+// The name of the container is in the state that its runtime keeps on disk; otherwise the runtime
+// is asked, if it listens on a socket. A lookup that has to ask takes at most apiTimeout. A
+// socket that did not answer in time is left alone for a while.
 //
 // Names are as they were found, control characters included, up to 256 bytes.
 type Containers struct {
@@ -102,8 +101,8 @@ func (c *Containers) ByCgroupID(cgroup uint64) (id, name string) {
 	return c.ByCgroupPath(path)
 }
 
-// ByPID asks /proc for the cgroups of a process. It serves where containers live
-// in the hierarchies of cgroup version 1 only, and BPF sees but the root.
+// ByPID asks /proc for the cgroups of a process. It is for containers that are only in
+// hierarchies of cgroup version 1, where BPF sees nothing but the root.
 func (c *Containers) ByPID(pid int) (id, name string) {
 	now := c.now()
 	c.mu.RLock()

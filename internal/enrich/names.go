@@ -16,7 +16,7 @@ import (
 	"seine/internal/words"
 )
 
-// Names makes names of the raw values of rows: paths of cgroups, containers, functions.
+// Names turns raw values of rows into names: paths of cgroups, containers, functions.
 type Names struct {
 	stacks     Stacks
 	containers *Containers
@@ -124,7 +124,7 @@ func (n *Names) kernelStack(_ *row.Row, c *row.Cell) {
 	}
 }
 
-// layer makes of a kernel stack's id the part of the network that it is in.
+// layer turns the id of a kernel stack into the layer of the network code that it is in.
 func (n *Names) layer(_ *row.Row, c *row.Cell) {
 	addrs := n.stacks.Stack(int32(c.N))
 	*c = row.Cell{}
@@ -141,9 +141,8 @@ func (n *Names) kernelFrames(addrs []uint64) []sym.Frame {
 	return frames
 }
 
-// observed leaves out the frames of the program that took the stack, and those by
-// which the kernel called it: where a tracepoint has one program they are others than
-// where it has several.
+// observed leaves out the frames of the BPF program that took the stack, and those of the kernel
+// that called it. The latter depend on whether a tracepoint has one program or several.
 func observed(frames []sym.Frame) []sym.Frame {
 	for i, f := range frames {
 		called := strings.HasPrefix(f.Sym, "__traceiter_") || strings.HasPrefix(f.Sym, "__bpf_trace_")

@@ -12,7 +12,7 @@ import (
 )
 
 // DropReason is why the kernel dropped a packet: enum skb_drop_reason of the
-// running kernel, by its own name. The numbers are other ones in every release.
+// running kernel, by its own name. The numbers differ from release to release.
 type DropReason uint32
 
 // DropUntold is the reason on kernels that do not give one: DROP_UNTOLD of drop.h.

@@ -4,8 +4,8 @@ package family
 
 import "seine/internal/probe"
 
-// SockCalls are the points of sockcall.h: the system calls that a tool named
-// there, and their like of io_uring.
+// SockCalls are the points of sockcall.h: the system calls that a tool named there, and the same
+// calls through io_uring.
 var SockCalls = []probe.Point{
 	{Name: "call"},
 	probe.Uring("callring", "the same calls through io_uring"),

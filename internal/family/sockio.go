@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package family has what tools of one kind share in Go: the twins of sockio.h,
-// sockcall.h, opener.h, irq.h and drop.h.
+// Package family has what tools of one kind share in Go: the counterparts of sockio.h,
+// sockcall.h, opener.h, irq.h, drop.h and dnsquery.h.
 package family
 
 import (
@@ -32,7 +32,7 @@ var SockIO = []probe.Point{
 	{Name: "splice", Optional: true, Misses: "splice from a socket"},
 }
 
-// SockRecv is SockIO without sends: on their tracepoint nothing runs.
+// SockRecv is SockIO without sends: no program runs on the tracepoint of sends.
 var SockRecv = []probe.Point{
 	{Name: "io", Ways: slices.Concat(
 		[]probe.Way{
@@ -64,8 +64,8 @@ func udpOnly(alone func(*probe.Kernel) error) []probe.Way {
 	return ways
 }
 
-// NarrowIO has SockIO look at UDP's own functions if only UDP is asked for, so
-// that other sockets do not pay for being sorted out.
+// NarrowIO makes SockIO use UDP's own functions if only UDP is asked for, so that sends and
+// receives on other sockets cost nothing.
 func NarrowIO(points []probe.Point, w *tool.Wanted) []probe.Point {
 	if w.On&tool.FilterProto == 0 || slices.ContainsFunc(w.Protos, func(p uint16) bool { return p != unix.IPPROTO_UDP }) {
 		return points

@@ -29,7 +29,7 @@ const clang, strip = "clang-14", "llvm-strip-14"
 // them, with the name that bpf_tracing.h wants.
 var targets = map[string]string{"amd64": "x86", "arm64": "arm64"}
 
-// lax is for code that is made by a program: make mutants.
+// lax is for generated code: make mutants.
 var lax bool
 
 func main() {

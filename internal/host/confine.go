@@ -17,10 +17,10 @@ type netPort struct{ access, port uint64 }
 
 const ruleNetPort = 2
 
-// Confine has the kernel refuse this process all files but those beneath the paths, which it
-// may read, and TCP connects to other ports than these. It can neither write nor run anything,
-// nor listen at more addresses. Paths that are not there are left out. It comes after Keep, and
-// needs Landlock (5.13; TCP since 6.7). Landlock does not look at MPTCP and UDP.
+// Confine restricts this process: it may read only files beneath the paths, and connect by TCP
+// only to these ports. It can neither write nor run anything, nor listen at more addresses. Paths
+// that do not exist are left out. It is called after Keep, and needs Landlock (5.13; TCP since
+// 6.7). Landlock does not look at MPTCP and UDP.
 func Confine(reads []string, connects []uint16) error {
 	abi, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno == unix.ENOSYS || errno == unix.EOPNOTSUPP {

@@ -12,9 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Keep gives up all capabilities but these, in every thread and for good: not
-// even a program that root starts has more. What is not held stays so. All
-// threads must hold the same before.
+// Keep gives up all capabilities but these, in every thread and for good: not even a program that
+// root starts has more. It never adds one. All threads must hold the same capabilities before.
 func Keep(caps ...Capability) error {
 	if err := keep(caps); err != nil {
 		return notGivenUp(err)
@@ -26,7 +25,7 @@ func Keep(caps ...Capability) error {
 	return nil
 }
 
-// notGivenUp says why: of all threads only a program without C code can do it.
+// notGivenUp adds the reason: only a program without C code can do it in all threads.
 func notGivenUp(err error) error {
 	if errors.Is(err, unix.ENOTSUP) {
 		return fmt.Errorf("giving up capabilities: this is a build with cgo: make one with CGO_ENABLED=0: %w", err)

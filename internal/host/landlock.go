@@ -13,8 +13,8 @@ import (
 
 // Lock has the kernel refuse this process to run programs, to write, make or
 // remove files, and to use TCP (Landlock, since 5.13; TCP since 6.7). Reading is
-// as before; what is open stays open. It comes after Keep, and also takes from it
-// whatever needs leave to trace other processes, such as /proc/PID/maps.
+// as before; what is open stays open. It is called after Keep. It also takes away everything that
+// needs permission to trace other processes, such as /proc/PID/maps.
 func Lock() error { return LockExcept() }
 
 // LockExcept is Lock, and files in these directories may still be written, made and

@@ -24,9 +24,8 @@ var netIRQ struct {
 	read time.Time
 }
 
-// NetIRQ is the network device that an interrupt belongs to, by its number and
-// the name of its handler; empty: none's. Devices come and go, so sysfs is read
-// again for an answer that is older than a second.
+// NetIRQ is the network device that an interrupt belongs to, by its number and the name of its
+// handler; empty if there is none. Devices come and go, so sysfs is read again after a second.
 func NetIRQ(irq uint32, handler string) string {
 	netIRQ.Lock()
 	defer netIRQ.Unlock()

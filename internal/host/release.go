@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReleaseCode gives back the pages of the binary that are mapped by now: those that the
-// packages' start has touched, with the kernel's 64 KB around each, most of which no command
-// needs again. They stay in the page cache, and what is needed is mapped when it is touched.
+// ReleaseCode unmaps the pages of the binary that are mapped by now: those that the packages'
+// start has touched, with the 64 KB that the kernel maps around each. No command needs most of
+// them again. They stay in the page cache, and are mapped again when they are touched.
 func ReleaseCode() {
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil || !fixed() {
@@ -37,8 +37,8 @@ func ReleaseCode() {
 	}
 }
 
-// fixed says that the binary is loaded where it was linked for. Into others the loader has
-// written, also into pages that are read-only by now.
+// fixed says that the binary is loaded where it was linked for. Otherwise the loader has written
+// into it, also into pages that are read-only by now.
 func fixed() bool {
 	f, err := os.Open("/proc/self/exe")
 	if err != nil {

@@ -12,15 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The budget is a promise: what is oldest goes before a write that would break it. So
-// that one stream which writes much does not push the others out of the past, frames of streams that
-// take less than their share are copied as they are from the oldest segment to the newest before it is
-// deleted. Numbers of frames tell readers which ones were copied: those that are older than the segment.
+// The budget is a promise: the oldest segment is deleted before a write that would break it. A
+// stream that writes much must not push the others out. So frames of streams that take less than
+// their share are copied unchanged from the oldest segment to the newest before the oldest is
+// deleted. Readers know copied frames by their numbers, which are less than the segment's first.
 //
 // Copies only ever come from the oldest segment. So every copied frame is older than all that are
 // not, and one whose original is still there was copied by a writer that ended before it could delete it.
 
-// shared is how much of the budget is divided among the streams: the rest goes to who comes first.
+// shared is the part of the budget that is divided among the streams. The rest is first come,
+// first served.
 const shared = 0.75
 
 // kept is how many bytes of the oldest segment have to be copied before it is deleted,
@@ -58,7 +59,7 @@ func (w *Writer) evict() bool {
 	if len(w.closed) == 0 {
 		return false
 	}
-	// The budget is worth more than the shares, and a disk that is full takes no copies.
+	// The budget goes before the shares, and a full disk takes no copies.
 	if n, streams := w.kept(w.closed[0]); n > 0 && w.cur != nil && w.taking(n) <= w.opts.Budget {
 		if err := w.copyFrames(w.closed[0], streams); err == nil {
 			unix.Fdatasync(int(w.cur.file.Fd()))

@@ -50,7 +50,7 @@ func (c *contents) during(w *Want) bool {
 	return false
 }
 
-// every asks for the entries of any segment; none, of no segment.
+// every reads the entries of any segment; none, of no segment.
 func every(*contents) bool { return true }
 func none(*contents) bool  { return false }
 

@@ -20,7 +20,7 @@ import (
 type Reader struct {
 	path    string
 	dir     bool
-	own     bool // of one segment: without frames that were copied into it
+	own     bool // one segment alone, without frames that were copied into it
 	schemas map[uint64][]byte
 	damage  Damage
 	last    map[uint64]uint64 // the last number of each stream; 0: it is not known
@@ -147,8 +147,8 @@ func (r *Reader) Schema(id uint64) []byte {
 	return nil
 }
 
-// Schemas returns the data of every schema, by id, and of which stream it is: of the
-// segments that may have what is wanted.
+// Schemas returns the data and the stream of every schema, by id, from the segments that may
+// have what is wanted.
 func (r *Reader) Schemas(w *Want) (data map[uint64][]byte, stream map[uint64]uint64, err error) {
 	paths, err := r.paths()
 	stream = map[uint64]uint64{}
@@ -307,7 +307,7 @@ func (r *Reader) native(path string, w *Want, f func(*Frame) error) (at place, e
 	}
 	defer file.Close()
 	if c.entries == nil {
-		clear(r.last) // what is in it is not looked at
+		clear(r.last) // its frames are not read: numbers that follow are not a gap
 	}
 	r.damage.Bytes += c.skipped
 	first := uint64(0)
@@ -315,7 +315,7 @@ func (r *Reader) native(path string, w *Want, f func(*Frame) error) (at place, e
 		first, _ = firstOf(path)
 	}
 	r.learn(file, c, w)
-	if !r.dir { // what was copied is older than the rest
+	if !r.dir { // copied frames are older than the rest
 		slices.SortStableFunc(c.entries, func(a, b entry) int { return cmp.Compare(a.Seq, b.Seq) })
 	}
 	var buf []byte

@@ -116,7 +116,7 @@ func (s *scanner) find(off int64) (int64, error) {
 	}
 }
 
-// end leaves off where it is: what follows may become a frame.
+// end does not move off: the bytes that follow may become a frame.
 func (s *scanner) end(from int64) error {
 	s.off = from
 	return io.EOF

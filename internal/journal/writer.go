@@ -87,10 +87,10 @@ type schema struct {
 }
 
 // ErrTooLarge says that a frame does not fit into the budget.
-var ErrTooLarge = errors.New("the budget has no room for it")
+var ErrTooLarge = errors.New("the frame does not fit into the budget")
 
-// OpenWriter locks dir, which is made if it is not there, and begins a segment with the first
-// frame. What is there stays, as far as the budget allows.
+// OpenWriter locks dir, which is created if it does not exist. The first frame begins a segment.
+// Segments that are there are kept, as far as the budget allows.
 func OpenWriter(dir string, o Options) (*Writer, error) {
 	if o.Budget != 0 && o.Budget < MinBudget {
 		return nil, fmt.Errorf("a budget of %d bytes is too small: %d is the least", o.Budget, MinBudget)
@@ -154,7 +154,7 @@ func (w *Writer) load() error {
 			w.seq = max(w.seq, e.Seq)
 		}
 		if last {
-			// Numbers of frames that are damaged are not given again.
+			// Numbers of damaged frames are not reused.
 			w.seq = max(w.seq, s.first) + uint64(c.skipped)
 		}
 		if s.entries = nil; !closed && w.opts.Closed != nil {
@@ -184,8 +184,8 @@ func hash(b []byte) uint64 {
 	return h.Sum64()
 }
 
-// Schema tells of a schema of a stream. It is written before the first frame that has its
-// id, in each segment, and again now and then: to lose it would lose the rows.
+// Schema adds a schema of a stream. It is written in each segment before the first frame that
+// has its id, and again now and then: rows without their schema are lost.
 func (w *Writer) Schema(stream uint64, data []byte) (id uint64) {
 	id = hash(data)
 	w.mu.Lock()
@@ -202,7 +202,7 @@ func (w *Writer) Names(data []byte) {
 }
 
 // Put writes a frame of rows or marks, whole or not at all. It gets its number here.
-// Where the disk is full, what is oldest goes; if there is nothing, the frame is refused.
+// If the disk is full, the oldest segment is deleted; if there is none, the frame is refused.
 func (w *Writer) Put(f *Frame) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -271,7 +271,7 @@ func (w *Writer) putNames() error {
 	return nil
 }
 
-// segment sees to it that a segment is open that may take n bytes more.
+// segment makes sure that a segment is open and can take n more bytes.
 func (w *Writer) segment(n int64) error {
 	now := w.opts.Now()
 	if s := w.cur; s != nil && (s.size > 0 && s.size+n > w.opts.Segment || now.Sub(s.began) >= w.opts.Age) {
@@ -296,7 +296,8 @@ func (w *Writer) begin(now time.Time) error {
 	return nil
 }
 
-// finish ends the segment with its index. Where that finds no room, readers scan it.
+// finish ends the segment with its index. If there is no room for the index, readers scan the
+// segment.
 func (w *Writer) finish() {
 	s := w.cur
 	b := indexFrame(&s.contents)
@@ -333,7 +334,7 @@ func (w *Writer) write(f *Frame) error {
 	return nil
 }
 
-// append writes the bytes of a frame. Half a frame is taken back: it would look like damage.
+// append writes the bytes of a frame. Half a frame is cut off again: it would look like damage.
 func (w *Writer) append(b []byte) error {
 	if _, err := w.cur.file.WriteAt(b, w.cur.size); err != nil {
 		return errors.Join(err, w.cur.file.Truncate(w.cur.size))
@@ -353,8 +354,8 @@ func (w *Writer) took(f *Frame, n int64) {
 	w.cur.dirty = true
 }
 
-// over is how many bytes there would be too many if n more were written, the index of the
-// segment included, and room to copy what has to be kept of an old segment.
+// over is by how many bytes the budget would be exceeded if n more were written. It includes the
+// index of the segment, and room for the frames of an old segment that have to be copied.
 func (w *Writer) over(n int64) int64 {
 	if w.opts.Budget == 0 {
 		return 0
@@ -379,8 +380,8 @@ func (w *Writer) taking(n int64) int64 {
 	return sum + blocks(n+perIndex)
 }
 
-// MakeRoom deletes what is oldest until all files are within the budget. False: they are not,
-// and there is nothing left to delete.
+// MakeRoom deletes the oldest segments until all files are within the budget. False: they are
+// still above it, and there is nothing left to delete.
 func (w *Writer) MakeRoom() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -419,7 +420,7 @@ func (w *Writer) syncing() {
 	}
 }
 
-// flush forces what was written to disk, without keeping others from writing.
+// flush forces written data to disk. Others can write meanwhile.
 func (w *Writer) flush() {
 	w.mu.Lock()
 	files := w.ending

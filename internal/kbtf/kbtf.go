@@ -283,9 +283,9 @@ func (t *Types) Find(name string, kinds ...Kind) (ids []ID) {
 	return ids
 }
 
-// Look returns for each of these names the numbers of its types, the base's not
-// among them. It goes through everything once, however many they are, and
-// remembers: whoever is going to ask for many names asks for all of them first.
+// Look returns the type IDs for each of these names, without those of the base. It goes through
+// all types once, for any number of names, and remembers the result: a caller with many names
+// should pass all of them at first.
 func (t *Types) Look(names ...string) [][]ID {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -421,8 +421,8 @@ func (t *Types) params(proto ID) (out []Param) {
 	return out
 }
 
-// deepest is more names and qualifiers than a type has, so that one that goes round
-// in a circle has an end.
+// deepest is more names and qualifiers than a type has. It ends the search in a type that refers to
+// itself.
 const deepest = 64
 
 // plain is a type without what only qualifies or names it.

@@ -18,10 +18,9 @@ type part struct {
 	todo []ID
 }
 
-// Part returns BTF in which the types of these names are, with what they are made
-// of, under the numbers that they have in the kernel. The other types are without
-// name and content, and pointers lead to them no longer: what programs read
-// through a pointer, they read as a type that they name.
+// Part returns BTF with the types of these names and the types that they contain, under the type
+// IDs of the kernel. The other types have neither name nor content, and pointers no longer lead to
+// them: programs name the types that they read through a pointer.
 func (t *Types) Part(names []string) []byte {
 	p := &part{Types: t, kept: make([]uint8, t.count+1)}
 	for _, ids := range t.Look(names...) {
@@ -48,7 +47,7 @@ func (p *part) keep(id ID, much uint8) {
 
 func (p *part) has(id ID) bool { return int(id) < len(p.kept) && p.kept[id] != none }
 
-// follow keeps what a type is made of.
+// follow keeps the types that a type contains.
 func (p *part) follow(t Type) {
 	switch t.Kind() {
 	case Struct, Union:
@@ -115,7 +114,7 @@ func (p *part) write() []byte {
 	return append(w.out, w.strings...)
 }
 
-// blank stands for what was cut out: declared, without a name.
+// blank replaces a type that was cut out: a declaration without a name.
 var blank = func() (b [typeSize]byte) {
 	binary.NativeEndian.PutUint32(b[4:], uint32(Forward)<<24)
 	return b

@@ -10,8 +10,7 @@ import (
 	"seine/internal/row"
 )
 
-// CallKey is struct call_count_key of callkey.h: what socket calls can be
-// counted by.
+// CallKey is struct call_count_key of callkey.h: the keys by which socket calls can be counted.
 type CallKey struct {
 	Cgroup     uint64    `col:"cgroup,as=cgroup,key;container,as=container,key" help:"control group of the process; container name where known"`
 	PID        ID32      `col:"pid,width=7,key" help:"process"`

@@ -34,9 +34,8 @@ func SyncClock() {
 // stale is how long an offset is good for.
 const stale = 50 * time.Millisecond
 
-// Wall is the time of day of a kernel moment, for those who do not call SyncClock
-// now and then: a clock that was set, or that went on while the machine slept, is
-// read anew.
+// Wall is the time of day of a kernel timestamp, for callers that do not call SyncClock now and
+// then: it reads the offset again when the clock was set or the machine slept.
 func Wall(m Mono) time.Time {
 	if age := time.Duration(time.Now().UnixNano() - synced.Load()); age < 0 || age > stale {
 		SyncClock()

@@ -26,9 +26,9 @@ type Hist struct {
 // Kind says that a Hist is an object.
 func (Hist) Kind() row.Kind { return row.Object }
 
-// Cell hands out a copy, since the memory behind h is reused. Two processors may
-// have written a minimum or a maximum at once, and one of them is lost then: a
-// bound that does not lie in the outermost slot becomes that of the slot.
+// Cell hands out a copy, since the memory behind h is reused. If two processors wrote a minimum
+// or a maximum at once, one of the two is lost. So a bound that does not lie in the outermost
+// slot is replaced by the bound of that slot.
 func (h *Hist) Cell(c *row.Cell) {
 	n := *h
 	first := slices.IndexFunc(n.Slots[:], func(count uint64) bool { return count > 0 })

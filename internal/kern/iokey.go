@@ -2,7 +2,7 @@
 
 package kern
 
-// IOKey is struct io_key of iokey.h: what sends and receives can be counted by.
+// IOKey is struct io_key of iokey.h: the keys by which sends and receives can be counted.
 type IOKey struct {
 	Cgroup uint64 `col:"cgroup,as=cgroup,key;container,as=container,key" help:"control group of the process; container name where known"`
 	PID    ID32   `col:"pid,width=7,key" help:"process"`

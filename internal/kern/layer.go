@@ -6,8 +6,8 @@ import "strings"
 
 // netLayers are the parts of the kernel's network code, from the top down, each
 // with how the names of its functions begin; leading underscores do not count.
-// What is in none of them, such as memory, locks and the handling of buffers
-// (skb_…), works for whoever called it.
+// Other functions, such as those for memory, locks and buffers (skb_…), count for the layer of
+// their caller.
 var netLayers = []struct {
 	name     string
 	prefixes string
@@ -45,7 +45,7 @@ var layerOf = func() map[string]string {
 
 // NetLayer is the part of the network code that a kernel stack is in: that of
 // the innermost function which belongs to one. Empty: the stack is not in the
-// network code. An interrupt has nothing to do with what it interrupts.
+// network code. An interrupt does not belong to the code that it interrupts.
 func NetLayer(s *Stack) string {
 	for i := range s.Frames {
 		name := s.Frames[i].Sym

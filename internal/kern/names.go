@@ -52,8 +52,8 @@ var Protos = map[Proto]string{
 	unix.IPPROTO_UDPLITE: "udplite", unix.IPPROTO_RAW: "raw", unix.IPPROTO_MPTCP: "mptcp",
 }
 
-// protoFamily marks sockets that are not IP's, which have no protocol worth a
-// name: they go by their family. PROTO_FAMILY of sock.h.
+// protoFamily marks sockets of other families than IP. They have no protocol worth a name, and
+// are shown by their family. PROTO_FAMILY of sock.h.
 const protoFamily = 0x8000
 
 func init() {
@@ -71,7 +71,7 @@ func (p Proto) String() string {
 	return strconv.Itoa(int(p))
 }
 
-// OfIP says whether it is a protocol over IP, and no name of a family.
+// OfIP says whether it is a protocol over IP, not a family.
 func (p Proto) OfIP() bool { return p&protoFamily == 0 }
 
 // Kind says that a Proto is shown by name.
@@ -203,7 +203,7 @@ func ErrnoName(e int) string {
 	if s := unix.ErrnoName(unix.Errno(e)); s != "" {
 		return s
 	}
-	// Between a system call and its restart; programs never see these.
+	// The kernel uses these between a system call and its restart; programs never see them.
 	switch e {
 	case 512, 513, 514, 516:
 		return "ERESTART"

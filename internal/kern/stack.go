@@ -15,7 +15,7 @@ type Frame struct {
 	Module string // vmlinux, a kernel module, the mapped file's path; empty when unknown
 }
 
-// A Stack is how a moment was reached, innermost frame first.
+// A Stack is a call stack, innermost frame first.
 type Stack struct {
 	Frames []Frame
 	Broken bool // ends early, most likely for want of frame pointers

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package names knows which name an address goes by, from what programs were told by
-// name servers and from the servers that they asked for by TLS. It never looks an
-// address up.
+// Package names knows the names of addresses, from the DNS answers that programs received and
+// from the server names in their TLS handshakes. It never looks an address up.
 package names
 
 import (
@@ -22,10 +21,10 @@ import (
 
 // A Source is programs whose events tell names.
 type Source struct {
-	Object string // of the tool that they are
+	Object string // the BPF object: the name of its tool
 	Points []probe.Point
-	// Forget are maps in which the oldest entry makes room for a new one: nobody but
-	// the tool itself takes out what has no end.
+	// Forget are maps that are made as LRU maps here: only the tool itself deletes entries
+	// whose end never comes.
 	Forget []string
 	// Learn takes an event apart.
 	Learn func(raw []byte, tell func(Name))
@@ -66,7 +65,7 @@ type source struct {
 // many is how many names there may be before the older ones are forgotten.
 const many = 1 << 16
 
-// readEvery is how often names are read that no row asks for: else the ring would fill up.
+// readEvery is how often events are read if no row asks for a name: else the ring would fill up.
 const readEvery = 250 * time.Millisecond
 
 // Open attaches the programs. The table has to be closed.
@@ -164,9 +163,9 @@ func (t *Table) Close() {
 	t.sources = nil
 }
 
-// Of is the name of an address, as a process has it, or else as any in its network
-// namespace has, or else as any. Of a connection it is the one that was asked for
-// by TLS, if one was. Empty: nobody was told.
+// Of is the name of an address: the name that the process itself resolved, or else one that a
+// process in its network namespace resolved, or else any. For a connection with TLS it is the
+// server name of the handshake. It is empty if no name is known.
 func (t *Table) Of(n Name) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -183,7 +182,7 @@ func (t *Table) Of(n Name) string {
 	return ""
 }
 
-// places are where a name holds, the most special first.
+// places are where a name holds, the most specific first.
 func (n *Name) places() []place {
 	out := []place{{n.Netns, n.PID, 0, n.Addr}, {n.Netns, 0, 0, n.Addr}, {0, 0, 0, n.Addr}}
 	if n.Sock != 0 {
@@ -198,7 +197,7 @@ func (t *Table) read() {
 	for _, s := range t.sources {
 		for s.ring.AvailableBytes() > 0 {
 			s.ring.SetDeadline(time.Now())
-			if s.ring.ReadInto(&rec) != nil { // the deadline: what is there is not finished
+			if s.ring.ReadInto(&rec) != nil { // the deadline has passed: the next record is not complete
 				break
 			}
 			s.Learn(rec.RawSample, t.learn)

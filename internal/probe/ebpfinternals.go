@@ -9,8 +9,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// This file is all that relies on how cilium/ebpf is made inside, for want of
-// functions that do it. ebpfinternals_test.go fails if an update changes that.
+// This is the only file that relies on internals of cilium/ebpf, which lacks functions for these
+// tasks. ebpfinternals_test.go fails if an update changes the internals.
 
 // setKernel gives a cache the kernel's types, so that it does not read them all
 // itself. btf.Cache has no function for that. If its field changes one day, the

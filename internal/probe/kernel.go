@@ -16,7 +16,7 @@ import (
 	"seine/internal/kbtf"
 )
 
-// ErrNotSupported is what a kernel cannot do, however much one is allowed.
+// ErrNotSupported marks what a kernel cannot do, with whatever privileges.
 var ErrNotSupported = errors.New("not supported by this kernel")
 
 // A Kernel answers questions about the running kernel, mostly from its BTF.
@@ -36,9 +36,9 @@ type Kernel struct {
 // fromFile is the types that UseBTF has read.
 var fromFile *kbtf.Types
 
-// UseBTF has Running take the types of the kernel from a file, for a kernel that has no
-// BTF of its own. It must be that of the running kernel: nobody can tell. It has to be called
-// before Running.
+// UseBTF makes Running take the types of the kernel from a file, for a kernel without BTF of its
+// own. The file must belong to the running kernel, which cannot be checked. UseBTF has to be
+// called before Running.
 func UseBTF(path string) (err error) {
 	fromFile, err = kbtf.File(path)
 	return err
@@ -106,8 +106,8 @@ func (k *Kernel) HasFunc(name string) bool {
 // Fentry says why functions cannot be traced by fentry and fexit here.
 func (k *Kernel) Fentry() error { return k.fentry() }
 
-// Untold is why a way is not taken of which only processes with a capability can tell
-// whether it works.
+// Untold is the reason for a way that is not taken because only a process with a capability can
+// find out whether it works.
 type Untold struct{ Cap host.Capability }
 
 func (e Untold) Error() string { return fmt.Sprintf("nobody can tell without %v", e.Cap) }
@@ -170,10 +170,10 @@ func Kprobes() error {
 	return nil
 }
 
-// WayNames are the ways whose being there depends on the kernel as a whole.
+// WayNames are the ways that a kernel has or lacks as a whole.
 var WayNames = []string{"btf", "raw", "tp", "fentry", "kprobe"}
 
-// Offers says of each of WayNames why it cannot be had here; nil: it can.
+// Offers says for each of WayNames why it does not work here; nil: it works.
 func (k *Kernel) Offers() map[string]error {
 	return map[string]error{
 		"btf": k.can("tp_btf"), "raw": nil,

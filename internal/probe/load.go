@@ -80,7 +80,7 @@ func (k *Kernel) inModules(names []string) bool {
 	return false
 }
 
-// needs are the names of what programs need to know of a kernel.
+// needs are the names of the types and functions of a kernel that programs need.
 type needs struct {
 	types  map[string]bool               // that are read, or attached to
 	kfuncs map[string][]*asm.Instruction // functions that are called, and where
@@ -115,9 +115,8 @@ func (n needs) names() []string {
 	return slices.AppendSeq(slices.Collect(maps.Keys(n.types)), maps.Keys(n.kfuncs))
 }
 
-// poison makes calls of functions that this kernel does not have into ones that
-// the verifier refuses where it gets to them. cilium/ebpf does the same once it
-// has looked for them in every module.
+// poison replaces calls of functions that this kernel does not have by calls that the verifier
+// refuses if it reaches them. cilium/ebpf does the same after it has searched every module.
 func (n needs) poison(k *Kernel) {
 	for name, calls := range n.kfuncs {
 		if k.HasFunc(name) && !k.given {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package probe attaches the points of a tool, each by the best way in that the
-// running kernel offers, and explains what it chose.
+// Package probe attaches the points of a tool, each by the best way that the running kernel
+// offers, and explains what it chose.
 package probe
 
 import (
@@ -14,22 +14,22 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// A Point is a moment that a tool needs to see.
+// A Point is an event that a tool needs to see.
 type Point struct {
 	Name     string // first part of its programs' names
 	Optional bool   // the tool is of use without it
-	Misses   string // what is not seen when an optional point cannot be had
+	Misses   string // what is not seen if an optional point cannot be attached
 
-	// Needed says whether a kernel gives this point anything to do; nil: yes.
+	// Needed says whether the point is needed on a kernel; nil: yes.
 	Needed func(*Kernel) bool
 
 	// Ways are the alternatives, best first: by exactness, then by cost. Nil:
-	// one for each way among the programs <Name>__<way>[__<part>], in the
-	// order that holds for ways to the same moment.
+	// one for each way among the programs <Name>__<way>[__<part>], in the order of
+	// ways that see an event at the same moment.
 	Ways []Way
 
-	// Attach brings the programs of a way into place where their section
-	// alone does not say how. Nil: by section.
+	// Attach attaches the programs of a way if their section alone does not say how. Nil: by
+	// section.
 	Attach func(*ebpf.Program, *ebpf.ProgramSpec) (io.Closer, error)
 }
 
@@ -40,13 +40,13 @@ type Way struct {
 	Fits     func(*Kernel) error // decides from BTF; nil: always
 	Misses   string              // what this way does not see, for doctor
 
-	// Nested says that its programs are hit in interrupts too, where nothing
-	// matters: runs within a run, which the kernel skips, are no loss.
+	// Nested says that its programs are also hit in interrupts, where nothing matters. The
+	// kernel skips such runs within a run, and that is not a loss.
 	Nested bool
 }
 
-// order ranks ways to the same moment, cheapest first. A tracepoint of one
-// system call comes before sys_enter and sys_exit, which every call pays for.
+// order ranks ways that see an event at the same moment, cheapest first. A tracepoint of one
+// system call comes before sys_enter and sys_exit, which cost every system call.
 var order = []string{"btf", "raw", "tp", "sys", "fentry", "fexit", "kprobe", "cgroup", "iter", "perf", "uprobe"}
 
 // resolve returns the point's ways with the names of their programs spelled out.
@@ -90,8 +90,8 @@ func derive(point string, spec *ebpf.CollectionSpec) []Way {
 	return ways
 }
 
-// inOrder lists programs in the order to attach them in: those that see the end of a
-// call before those that see its beginning, which would be remembered for good.
+// inOrder lists programs in the order of attaching: those that see the end of a call before those
+// that see its beginning. Otherwise a beginning whose end was not seen would be kept for good.
 func inOrder(spec *ebpf.CollectionSpec) []string {
 	names := slices.Sorted(maps.Keys(spec.Programs))
 	slices.SortStableFunc(names, func(a, b string) int {

@@ -47,7 +47,7 @@ func (k *Kernel) Fits(spec *ebpf.CollectionSpec, w Way) error {
 	return nil
 }
 
-// target looks for what a program attaches to.
+// target checks that the kernel has what a program attaches to.
 func (k *Kernel) target(ps *ebpf.ProgramSpec) error {
 	kind, target, _ := strings.Cut(ps.SectionName, "/")
 	switch kind {
@@ -78,8 +78,7 @@ func (k *Kernel) target(ps *ebpf.ProgramSpec) error {
 	return nil
 }
 
-// Missing is the points of choices that the tool cannot do without and that no
-// way leads to.
+// Missing is the choices of points that the tool needs and that have no way.
 func Missing(points []Point, choices []Choice) []Choice {
 	var out []Choice
 	for i, c := range choices {

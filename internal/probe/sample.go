@@ -15,10 +15,9 @@ import (
 	"seine/internal/host"
 )
 
-// Sample is for Point.Attach: it has a program run hz times a second on each
-// processor. The clock is the kernel's own, since virtual machines seldom have
-// counters of cycles; it stands still where interrupts are off, and what happens
-// there is seen at the moment they are on again.
+// Sample is for Point.Attach: it runs a program hz times a second on each processor. The clock is
+// the kernel's own, since virtual machines seldom have cycle counters. It does not tick while
+// interrupts are off; such a sample is taken when they are on again.
 func Sample(hz uint64) func(*ebpf.Program, *ebpf.ProgramSpec) (io.Closer, error) {
 	return func(prog *ebpf.Program, _ *ebpf.ProgramSpec) (_ io.Closer, err error) {
 		cpus, err := host.OnlineCPUs()

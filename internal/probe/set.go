@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Choice is what became of one point.
+// A Choice is the way that a point took, or why it has none.
 type Choice struct {
 	Point    string
 	Way      string   // empty: none
@@ -107,15 +107,15 @@ type Options struct {
 	Force Force
 	Log   ebpf.LogLevel                         // of the verifier, for -vv
 	Fill  func(maps map[string]*ebpf.Map) error // called before any program runs; nil: nothing to do
-	// Share are maps that others use too: they stand in for those of the same name in
-	// the object, which are not made.
+	// Share are maps that others use too. They replace the maps of the same name in the
+	// object, which are not created.
 	Share map[string]*ebpf.Map
-	// Once has each program attached once, also where the kernel skips programs and
-	// several copies are needed to see everything.
+	// Once attaches each program once, even where the kernel skips programs and several copies
+	// would be needed to see everything.
 	Once bool
 }
 
-// shared are the maps of spec that o has. They are as large as they are.
+// shared are the maps of spec that o has. Their sizes do not change.
 func (o *Options) shared(spec *ebpf.CollectionSpec) map[string]*ebpf.Map {
 	out := map[string]*ebpf.Map{}
 	for name, m := range o.Share {
@@ -127,11 +127,11 @@ func (o *Options) shared(spec *ebpf.CollectionSpec) map[string]*ebpf.Map {
 	return out
 }
 
-// Attach makes the maps of spec once, loads the programs of all points, and then
-// attaches them in order: quickly, since what happens meanwhile is seen by some of
-// them and not by others. So points that end something come before those that
-// begin it. A way that does not fit, or that the verifier or the attach refuses, is
-// replaced by the next one and the reason kept.
+// Attach makes the maps of spec once, loads the programs of all points, and then attaches them in
+// order. It attaches quickly, since events meanwhile are seen by some programs and not by others.
+// For the same reason points that see the end of something come before those that see its
+// beginning. A way that does not fit, or that the verifier or the attach refuses, is replaced by
+// the next one, and the reason is kept.
 func Attach(k *Kernel, spec *ebpf.CollectionSpec, points []Point, o Options) (_ *Set, err error) {
 	bare := &ebpf.CollectionSpec{Maps: spec.Maps, Types: spec.Types, ByteOrder: spec.ByteOrder, Variables: spec.Variables}
 	opts, err := k.Load(spec)
@@ -241,8 +241,8 @@ func (c *candidate) next() error {
 
 // refused goes on to the next way.
 func (c *candidate) refused(err error) error {
-	// Then the kernel refuses nothing, and no other way does with less. cilium/ebpf
-	// hands it on in words alone where it copies the descriptor of a map.
+	// EMFILE is our own limit of open files, not a refusal by the kernel: another way would
+	// not help. Where cilium/ebpf copies the descriptor of a map, its error has only the text.
 	if strings.Contains(err.Error(), unix.EMFILE.Error()) {
 		return fmt.Errorf("point %s: %w: raise the limit (ulimit -n)", c.Point, unix.EMFILE)
 	}
@@ -435,15 +435,15 @@ func (s *Set) Missed() uint64 {
 	return s.twice.Missed(progs)
 }
 
-// Detach takes the programs out of their places, all but iterators. Each one
-// waits for the kernel's grace period, so they wait together. First copies go last:
-// another one that is alone would count what it sees as skipped by the first.
+// Detach detaches all programs but iterators. Each detach waits for the kernel's grace period, so
+// they wait together. First copies are detached last: another copy that is alone would count the
+// events that it sees as skipped by the first.
 func (s *Set) Detach() {
 	s.detach(func(l placed) bool { return l.again })
 	s.detach(func(l placed) bool { _, iter := l.Closer.(*link.Iter); return !iter })
 }
 
-// detach takes some programs out of their places.
+// detach detaches some programs.
 func (s *Set) detach(which func(placed) bool) {
 	var wg sync.WaitGroup
 	for _, l := range s.links {

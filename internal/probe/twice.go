@@ -13,18 +13,18 @@ import (
 	"seine/internal/host"
 )
 
-// The kernel skips a program that the processor is in the middle of already. Since
-// 7.0 tasks can be preempted inside of tracepoints, so that an event of one task is
-// skipped because another one, which does not run now, was stopped in the program.
+// The kernel skips a program if the processor is already in the middle of it. Since 7.0 tasks can
+// be preempted inside tracepoints. Then an event of one task is skipped because another task,
+// which does not run now, was stopped in the program.
 //
-// There each program is attached several times. Each copy leaves the address of its
-// context behind, with its own number. The context is on the stack of whoever is at the
-// tracepoint, and so belongs to this event alone. A copy that finds the mark of one
-// before it returns. If all before it were skipped, it does the work. What all have
-// skipped is lost, and counted.
+// On such kernels each program is attached several times. Each copy leaves a mark: the address of
+// its context, with its own number. The context is on the stack of the task at the tracepoint, so
+// it belongs to this event alone. A copy that finds the mark of an earlier copy returns. If all
+// earlier copies were skipped, it does the work. An event that all copies skipped is lost, and
+// counted.
 //
-// As many tasks as there are may be preempted, each in another copy, so no number of
-// copies is certain to lose nothing. Of 98,882 sends by 14 threads on one emulated
+// Any number of tasks may be preempted, each in another copy, so no number of copies is
+// certain to lose nothing. Of 98,882 sends by 14 threads on one emulated
 // processor of 7.2, one copy lost 4,556 to 11,424, two 287 to 1,406, three 0 to 60, four
 // 0 to 13, five none. Each copy takes as long to load as the first, and some 25 ns an
 // event.
@@ -45,7 +45,7 @@ type Twice struct {
 	began uint64 // taken when all copies were attached: by copies that were without the first so far
 }
 
-// NewTwice is nil on kernels that do not skip programs so.
+// NewTwice is nil on kernels that do not skip programs in this way.
 func NewTwice() (*Twice, error) {
 	if !host.TracepointsPreempt() {
 		return nil, nil
@@ -89,7 +89,7 @@ func (w *Twice) copies(ps *ebpf.ProgramSpec, counted bool) []Copy {
 	for n := range copies {
 		out = append(out, Copy{w.copy(ps, n, counted), n})
 	}
-	if function { // of functions, who comes last runs first
+	if function { // on functions, the program that was attached last runs first
 		slices.Reverse(out)
 	}
 	return out

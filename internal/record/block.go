@@ -19,7 +19,8 @@ import (
 //	rows | ordinals | columns | for each column: length, kinds, dictionary, numbers
 //
 // Texts, addresses and objects are in the dictionary of their column; their number is the
-// place in it. Numbers are all the same, as they are, or differences, whichever is shortest.
+// index in it. Numbers are coded as one value for all, plainly, or as differences, whichever is
+// shortest.
 
 // MaxRows is how many rows a block can have.
 const MaxRows = 4096
@@ -31,8 +32,8 @@ const (
 )
 
 var (
-	errBad     = errors.New("the block does not read as rows")
-	errNothing = errors.New("there is nothing in this range")
+	errBad     = errors.New("the block is damaged: it has no valid rows")
+	errNothing = errors.New("the recording has nothing in this range")
 )
 
 // How the numbers of a column are written.
@@ -168,7 +169,8 @@ const (
 	isStack
 )
 
-// appendObject writes a histogram or a stack. Once says that it is hardly ever the same twice.
+// appendObject writes a histogram or a stack. Once says that the same object hardly ever comes
+// twice.
 func appendObject(b []byte, ref any) (out []byte, once bool, err error) {
 	switch x := ref.(type) {
 	case *kern.Hist:

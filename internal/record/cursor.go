@@ -53,7 +53,7 @@ func (n *numbers) next() uint64 {
 type cursor struct {
 	to      int // cell of the row
 	mul     uint64
-	div     uint64 // where the scale has changed since; 0: it has not
+	div     uint64 // if the unit of the column has changed since; 0: it has not
 	kind    row.Kind
 	kinds   []byte // nil: all are kind
 	dict    []string
@@ -167,7 +167,7 @@ func rescale(n, mul, div uint64, signed bool) uint64 {
 	return q
 }
 
-// block is one that is being read.
+// block is a block that is being read.
 type block struct {
 	row     *row.Row
 	n, at   int

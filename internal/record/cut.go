@@ -12,8 +12,8 @@ import (
 	"seine/internal/row"
 )
 
-// Cut copies what q asks for into one file, which reads like the recording. It returns
-// how many rows these are.
+// Cut copies what q asks for into one file, which can be read like a recording. It returns the
+// number of rows.
 func Cut(ctx context.Context, from *Recording, q *Query, file string) (rows uint64, err error) {
 	dir, err := os.MkdirTemp(filepath.Dir(file), ".seine-cut-")
 	if err != nil {

@@ -17,15 +17,15 @@ import (
 type Recording struct {
 	path    string
 	journal *journal.Reader
-	schemas map[uint64]*Schema // nil: it does not read as one
+	schemas map[uint64]*Schema // nil: the data is not a valid schema
 	names   Names
-	broken  int // blocks that do not read as rows
+	broken  int // damaged blocks
 }
 
 // Read opens the recording at path: a directory, or one file.
 func Read(path string) (*Recording, error) { return read(path, journal.Open) }
 
-// ReadSegment opens one segment, without what was copied into it from others.
+// ReadSegment opens one segment, without the frames that were copied into it from others.
 func ReadSegment(path string) (*Recording, error) { return read(path, journal.OpenSegment) }
 
 func read(path string, open func(string) (*journal.Reader, error)) (*Recording, error) {
@@ -43,7 +43,7 @@ func (r *Recording) Damage() journal.Damage {
 	return d
 }
 
-// Names are those that go with the rows that were read so far.
+// Names are the names for the rows that were read so far.
 func (r *Recording) Names() *Names { return &r.names }
 
 // Contents is what a recording holds of one stream.
@@ -134,7 +134,7 @@ type Query struct {
 	Into func(s *Schema) *row.Schema
 	// Use is the columns to read; nil: all. Others stay absent.
 	Use map[string]bool
-	// Follow goes on with what is being written until the context ends.
+	// Follow goes on reading what is written until the context ends.
 	Follow bool
 }
 

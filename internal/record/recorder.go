@@ -44,7 +44,7 @@ func Open(dir string, o Options) (*Recorder, error) {
 // Lost is how many rows could not be written.
 func (r *Recorder) Lost() uint64 { return r.lost.Load() }
 
-// MakeRoom deletes what is oldest until all is within the budget; false: it is not.
+// MakeRoom deletes the oldest data until all is within the budget. False: it is still above it.
 func (r *Recorder) MakeRoom() bool { return r.journal.MakeRoom() }
 
 // Close ends the recording. Its streams must have ended.
@@ -56,7 +56,7 @@ type Names struct {
 	Users map[uint64]string `json:"users,omitempty"`
 }
 
-// NewNames is no names.
+// NewNames makes Names without an entry.
 func NewNames() Names { return Names{Netns: map[uint64]string{}, Users: map[uint64]string{}} }
 
 func (n *Names) add(b []byte) {
@@ -76,8 +76,8 @@ type bookOfNames struct {
 	fresh       bool // there are names that were not written
 }
 
-// mostNames is how many are kept. Where there are more, it begins anew with those that
-// come again.
+// mostNames is how many names are kept. If there are more, all are forgotten, and those that come
+// again are noted anew.
 const mostNames = 4096
 
 // see notes the name of a value.
@@ -145,18 +145,18 @@ const (
 	Batch   = "batch"   // so many events for now: a table takes its widths from the first ones
 )
 
-// flushAfter is how long rows wait before they are written: what a crash can cost.
+// flushAfter is how long rows wait before they are written. A crash loses as much.
 const flushAfter = time.Second
 
-// A Stream is the sink for rows of one run of a tool, with all names made.
+// A Stream is the sink for rows of one run of a tool. The names of the rows are resolved.
 type Stream struct {
 	rec     *Recorder
 	src     Source
 	id      uint64
 	above   func(time.Time) string
 	said    string   // the line above the output
-	has     bool     // it was asked for
-	ended   bool     // the output of which it is has ended
+	has     bool     // said is set
+	ended   bool     // the output that said belongs to has ended
 	tables  []*table // in the order of their first row
 	by      map[*row.Schema]*table
 	marks   []Mark
@@ -210,8 +210,8 @@ func (s *Stream) table(sc *row.Schema, data []byte) *table {
 	return t
 }
 
-// Above is the line above the output that is under way, or has just ended: the same whoever
-// asks.
+// Above is the line above the current output, or above the one that has just ended. It is the
+// same for all callers.
 func (s *Stream) Above(t time.Time) string {
 	if s.above != nil && !s.has {
 		s.said, s.has = s.above(t), true

@@ -44,7 +44,7 @@ type Schema struct {
 	raw []byte // as it was recorded
 }
 
-// A Column is as much of a row.Column as rows mean something by.
+// A Column is the part of a row.Column that is needed to understand rows.
 type Column struct {
 	ID   string   `json:"id"`
 	Kind row.Kind `json:"kind"`
@@ -92,7 +92,7 @@ func parseSchema(b []byte) (*Schema, error) {
 	return s, nil
 }
 
-// Row makes a schema of rows from what was recorded, for who knows no better.
+// Row makes a row.Schema from the recorded one, for callers that do not know the tool's own.
 func (s *Schema) Row() *row.Schema {
 	out := &row.Schema{Tool: s.Tool, View: s.View}
 	for i, c := range s.Columns {

@@ -60,8 +60,8 @@ func By(next Sink, keys []string, s *Schema) (*Groups, error) {
 		g.keys = append(g.keys, i)
 		g.show(s.Columns[i])
 	}
-	// What is pending has not happened yet, and is told of again at the next tick:
-	// it is never counted with what has.
+	// A pending operation has not ended and is reported again at the next tick, so it is
+	// never counted together with those that have ended.
 	if i := s.Index(PendingID); i >= 0 && !slices.Contains(g.keys, i) {
 		g.keys = append(g.keys, i)
 		g.show(s.Columns[i])
@@ -97,7 +97,7 @@ func (g *Groups) show(c Column) {
 
 func (g *Groups) column(c Column) {
 	c.As = ""                  // named before rows are grouped
-	c.Before, c.After = "", "" // which set it off from what is no longer beside it
+	c.Before, c.After = "", "" // they set it off from columns that are no longer beside it
 	g.out.Columns = append(g.out.Columns, c)
 }
 
@@ -105,8 +105,8 @@ func (g *Groups) column(c Column) {
 // A table shows all but time and the sums that were hidden before.
 func (g *Groups) Schema() *Schema { return g.out }
 
-// Into sets the next stage: what comes after By has to know its Schema, so By is
-// made first, with no next.
+// Into sets the next stage. The stages after By have to know its Schema, so By is made first,
+// without a next stage.
 func (g *Groups) Into(next Sink) { g.next = next }
 
 // Uses lists the columns that are grouped by: they need their names.

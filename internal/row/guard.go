@@ -14,7 +14,7 @@ import (
 type guard struct {
 	inputs map[string]input
 	used   map[string]bool
-	env    bool // $env was named: it would go round the tests
+	env    bool // $env was named: it would bypass the tests
 }
 
 func (g *guard) rewrite(n ast.Node, negate bool) ast.Node {

@@ -6,8 +6,8 @@ package row
 // row. They can be named in --where and --sort.
 var Measures = []string{"count", "sum", "avg", "min", "max", "p50", "p90", "p99"}
 
-// A Measurer is an object that has the numbers of Measures. What has no value,
-// as the minimum of nothing, is absent: false.
+// A Measurer is an object that has the numbers of Measures. False: the number has no value, such
+// as the minimum of an empty histogram.
 type Measurer interface {
 	Measure(id string) (float64, bool)
 }

@@ -10,8 +10,8 @@ import (
 // A Merge puts the rows of several sources into the order of their time and hands them
 // to one sink. Sources may be called by goroutines of their own.
 //
-// A row waits for so long that rows of other sources which are older have come by
-// then. One that comes later still is handed on at once: out of order, but not lost.
+// A row waits long enough for older rows of other sources to arrive. A row that comes later
+// still is handed on at once: out of order, but not lost.
 type Merge struct {
 	next Sink
 	wait time.Duration
@@ -60,8 +60,8 @@ func (m mergeSource) Row(r *Row) error {
 	return m.err
 }
 
-// End hands on what was lost, with the name of the tool that lost it. Of outputs and of
-// the end nothing is said: other sources may still have rows.
+// End hands on losses, with the name of their tool. It does not hand on the ends of outputs and
+// of the run: other sources may still have rows.
 func (m mergeSource) End(e End) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -4,10 +4,9 @@ package row
 
 import "fmt"
 
-// Name makes names of raw values, in place, for the columns in use: a cgroup's
-// path of its id. A nil use means all columns. Columns are named in order, so a
-// Namer that looks at the whole row finds names, not numbers, in earlier ones.
-// What is absent stays absent.
+// Name replaces raw values by names, in place, for the columns in use: the id of a cgroup by its
+// path. A nil use means all columns. Columns are named in order, so a Namer that looks at the
+// whole row finds names, not numbers, in earlier columns. Absent values stay absent.
 func Name(next Sink, use map[string]bool, namers map[string]Namer) Sink {
 	return &naming{next: next, use: use, namers: namers, steps: map[*Schema][]namingStep{}}
 }

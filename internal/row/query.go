@@ -35,8 +35,8 @@ type Query struct {
 // heldEvery is how often Held is called at most.
 const heldEvery = 5 * time.Second
 
-// A Plan is a query over rows of known schemas. Who makes a sink for the rows that
-// come out finds their schemas here, and may still change what comes after Summary.
+// A Plan is a query over rows of known schemas. The caller that makes a sink for the rows that
+// come out finds their schemas here, and may still change the stages after Summary.
 type Plan struct {
 	Query
 	Schemas []*Schema // of the rows that come out

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// A Replay is a Merge of sources that are read, not run: it takes the oldest row that
-// any of them has next, and reads that one on. The order does not depend on how fast
-// each is read.
+// A Replay is a Merge of sources that are read, not run: it takes the oldest of the rows that
+// the sources have next, and then reads that source on. The order does not depend on how fast
+// each source is read.
 //
-// Rows of one source may be a little out of order too, as they were live, so that a row waits
-// until all sources are later by wait.
+// Rows of one source may be a little out of order too, as they were live. So a row waits until
+// all sources are later by wait.
 type Replay struct {
 	next    Sink
 	wait    time.Duration
@@ -72,14 +72,14 @@ func (s *ReplaySource) Row(r *Row) error {
 	return s.hand(h)
 }
 
-// End takes what was lost. Of outputs and of the end nothing is said: other sources
-// may still have rows.
+// End takes losses. It does not hand on the ends of outputs and of the run: other sources may
+// still have rows.
 func (s *ReplaySource) End(e End) error {
 	if e.Losses == nil {
 		return nil
 	}
 	h := replayed{end: &End{Time: e.Time, Tool: e.Tool, Losses: e.Losses}, at: e.Time}
-	if !s.head.at.IsZero() { // losses are noticed late, and hold up no rows
+	if !s.head.at.IsZero() { // losses are noticed late, and must not hold up rows
 		h.at = s.head.at
 	}
 	return s.hand(h)

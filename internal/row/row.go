@@ -67,22 +67,22 @@ type JSON string
 // A Valuer is a field type that knows which cell it is.
 type Valuer interface{ Cell(*Cell) }
 
-// PendingID is the column of rows that tell of what has begun and not ended: true, or
-// absent.
+// PendingID is the column that is true in rows about something that has begun and not ended. In
+// other rows it is absent.
 const PendingID = "pending"
 
-// Pending says whether r tells of what has not ended.
+// Pending says whether r is about something that has not ended.
 func (r *Row) Pending() bool {
 	c := r.Get(PendingID)
 	return c != nil && c.Kind == Bool && c.N != 0
 }
 
-// A Row is the values of one moment, in the order of its schema's columns. It
-// is reused: a sink that keeps it keeps a Clone.
+// A Row is the values of one event or key, in the order of its schema's columns. It is reused: a
+// sink that keeps it must keep a Clone.
 type Row struct {
 	Schema *Schema
 	Cells  []Cell
-	Bytes  []byte // what belongs to the row and no column shows: a packet
+	Bytes  []byte // data of the row that no column shows: a packet
 }
 
 // Clone returns a row that stays valid.
@@ -112,16 +112,16 @@ func (r *Row) Get(id string) *Cell {
 // An End closes a batch of rows.
 type End struct {
 	Time   time.Time
-	Output bool   // an output of an interval or counting tool is complete; else: so many events for now
+	Output bool   // an output of an interval or counting tool is complete; else: a batch of events
 	Last   bool   // nothing comes after this one
-	Losses []Loss // since an End that had some; for formats that tell them
+	Losses []Loss // since the last End that had some; for formats that show them
 	Tool   string // whose losses they are
 }
 
 // RingFull is the kind of losses that did not fit the buffer between kernel and seine.
 const RingFull = "ring_full"
 
-// OwnerUnknown is the kind of losses that are none of rows: their process is not known.
+// OwnerUnknown is the kind of losses that counts rows without a process. The rows are not lost.
 const OwnerUnknown = "owner_unknown"
 
 // A Loss is how many events did not make it into the output, and why.
@@ -139,8 +139,8 @@ type Sink interface {
 	End(End) error
 }
 
-// A Namer makes a name of a raw value: a path of a cgroup id, a word of an
-// errno. It is called only for columns in use, and may look at the whole row.
+// A Namer turns a raw value into a name: a cgroup id into a path, an errno into a word. It is
+// called only for columns in use, and may look at the whole row.
 type Namer func(r *Row, c *Cell)
 
 // Done is returned by a sink that wants no more rows, as after -n 10.

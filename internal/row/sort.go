@@ -15,14 +15,14 @@ import (
 // top ones (0: all). Numbers, times and histograms (by their count) come
 // greatest first, text and addresses in alphabetic order, unless asc is set:
 // then all ascend. Absent values come last either way. The column may be one of
-// Measures where rows have a histogram. What is pending comes before all else.
+// Measures where rows have a histogram. Pending rows come before all others.
 //
 // With no column rows pass straight through, the first top of each output. With
 // one they wait for End{Output} or End{Last}. Rows of different views stay
 // together, each view cut by itself.
 func Sort(next Sink, column string, asc bool, top int, schemas ...*Schema) (Sink, error) {
 	if top < 0 {
-		return nil, errors.New("top: less than no rows")
+		return nil, errors.New("top: the number of rows cannot be negative")
 	}
 	if column == "" {
 		return &cut{next: next, top: top, seen: map[*Schema]int{}}, nil

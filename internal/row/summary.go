@@ -38,7 +38,7 @@ func (s *Summary) Any() bool { return len(s.schemas) > 0 }
 // Into sets where rows go.
 func (s *Summary) Into(next Sink) { s.next = next }
 
-// Schema is that of the rows which come of rows of in.
+// Schema is the schema of the summaries of rows of in.
 func (s *Summary) Schema(in *Schema) *Schema {
 	if out := s.schemas[in]; out != nil {
 		return out

@@ -58,8 +58,8 @@ func (c *Collect) End(e End) error {
 	return nil
 }
 
-// Count counts what goes through, for the summary. It stands before the sink,
-// behind Limit.
+// Count counts the rows that the sink takes, for the summary. It stands between Limit and the
+// sink.
 type Count struct {
 	Next          Sink
 	Rows, Outputs uint64

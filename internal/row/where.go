@@ -90,7 +90,7 @@ func (f *Filter) Row(r *Row) error {
 		in := &p.inputs[i]
 		v := in.value(r)
 		if v == nil && in.id == PendingID {
-			v = false // it is absent of what has ended
+			v = false // the column is absent in rows about something that has ended
 		}
 		p.env[in.id], p.env[in.has] = v, v != nil
 	}

@@ -100,8 +100,8 @@ func (s *stamp) append(b []byte, c *row.Cell) []byte {
 	return append(b, 'Z')
 }
 
-// appendEscaped writes text for eyes: what is not printable shows as in a Go
-// string, so that no name can move the cursor or turn the writing round.
+// appendEscaped writes text for people: characters that are not printable are escaped as in a Go
+// string, so that no name can move the cursor or reverse the direction of writing.
 func appendEscaped(b []byte, s string) []byte {
 	for i := 0; i < len(s); {
 		if c := s[i]; c >= ' ' && c < 0x7f {

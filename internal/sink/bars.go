@@ -64,7 +64,7 @@ func (t *tableSink) histogram(p *tablePlan, r *row.Row) {
 	t.endLine(b)
 }
 
-// keys writes what a histogram is of: comm=java dir=read (bytes):
+// keys writes the keys of a histogram: comm=java dir=read (bytes):
 func (t *tableSink) keys(p *tablePlan, r *row.Row) {
 	line := len(t.buf)
 	b := t.buf

@@ -32,10 +32,9 @@ func Columns(format string, s *row.Schema, spec string) ([]int, error) {
 	return parse(s, base, spec)
 }
 
-// Choose reads --columns for the views of a tool, for Options.Columns. A column
-// has to be in one of the views at least; a view that has none of the columns
-// chosen keeps its own. One that would be left with sums, and nothing to say what
-// of, has no columns at all: it is not to be shown.
+// Choose reads --columns for the views of a tool, for Options.Columns. A column has to be in at
+// least one of the views. A view that has none of the chosen columns keeps its own. A view that
+// would be left with sums and no key has no columns at all: it is not shown.
 func Choose(format string, schemas []*row.Schema, spec string) (map[*row.Schema][]int, error) {
 	if spec == "" {
 		return nil, nil

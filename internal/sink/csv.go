@@ -11,9 +11,9 @@ import (
 	"seine/internal/row"
 )
 
-// csvSink writes RFC 4180 lines, ended by a newline, a head of ids first. What
-// is absent is empty. Text is written as it is, also where it begins with = or
-// @: what a spreadsheet makes of it is not this program's to change.
+// csvSink writes RFC 4180 lines, ended by a newline, with a head of ids first. Absent values are
+// empty. Text is written unchanged, even if it begins with = or @: escaping for spreadsheets
+// would change the data for everybody else.
 type csvSink struct {
 	*writer
 	schema *row.Schema
@@ -105,7 +105,7 @@ func (c *csvSink) Row(r *row.Row) error {
 		return c.room()
 	}
 	if len(b) == start {
-		b = append(b, '"', '"') // one field, empty: an empty line would be no line
+		b = append(b, '"', '"') // one empty field: readers skip an empty line
 	}
 	c.buf = append(b, '\n')
 	return c.room()

@@ -21,8 +21,8 @@ type Graph struct {
 	Noun     string   // what a row is, for the label of an edge; empty: sessions
 }
 
-// maxEdges bounds a graph. No picture of so many could be read; what is left
-// out is said in it.
+// maxEdges limits a graph: nobody could read a larger one. The graph says how many rows are left
+// out.
 const maxEdges = 10_000
 
 // dotSink gathers rows and writes one Graphviz digraph when all are in.

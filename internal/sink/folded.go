@@ -12,10 +12,10 @@ import (
 	"seine/internal/row"
 )
 
-// foldedSink writes what flame graphs are made of: comm;outer;…;inner N. A user
-// stack stands below the kernel stack that it called. Of a tool that measures
-// several things, the metric follows the comm: they do not add up. N is the column count, or
-// the count of the histogram, or 1. Rows without stacks are not for it.
+// foldedSink writes the input of flame graphs: comm;outer;…;inner N. A user stack stands below
+// the kernel stack that it called. If a tool measures several things, which do not add up, the
+// metric follows the comm. N is the column count, or the count of the histogram, or 1. Rows
+// without stacks are left out.
 type foldedSink struct {
 	*writer
 	plans plans[foldedPlan]
@@ -111,7 +111,7 @@ func ref(r *row.Row, cell int) any {
 
 func (f *foldedSink) End(row.End) error { return f.flush() }
 
-// appendFolded writes a name without what separates names and counts.
+// appendFolded writes a name without the characters that separate names and counts.
 func appendFolded(b []byte, name string) []byte {
 	if name == "" {
 		return append(b, '_')

@@ -12,7 +12,7 @@ import (
 	"seine/internal/row"
 )
 
-// A Files is where a format writes that begins anew in each file, several files in turn.
+// Files is the destination of a format that writes several files in turn and begins anew in each.
 type Files interface {
 	Write([]byte) (int, error)
 	Limit() int64 // bytes that a file may have
@@ -161,7 +161,7 @@ func (p *pcapngSink) Row(r *row.Row) error {
 	if r.Cells[p.at.dir].S == "out" {
 		out.Direction = pcapng.Out
 	}
-	if lost > d.lost { // processors count at once: a packet may know less than the one before it
+	if lost > d.lost { // processors count in parallel: a packet may have a smaller count than the one before it
 		out.Dropped, d.lost = lost-d.lost, lost
 	}
 	d.received++

@@ -26,8 +26,8 @@ type Plot struct {
 	// Shares: the columns of a panel are milliseconds of the time that a row covers, up to
 	// its output. They are drawn as shares of their sum, and X is not used.
 	Shares bool
-	// Ended is a column that is true in the last row of a thing. That row begins with its output,
-	// unless it is the first too, and ends before.
+	// Ended is a column that is true in the last row of a thing. That row covers the time from
+	// the beginning of its output, unless it is also the first row, and ends before the output does.
 	Ended string
 }
 
@@ -59,8 +59,8 @@ type thing struct {
 	ended   bool // the last row is the last of all
 }
 
-// longest is the column of how long, in seconds, a row can be: as long as its output. A
-// service has the time of all its connections.
+// longest is the column with the most seconds that a row can cover: the length of its output. The
+// parts of a service add up to more, since they are those of all its connections.
 const longest = ""
 
 func newSVG(w *writer, o Options) (row.Sink, error) { return newPlot(w, o, false) }

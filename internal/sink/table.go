@@ -15,11 +15,11 @@ import (
 // tableSink writes rows for eyes: the book's heads, aligned columns, sentences
 // where the book has them, bars for histograms, one frame a line for stacks.
 //
-// A column begins and ends at the same place in every row below a head. Before a
-// head is written, the rows that are at hand are measured, and columns grow: an
-// output is at hand as a whole, of events the first batch is, on a terminal each
-// batch, and the head is repeated if a column grew. A longer value that comes
-// later pushes what follows until there is room again; nothing is cut.
+// A column begins and ends at the same place in every row below a head. Before a head is
+// written, the rows that wait are measured, and columns grow. Of an output all rows wait, of
+// events the first batch; on a terminal each batch waits, and the head is repeated if a column
+// grew. A longer value that comes later pushes what follows to the right until there is room
+// again; nothing is cut.
 type tableSink struct {
 	*writer
 	o     Options
@@ -392,7 +392,7 @@ func (t *tableSink) joined(b []byte, k *tableColumn, r *row.Row) []byte {
 	if k.with == nil {
 		b = t.value(b, k, c)
 		if k.col.Age && r.Pending() {
-			b = append(b, '+') // so long, and it goes on
+			b = append(b, '+') // pending: so long already
 		}
 		return append(b, k.col.After...)
 	}
@@ -420,7 +420,7 @@ func (t *tableSink) value(b []byte, k *tableColumn, c *row.Cell) []byte {
 		return appendScaled(b, c, k.div, prec)
 	case row.Text:
 		if c.S == "" {
-			return append(b, '"', '"') // or the columns behind it would seem to be this one
+			return append(b, '"', '"') // else the next column would be read as this one
 		}
 		return appendEscaped(b, c.S)
 	case row.Addr:

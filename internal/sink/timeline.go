@@ -10,11 +10,11 @@ import (
 	"seine/internal/row"
 )
 
-// A Timeline makes rows of one kind of the rows of many tools, so that they can stand
-// below each other: when, which tool, whose, between whom, and what the tool says.
+// A Timeline turns the rows of many tools into rows of one kind, so that they fit into one
+// table: the time, the tool, the process, the addresses, and a sentence of the tool.
 //
-// What a tool says is a sentence with {id} for values. A part in brackets is left
-// out where one of its values is absent: "connect: {result}[ after {latency_us} us]".
+// The sentence of a tool has {id} for values. A part in brackets is left out if one of its
+// values is absent: "connect: {result}[ after {latency_us} us]".
 type Timeline struct {
 	next   row.Sink
 	schema *row.Schema
@@ -43,7 +43,7 @@ var timelineColumns = []struct {
 	also string
 }{
 	{row.Column{ID: "time", Head: "TIME", Help: "when it happened", Kind: row.Time, Width: 15, Left: true}, ""},
-	{row.Column{ID: "tool", Head: "TOOL", Help: "the tool that tells", Kind: row.Text, Width: 10, Left: true}, ""},
+	{row.Column{ID: "tool", Head: "TOOL", Help: "the tool that shows it", Kind: row.Text, Width: 10, Left: true}, ""},
 	{row.Column{ID: "pid", Head: "PID", Help: "process", Kind: row.Uint, Width: 7}, ""},
 	{row.Column{ID: "comm", Head: "COMM", Help: "process name", Kind: row.Text, Width: 10, Left: true}, ""},
 	{row.Column{ID: "laddr", Head: "LADDR", Help: "local address, or source", Kind: row.Addr, Width: 15, Left: true, With: "lport"}, "saddr"},
@@ -73,14 +73,14 @@ func NewTimeline(netns func(uint64) string) *Timeline {
 	return t
 }
 
-// Schema is that of the rows that come out.
+// Schema is the schema of the rows that come out.
 func (t *Timeline) Schema() *row.Schema { return t.schema }
 
 // Into says where rows go.
 func (t *Timeline) Into(next row.Sink) { t.next = next }
 
-// Add says what rows of a schema say. Without a sentence they name all of their
-// columns. Keys are columns that they name if the sentence does not.
+// Add sets the sentence for rows of a schema. Without one, rows name all of their columns. Keys
+// are columns that are named even if the sentence does not have them.
 func (t *Timeline) Add(s *row.Schema, says string, keys []string) (uses []string, err error) {
 	p := &timelinePlan{}
 	var common []string
@@ -196,13 +196,13 @@ func (t *Timeline) say(b []byte, p *timelinePart, r *row.Row) []byte {
 		}
 		b = t.value(b, ph.col, c)
 		if ph.col.col.Age && r.Pending() {
-			b = append(b, '+') // so long, and it goes on
+			b = append(b, '+') // pending: so long already
 		}
 	}
 	return b
 }
 
-// value writes text as it is: who writes the row escapes it.
+// value writes text unchanged: the sink that writes the row escapes it.
 func (t *Timeline) value(b []byte, k *tableColumn, c *row.Cell) []byte {
 	if c.Kind == row.Text {
 		return append(b, c.S...)

@@ -139,8 +139,8 @@ func peek(p place, at found, name string) (*object, *os.File, error) {
 }
 
 // parseELF makes a table of all functions that an ELF file names. Go's own table
-// is read only when the symbols were stripped: it lacks the functions in C. What
-// is damaged is told in err, and does not spoil the rest; the table is never nil.
+// is read only when the symbols were stripped: it lacks the functions in C. Damage
+// is reported in err and does not spoil the rest; the table is never nil.
 func parseELF(r io.ReaderAt, size int64) (*table, error) {
 	f, err := openELF(r, size)
 	if err != nil {

@@ -24,8 +24,8 @@ import (
 )
 
 // A trial runs its tool in a process apart: this program again, which attaches,
-// gives up its privileges as a run does, and hands its rows back. What the tool
-// cannot do without a privilege that it gave up then fails in a live case too.
+// gives up its privileges as a run does, and hands its rows back. If a tool needs a privilege
+// that it gave up, its live cases fail too.
 //
 // To start a process takes 60 ms of CPU time, and more than a second where the
 // machine is emulated. There only the first trial of each tool has its own; the
@@ -34,7 +34,7 @@ import (
 // apartEnv marks such a process.
 const apartEnv = "SEINE_TRIAL_TOOL"
 
-// Kit is what a trial needs to know of the command line.
+// Kit is the part of the command line that a trial needs.
 type Kit struct {
 	Find   func(name string) *tool.Tool
 	Parse  func(t *tool.Tool, flags []string) (cfg any, o tool.Options, err error) // what Prepare wants

@@ -14,9 +14,9 @@ import (
 	"seine/internal/row"
 )
 
-// audit holds rows against what is so in every world, whatever the traffic: each
-// host has its own addresses and its namespace, each process its name. What only
-// its traffic can tell, a case compares itself.
+// audit checks rows for what holds in every world, whatever the traffic: each host has its own
+// addresses and its namespace, each process its name. A case itself compares what depends on its
+// traffic.
 func (x *Trial) audit(rows []*row.Row, r *running) {
 	a := auditor{world: x.World, procs: map[int]*lab.Proc{}, events: r.events, began: r.began, cgroup: ownCgroup(), limited: r.limited, strangers: strangers{since: x.since}}
 	for _, h := range x.World.Hosts() {
@@ -105,7 +105,7 @@ func (a *auditor) faults(r *row.Row) (out []string) {
 	if p == nil {
 		inside := a.limited || netns != nil && slices.Contains(a.strangers.hosts, uint32(netns.N))
 		if inside && a.strangers.is(int(c.N)) {
-			say("%d is no process of the world", c.N)
+			say("%d is not a process of the world", c.N)
 		}
 		return out
 	}

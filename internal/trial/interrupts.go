@@ -20,7 +20,7 @@ func (x *Trial) Counted(file string, load func() error, flags ...string) (rows [
 		func() error { return nil },
 		func() error { return x.Attach(flags...) },
 		load,
-		// What the kernel has counted by then may still be under way.
+		// Interrupts that the kernel has counted by then may still be handled.
 		func() error {
 			if err := lab.OnEachCPU(); err != nil {
 				return err

@@ -13,9 +13,8 @@ import (
 	"seine/internal/row"
 )
 
-// Missing says that something came N times less often than it must. Of all
-// failures of a case this is the only one that runs of a program which the kernel
-// skipped can explain. A wrong value is never a Missing, but see Whole.
+// Missing says that something came N times too few. If the kernel skipped runs of a program, that
+// explains this failure and no other. A wrong value is never a Missing, but see Whole.
 type Missing struct {
 	N    int
 	Text string
@@ -58,9 +57,9 @@ func (x *Trial) WantSum(r *row.Row, id string, want, each int) {
 	}
 }
 
-// NoneLost records an error if the run lost something, or if a loss of these other
-// kinds happened. Losses that are runs which the kernel skipped add nothing to the
-// number that is missing: the rows that lack are counted already.
+// NoneLost records an error if the run lost something, or if a loss of these other kinds
+// happened. Runs that the kernel skipped add nothing to the number that is missing: the missing
+// rows are counted already.
 func (x *Trial) NoneLost(also ...int) {
 	lost, other := x.Report.Lost(), uint64(0)
 	for _, kind := range also {
@@ -87,8 +86,8 @@ func (x *Trial) Whole(check func()) {
 	}
 }
 
-// Undisturbed is lab.Undisturbed for a case: what it records is what differs, and so is
-// what it lacks.
+// Undisturbed is lab.Undisturbed for a case: errors that the case records count as differences,
+// and so do missing rows.
 func (x *Trial) Undisturbed(run func(*Trial) error) error {
 	return lab.Undisturbed(func() ([]error, error) {
 		n := len(x.failed)

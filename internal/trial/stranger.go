@@ -17,9 +17,9 @@ type strangers struct {
 	hosts []uint32
 }
 
-// is tells whether a process that the lab did not start is none of the lab's. Who was
-// there before the world is. Who came later may be a child of the lab's, as long
-// as it is in one of its namespaces; of one that has gone nothing is known.
+// is tells whether a process that the lab did not start is a stranger. One that was there before
+// the world is. One that came later may be a child of the lab's, as long as it is in one of its
+// namespaces. Of a process that has ended nothing is known.
 func (s *strangers) is(pid int) bool {
 	if pid == os.Getpid() { // the lab's threads are its own
 		return false

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trial runs a tool over known traffic and holds its rows against it: live
+// Package trial runs a tool over known traffic and compares its rows with it: live
 // tests, and the self-test of doctor.
 package trial
 
@@ -31,7 +31,7 @@ type Case struct {
 	Hosts []string // of the world; nil: one
 	Run   func(*Trial) error
 	Slow  bool // too long for doctor --selftest
-	// Thread, if set, is the name of a thread of each child that does what it does.
+	// Thread, if set, is the name of the thread of each child that makes the traffic.
 	Thread string
 }
 

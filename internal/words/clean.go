@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// Clean is text of strangers, such as names of processes, for eyes: what is not printable, and
-// what stands on top of another letter, shows as in a Go string. No name can move the cursor,
-// turn the writing round or paint over its neighbours.
+// Clean makes untrusted text, such as names of processes, safe to print: characters that are not
+// printable and combining characters are escaped as in a Go string. No name can move the cursor,
+// reverse the direction of writing or cover its neighbours.
 func Clean(s string) string {
 	plain := true
 	for i := range len(s) {

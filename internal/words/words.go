@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package words writes numbers of things for people.
+// Package words writes numbers with their nouns, for people.
 package words
 
 import (

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package proof keeps what tests said that are too long for make test: one file a
-// proof, NAME.json. make test looks at the files. A proof is stale when too much
-// has changed of what it is about.
+// Package proof keeps the results of tests that are too long for make test: one file for each
+// proof, NAME.json. make test checks the files. A proof is stale when its inputs have changed in
+// too many commits.
 package proof
 
 import (
@@ -23,7 +23,7 @@ import (
 	"time"
 )
 
-// A Proof is what one run of a heavy test said.
+// A Proof is the result of one run of a long test.
 type Proof struct {
 	Name    string            `json:"name"`
 	OK      bool              `json:"ok"`
@@ -37,11 +37,10 @@ type Proof struct {
 // Folder is where the proofs are, below the root of the tree.
 const Folder = "test/proof"
 
-// Behind is by how many commits that changed its inputs a proof may be behind.
+// Behind is how many commits may change the inputs of a proof before it is stale.
 const Behind = 30
 
-// Required are the proofs that must be there. Every file in Folder is looked at
-// besides.
+// Required are the proofs that must exist. Every other file in Folder is checked too.
 var Required []string
 
 // inputs says what a proof is about.
@@ -90,7 +89,7 @@ func (p *Proof) Attr(line string) {
 	}
 }
 
-// A Verdict is how things are with a proof.
+// A Verdict is the state of a proof.
 type Verdict struct {
 	Name, Text string
 	Err        error // why it does not count

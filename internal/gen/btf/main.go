@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command btf writes test/btf/*.btf.gz: of each kernel of the matrix, the part
-// of its BTF and its modules' that our programs and our choices of ways look at. Ring 1 checks
-// every relocation against them without booting anything. Run it from the
-// project's root, by make btf, after go run ./test/vm fetch.
+// Command btf writes test/btf/*.btf.gz: for each kernel of the matrix, the part of its BTF and of
+// its modules' BTF that our programs and our choices of ways look at. Ring 1 checks every
+// relocation against these files without booting anything. Run it from the project's root, by
+// make btf, after go run ./test/vm fetch.
 package main
 
 import (
