@@ -82,10 +82,10 @@ func (p *Prepared) size() error {
 		least += mapBytes(&one, cpus)
 	}
 	p.least = least
-	if p.opts.Memory >= DefaultMemory { // nobody asked for less, and many processors take more
+	if p.opts.Memory >= DefaultMemory { // the default is too small where there are many processors
 		p.opts.Memory = max(p.opts.Memory, least)
 	} else if p.opts.Memory < least {
-		return Usagef("--memory: %s needs %d KiB at least on this machine", p.Tool.Name, (least+1023)>>10)
+		return Usagef("--memory: %s needs at least %d KiB on this machine", p.Tool.Name, (least+1023)>>10)
 	}
 	free := p.opts.Memory - fixed
 	room := free
@@ -152,7 +152,7 @@ func entriesIn(m *ebpf.MapSpec, size uint64, cpus int) uint32 {
 	})))
 }
 
-// What the kernel adds to a map, from its htab_map_mem_usage and the like.
+// Bytes that the kernel adds to a map, as in its htab_map_mem_usage.
 const (
 	mapHead    = 1024 // struct bpf_htab, bpf_array, …, with what they allocate apart
 	hashBucket = 16
@@ -194,13 +194,13 @@ const (
 	mmapable   = 1 << 10 // BPF_F_MMAPABLE
 )
 
-// manySockets is how many sockets the map of owners has room for where memory is taken by
-// use, if the budget allows: there may be far more later than there are now.
+// manySockets is how many sockets the map of owners has room for if memory is allocated by use
+// and the budget allows it: there may be far more sockets later than there are now.
 const manySockets = 1 << 17
 
-// allocateByUse has hash maps take memory as entries come, on kernels that can give it to
-// them in any context: those from 6.1 on, with an allocator for BPF. Before, the memory of a
-// whole map is taken when it is made.
+// allocateByUse makes hash maps allocate memory for each entry when it is added, on kernels that
+// can do that in any context: from 6.1 on, which have an allocator for BPF. Before, a whole map
+// is allocated when it is created.
 func (p *Prepared) allocateByUse(k *probe.Kernel) error {
 	if !k.HasFunc("bpf_mem_alloc_init") {
 		return nil

@@ -17,9 +17,9 @@ import (
 	"seine/internal/probe"
 )
 
-// An Engine runs tools in one process. They share what is known of the kernel, one
-// ring and the goroutine that reads it, and one clock. Tools come and go while others
-// run: all methods may be called at any time by any goroutine.
+// An Engine runs tools in one process. They share the knowledge about the kernel, one ring and
+// the goroutine that reads it, and one clock. Tools come and go while others run: any goroutine
+// may call all methods at any time.
 type Engine struct {
 	kernel *probe.Kernel
 	buffer uint64
@@ -37,8 +37,8 @@ type Engine struct {
 // EngineOptions are what tools have in common. The zero value works.
 type EngineOptions struct {
 	Buffer uint64 // bytes of the ring; 0: 8 MiB
-	// Guard is deferred by each goroutine that the engine starts, so that a panic in one of
-	// them can be prepared for: recover works in it. May be nil.
+	// Guard is deferred by each goroutine that the engine starts, so that it can recover from a
+	// panic there. May be nil.
 	Guard func()
 }
 
@@ -124,7 +124,7 @@ func (e *Engine) Attach(p *Prepared) (_ *Session, err error) {
 	return s, nil
 }
 
-// settle writes into the object what depends on the kernel.
+// settle writes the constants that depend on the kernel into the object.
 func (p *Prepared) settle(k *probe.Kernel) error {
 	if err := setHelpers(p.spec, k); err != nil {
 		return err
@@ -285,7 +285,7 @@ func (s *Session) open() (err error) {
 			return fmt.Errorf("walking over open sockets: %w", err)
 		}
 	}
-	// Now, not when the run begins: what happens after we are ready counts.
+	// Now, not when the run begins: events count from the moment when we are ready.
 	for i := range s.views {
 		r, err := s.views[i].Output.open(s, &s.views[i], i)
 		if err != nil {

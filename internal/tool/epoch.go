@@ -8,21 +8,20 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// epochs is the Go side of COUNT_MAP in count.h: counts go to two maps in turn.
-// turn gives the programs the other one; then nobody writes any more to the one
-// that they had, and it can be read and emptied without losing an event.
+// epochs is the Go side of COUNT_MAP in count.h: counts go to two maps in turn. turn switches the
+// programs to the other map. Then nobody writes to the first one any more, and it can be read
+// and emptied without losing an event.
 type epochs struct {
 	now  uint64         // count_epoch
 	v    *ebpf.Variable // nil: there is one output, so one map is enough
 	wait *grace         // nil: nothing is counted
 }
 
-// odd is what the name of a map's twin ends with.
+// odd is the suffix of the second map's name.
 const odd = "_odd"
 
-// turn is called before an output and says what the names of the maps that are to
-// be read end with. Before the last output the programs have been detached, and it
-// only waits for those that still run.
+// turn is called before an output and returns the suffix of the maps to read. Before the last
+// output the programs have been detached, and it only waits for those that still run.
 func (e *epochs) turn(last bool) (suffix string, err error) {
 	if e.wait == nil {
 		return "", nil

@@ -12,8 +12,8 @@ import (
 	"seine/internal/row"
 )
 
-// Exists is the Output of a view that shows what there is at the moment of an output: a
-// T for each thing that Read finds. A tool that has it may be a Once.
+// Exists is the Output of a view that shows what exists at the time of an output: a T for each
+// thing that Read finds. A tool that has it may be a Once.
 type Exists[K comparable, T any] struct {
 	Type string // the C struct of which T is the twin
 	// Read hands on a record, or several, of each thing, from BPF iterators or elsewhere.
@@ -23,8 +23,8 @@ type Exists[K comparable, T any] struct {
 	Key func(*T) K
 	// Again is told of each further record of a thing.
 	Again func(have, again *T)
-	// Whole may fill in what only all things together tell, in the order in which they were
-	// read. The function that it returns may change the cells of a row, or says false: no row.
+	// Whole may fill in values that need all things, in the order in which they were read. The
+	// function that it returns may change the cells of a row; if it returns false there is no row.
 	Whole func([]*T) func(*T, *row.Row) bool
 }
 

@@ -38,7 +38,7 @@ func (f *feed) add(raw []byte) {
 	f.in = append(f.in, raw...)
 }
 
-// hand gives the session what was added. It waits while there is too much.
+// hand gives the session the records that were added. It waits while too many bytes wait.
 func (f *feed) hand() {
 	f.mu.Lock()
 	for f.most > 0 && len(f.out) >= f.most && !f.closed {
@@ -59,8 +59,8 @@ func (f *feed) hand() {
 	token(f.ready)
 }
 
-// take returns what was handed over, and takes back the buffer that it returned the
-// last time. It is empty where there is nothing.
+// take returns the records that were handed over, and takes back the buffer that it returned the
+// last time. The result is empty if there are none.
 func (f *feed) take(used []byte) ([]byte, error) {
 	if cap(used) > keepMost {
 		used = nil

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// File is embedded in the config of tools that write what they see into files.
+// File is embedded in the config of tools that write packets into files.
 type File struct {
 	Path string `flag:"write" short:"w" help:"write pcapng to this file; - is stdout"`
 	Ring string `flag:"ring" help:"write to so many files of so many bytes in turn: 10x64M"`
@@ -35,7 +35,7 @@ func (f *File) Files() (names []string, size int64, err error) {
 		return nil, 0, Usagef("--ring %q: write 10x64M: 2 to 1000 files, and the size of each", f.Ring)
 	}
 	if bytes < ringLeast {
-		return nil, 0, Usagef("--ring: a file has 1 MiB at least")
+		return nil, 0, Usagef("--ring: a file must have at least 1M")
 	}
 	base, ext := f.Path, ""
 	if i := strings.LastIndexByte(base, '.'); i > strings.LastIndexByte(base, '/')+1 {
@@ -51,7 +51,7 @@ func (f *File) Files() (names []string, size int64, err error) {
 // ringLeast is the smallest file of --ring: some packets of 64 KB, and the devices.
 const ringLeast = 1 << 20
 
-// Check refuses what does not go together.
+// Check refuses flags that exclude each other.
 func (f *File) Check() error {
 	_, _, err := f.Files()
 	return err

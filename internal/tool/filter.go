@@ -35,19 +35,18 @@ const (
 	FilterDev
 )
 
-// What a tool can be filtered by follows from the functions of filter.h that
-// its programs call.
+// The filters of a tool follow from the functions of filter.h that its programs call.
 const (
 	ByWho   = FilterPID | FilterComm | FilterUID | FilterCgroup
 	BySock  = FilterNetns | FilterFamily | FilterProto
 	ByTuple = FilterPort | FilterLport | FilterRport | FilterAddr | FilterLaddr | FilterRaddr | FilterIP4 | FilterIP6
 )
 
-// Sockets is the kinds of sockets that a tool can have rows of, so that a filter for
-// others is refused rather than waited on.
+// Sockets is the kinds of sockets that a tool can have rows of. A filter for others is refused: a
+// run would wait for rows that never come.
 type Sockets struct {
 	Families, Protos []string          // by name, as --family and --proto take them; nil: all
-	Else             map[string]string // a family or protocol that it has not, and the tool that has
+	Else             map[string]string // families and protocols that it lacks, with the tool that has them
 }
 
 // OfIP are IPv4 and IPv6 sockets of these protocols; none: of all.
@@ -55,7 +54,7 @@ func OfIP(protos ...string) Sockets {
 	return Sockets{Families: []string{"inet", "inet6"}, Protos: protos}
 }
 
-// Or names the tools that have what this one has not.
+// Or names the tools that have the sockets that this one lacks.
 func (s Sockets) Or(other map[string]string) Sockets {
 	s.Else = other
 	return s
@@ -189,8 +188,8 @@ type netKey struct {
 func (w *Wanted) fillNets(m *ebpf.Map) error {
 	nets := w.Nets
 	if len(nets) > 0 {
-		// IPv4 lies inside ::/0 as it is kept here. It is not what ::/0 means:
-		// an entry of no set stands between them.
+		// IPv4 addresses lie inside ::/0 as they are stored here, but ::/0 does not mean
+		// them: an entry with an empty set stands between them.
 		nets = append(slices.Clip(nets), Net{Prefix: netip.PrefixFrom(netip.IPv4Unspecified(), 0)})
 	}
 	for _, n := range nets {
@@ -220,8 +219,8 @@ type Glob struct {
 
 // ParseGlob reads patterns, separated by commas, of characters, ? for any one, *
 // for any number and [a-z] or [!a-z] for one of a set; \ takes the next character as
-// it is. Of a longer name the kernel keeps the beginning, which is what the beginning of a
-// pattern is compared with.
+// it is. The kernel keeps only the beginning of a longer name, so the beginning of a pattern is
+// compared with it.
 func ParseGlob(pattern string) (*Glob, error) {
 	g := &Glob{start: 1}
 	at, from := 0, 0 // the state so far, and that which the pattern began in

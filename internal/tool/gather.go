@@ -14,9 +14,9 @@ import (
 	"seine/internal/row"
 )
 
-// Gather is the Output of a view whose rows are each made of many things: an R of
-// what happened to Ts, which are walked over and told of as an Iter's are, and of Cs,
-// which programs counted by a number that Ts have too.
+// Gather is the Output of a view whose rows each combine many things. An R is made from the
+// changes of Ts, which come from a walk and from events as in an Iter, and from Cs, which
+// programs counted under a number that Ts have too.
 type Gather[K comparable, T, C, R any] struct {
 	Iter[K, T]
 	// Map is made by COUNT_MAP: Cs by numbers of 64 bits.

@@ -11,8 +11,8 @@ import (
 	"seine/internal/probe"
 )
 
-// helpers are the constants of probe.h that say whether a kernel has what came
-// after 5.10.
+// helpers are the constants of probe.h that say whether a kernel has features that came after
+// 5.10.
 var helpers = []struct {
 	constant, function string
 	fits               func() bool
@@ -44,8 +44,8 @@ func setHelpers(spec *ebpf.CollectionSpec, k *probe.Kernel) error {
 	return nil
 }
 
-// compiles says whether programs become machine code, without which they may
-// not call functions of the kernel. Where nobody tells, they are not said to.
+// compiles says whether programs are compiled to machine code: only then may they call functions
+// of the kernel. If it cannot be found out, the answer is no.
 func compiles() bool {
 	b, err := os.ReadFile("/proc/sys/net/core/bpf_jit_enable")
 	return err == nil && strings.TrimSpace(string(b)) != "0"

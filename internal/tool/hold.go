@@ -12,16 +12,16 @@ import (
 	"seine/internal/row"
 )
 
-// On is embedded in the config of tools that can keep what they see in memory until a row of another
+// On is embedded in the config of tools that can keep events in memory until a row of another
 // tool comes.
 type On struct {
 	On     string        `flag:"on" help:"keep packets in memory, and write those around each row of another tool: 'tcpretrans: cause == \"rto\"'"`
-	Before time.Duration `flag:"before" help:"with --on: what came so long before the row (default 5s)"`
-	After  time.Duration `flag:"after" help:"with --on: and so long after it (default 1s)"`
-	Keep   string        `flag:"keep" help:"with --on: memory for what is kept, in bytes (default 64M)"`
+	Before time.Duration `flag:"before" help:"with --on: write packets from this long before the row (default 5s)"`
+	After  time.Duration `flag:"after" help:"with --on: write packets until this long after the row (default 1s)"`
+	Keep   string        `flag:"keep" help:"with --on: memory for the packets that are kept, in bytes (default 64M)"`
 }
 
-// Waits is what a run waits for.
+// Waits is the On of a config.
 func (o *On) Waits() *On { return o }
 
 // NewHold is what a run keeps by these flags.
@@ -38,24 +38,24 @@ func (o *On) NewHold() (*Hold, error) {
 	}
 	n, err := ParseSize(o.Keep)
 	if err != nil || n < 1<<20 {
-		return nil, Usagef("--keep %s: a size of 1M at least", o.Keep)
+		return nil, Usagef("--keep %s: must be at least 1M", o.Keep)
 	}
 	h.most = int(n)
 	return h, nil
 }
 
-// Check refuses what does not go together.
+// Check refuses flags that exclude each other.
 func (o *On) Check() error {
 	if o.On == "" && (o.Before > 0 || o.After > 0 || o.Keep != "") {
-		return Usagef("--before, --after and --keep are about what --on waits for")
+		return Usagef("--before, --after and --keep need --on")
 	}
 	_, err := o.NewHold()
 	return err
 }
 
-// A Hold keeps the records of a session as they come from the kernel. What is around a moment goes on
-// when Show tells of it; the rest is forgotten when it is too old, or when there is no more room.
-// All but Show is called by the session's goroutine.
+// A Hold keeps the records of a session as they come from the kernel. When Show is called with a
+// time, the records around it are handed on. Others are forgotten when they are too old, or when
+// there is no more room. All methods but Show are called by the session's goroutine.
 type Hold struct {
 	before, after time.Duration
 	most          int
@@ -63,9 +63,9 @@ type Hold struct {
 
 	chunks []*heldChunk // the oldest first
 	bytes  int          // of all chunks
-	gone   kern.Mono    // records up to here went for want of room
-	until  kern.Mono    // records up to here go on as they come
-	shorts int          // moments before which not all was there
+	gone   kern.Mono    // records up to here were dropped for lack of room
+	until  kern.Mono    // records up to here are handed on as they come
+	shorts int          // times of Show for which not all records were there
 
 	mu      sync.Mutex
 	asked   []kern.Mono
@@ -81,11 +81,11 @@ type heldChunk struct {
 
 const (
 	heldBytes = 256 << 10 // of a chunk
-	// heldLate is how long a row may take to tell of its moment. Tools that count tell once an interval.
+	// heldLate is how late a row may come after its time. Tools that count give rows once an interval.
 	heldLate = 2 * time.Second
 )
 
-// Show has everything go on that came around a moment. Any goroutine may call it.
+// Show hands on the records around a time. Any goroutine may call it.
 func (h *Hold) Show(at time.Time) {
 	h.mu.Lock()
 	h.asked = append(h.asked, kern.MonoAt(at))
@@ -101,10 +101,10 @@ func (h *Hold) Moments() int {
 	return h.moments
 }
 
-// Hold has the session keep its records so. It is called before Run.
+// Hold makes the session keep its records in h. It is called before Run.
 func (s *Session) Hold(h *Hold) { s.hold = h }
 
-// showHeld shows what the session keeps of moments that came.
+// showHeld shows the records that the session keeps around the times of Show.
 func (s *Session) showHeld() error {
 	if any, err := s.hold.flush(s.event); err != nil || !any {
 		return err
@@ -140,7 +140,7 @@ func (h *Hold) add(raw []byte, show func([]byte) error) error {
 	return nil
 }
 
-// forget makes room for so many bytes, and forgets what no row can be about any more.
+// forget makes room for so many bytes, and forgets records that are too old for any row.
 func (h *Hold) forget(now kern.Mono, more int) {
 	old := kern.Mono(0)
 	if keep := kern.Mono(h.before + heldLate); now > keep {
@@ -165,7 +165,7 @@ func (h *Hold) drop() {
 	h.chunks = h.chunks[1:]
 }
 
-// flush hands on what came around the moments that Show told of, and says whether there were any.
+// flush hands on the records around the times of Show, and says whether there were any.
 func (h *Hold) flush(show func([]byte) error) (any bool, err error) {
 	if h == nil {
 		return false, nil
@@ -190,7 +190,7 @@ func (h *Hold) flush(show func([]byte) error) (any bool, err error) {
 	return len(asked) > 0, nil
 }
 
-// hand hands on records from a moment until h.until, and forgets those before.
+// hand hands on the records from a time until h.until, and forgets those before.
 func (h *Hold) hand(from kern.Mono, show func([]byte) error) error {
 	for len(h.chunks) > 0 {
 		c := h.chunks[0]
@@ -219,5 +219,5 @@ func (h *Hold) warning() string {
 	if h == nil || h.shorts == 0 {
 		return ""
 	}
-	return fmt.Sprintf("memory was too small for all that came within %v before a row, %d times: --keep", h.before, h.shorts)
+	return fmt.Sprintf("packets within %v before a row were dropped because memory was too small, %d times: a larger --keep helps", h.before, h.shorts)
 }

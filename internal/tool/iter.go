@@ -53,7 +53,7 @@ type iterReader[K comparable, T any] struct {
 	Iter[K, T]
 	ses   *Session
 	row   *row.Row
-	at    time.Time // end of the tick: the time of all its rows, of what ended before too
+	at    time.Time // end of the tick: the time of all its rows, also of things that ended before
 	prev  map[K]T   // as of the last tick
 	away  map[K]int // ticks since a thing was last walked over, if it has not ended
 	ended []T       // since the last tick
@@ -62,7 +62,7 @@ type iterReader[K comparable, T any] struct {
 	moved func(*T) error // takes what Diff has left
 }
 
-// begin remembers what the counters stood at before the first tick: it is not news.
+// begin remembers the values of the counters before the first tick, so that they do not count.
 func (r *iterReader[K, T]) begin() (err error) {
 	r.away = map[K]int{}
 	r.prev, err = r.walk()
@@ -79,8 +79,8 @@ func (r *iterReader[K, T]) event(raw []byte) error {
 	return nil
 }
 
-// detaching walks once more while the programs are there. A thing that ends when they are
-// gone sends no event, and the last walk does not find it.
+// detaching walks once more while the programs are attached. A thing that ends after that sends
+// no event, and the last walk does not find it.
 func (r *iterReader[K, T]) detaching() (err error) {
 	r.eve, err = r.walk()
 	return err
@@ -125,9 +125,9 @@ func (r *iterReader[K, T]) output(bool) error {
 // awayTicks is how long a thing that is not walked over is taken to be there.
 const awayTicks = 1000
 
-// remember makes now the last tick. What is neither in it nor ended is out of
-// sight, such as a socket that its program closed and the kernel still drains:
-// what it has moved until now must not count again at its end.
+// remember makes now the last tick. A thing that is neither in it nor has ended is out of sight,
+// such as a socket that its program closed and the kernel still drains. What it has moved until
+// now must not count again at its end.
 func (r *iterReader[K, T]) remember(now map[K]T) {
 	for k := range r.away {
 		if _, back := now[k]; back {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Moved is the Output of a view that shows the Ts which the rows of the view before it are
-// made of. That one is a Gather: both are of one walk and of one Diff.
+// Moved is the Output of a view that shows the Ts from which the view before it makes its rows.
+// That view is a Gather: both use one walk and one Diff.
 type Moved[K comparable, T any] struct{ Iter[K, T] }
 
 func (s Moved[K, T]) open(ses *Session, _ *View, i int) (reader, error) {
@@ -33,7 +33,7 @@ type movedReader[K comparable, T any] struct{ iterReader[K, T] }
 
 func (*movedReader[K, T]) output(bool) error { return nil }
 
-// also has do called with each thing before rows are made of it.
+// also makes the reader call do with each thing before rows are made from it.
 func (r *gatherReader[K, T, C, R]) also(do func(*T, time.Time) error) {
 	gather := r.moved
 	r.moved = func(t *T) error {

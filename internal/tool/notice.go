@@ -8,7 +8,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Notices takes records of the ring that are no rows: their view is VIEW_NOTICE.
+// Notices takes records of the ring that are not rows: their view is VIEW_NOTICE.
 type Notices interface {
 	check(*ebpf.CollectionSpec) error
 	take(raw []byte)

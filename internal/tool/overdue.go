@@ -14,16 +14,15 @@ import (
 	"seine/internal/kern"
 )
 
-// Late finds, for a Stream of T, what began and has not ended in time.
+// Late finds, for a Stream of T, operations that began and have not ended in time.
 type Late[T any] interface {
 	check(*ebpf.CollectionSpec) error
 	due(*Session, func(*T) error) error
 }
 
-// Overdue is the Late of a SPAN map of K and V: an entry that is older than
-// After is taken out of the map and becomes a row. The kernel side does not
-// tell of an end whose beginning it could not take out itself, so that each
-// thing is one row, whoever is first.
+// Overdue is the Late of a SPAN map of K and V: an entry that is older than After is deleted from
+// the map and becomes a row. The kernel side sends an end only if it could delete the entry
+// itself. So each operation gives one row, whichever side comes first.
 type Overdue[K comparable, V, T any] struct {
 	Map   string
 	After time.Duration

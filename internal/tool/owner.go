@@ -17,17 +17,17 @@ const before63 = "on kernels before 6.3 a process that only sends on a socket wh
 
 const madeOnly = "the process of sockets that are made by io_uring, until it sends or receives"
 
-// ownersFirst and ownersLast are the moments at which owner.h writes down who owns
-// a socket. A tool has those whose programs its object holds: it need not name
-// them. First is what ends an entry, and what comes before all others.
+// ownersFirst and ownersLast are the points at which owner.h notes the owner of a socket. A tool
+// has those whose programs its object contains, and need not name them. ownersFirst are the
+// programs that delete entries, and those that must be attached before all others.
 var ownersFirst = []probe.Point{
 	{Name: "owner_gone"},
 	{Name: "owner_state"},
 }
 
-// ownersLast come after the tool's own programs: these may end entries too, or ask
-// for the owner of a socket that is released now. The walk over existing sockets
-// comes last of all, so that nothing falls between.
+// ownersLast are attached after the tool's own programs, which may delete entries too, or ask for
+// the owner of a socket that is being released. The walk over existing sockets comes last of
+// all, so that no socket is missed between the two.
 var ownersLast = []probe.Point{
 	{Name: "owner_release", Optional: true, Misses: "when sockets that are not TCP's end: their owners take up room until another socket has their place"},
 	{Name: "owner_accept", Ways: []probe.Way{
@@ -59,8 +59,8 @@ func held(spec *ebpf.CollectionSpec, points []probe.Point) (out []probe.Point) {
 	return out
 }
 
-// ownersLeast is how many sockets the map of owners has room for at least, with the memory that
-// nobody asked to be more.
+// ownersLeast is how many sockets the map of owners has room for at least, with the default of
+// --memory.
 const ownersLeast = 1 << 14
 
 // ownerEntries is how many sockets the map of owners has room for: four times
@@ -73,7 +73,7 @@ func ownerEntries() uint32 {
 
 // firstNumber is the number in the first line of a file; 0 if it has none.
 func firstNumber(file, format string) (n uint32) {
-	b, err := os.ReadFile(file) // a sysctl is told whole or not at all
+	b, err := os.ReadFile(file) // a sysctl is read whole or not at all
 	if err != nil {
 		return 0
 	}

@@ -15,8 +15,8 @@ import (
 	"seine/internal/probe"
 )
 
-// need is what a tool needs of a table of owners that is shared, and which programs
-// it has besides for what is its own: enum owner_need of owner.h.
+// need is the parts of a shared table of owners that a tool needs, and the programs of its own
+// that it has besides: enum owner_need of owner.h.
 type need uint32
 
 const (
@@ -28,8 +28,8 @@ const (
 	needOwn
 )
 
-// Owners stands for the object that writes a table of owners, of which bpf/owners.bpf.c is the
-// source: it has points as tools have, and no rows.
+// Owners stands for the object that writes a table of owners. Its source is bpf/owners.bpf.c. It
+// has points as tools have, and no rows.
 var Owners = &Tool{Name: "owners", Views: func(any) []View { return nil }}
 
 const (
@@ -72,7 +72,7 @@ type table struct {
 	needs need
 	maps  map[string]*ebpf.Map
 
-	mu      sync.Mutex   // for those who count
+	mu      sync.Mutex   // guards the sets
 	sets    []*probe.Set // the first has made the maps
 	release *probe.Set   // comes after the programs of tools; nil: no tool needs it
 }
@@ -80,7 +80,7 @@ type table struct {
 // ownersDone is the point whose programs end the entries of sockets that are not TCP's.
 const ownersDone = "owner_release"
 
-// points are those of the table that so many needs take, in the order to attach them in.
+// points are the points of the table for these needs, in the order of attaching.
 func (n need) points(k *probe.Kernel, spec *ebpf.CollectionSpec) []probe.Point {
 	all := held(spec, slices.Concat(ownersFirst, ownersLast))
 	return slices.DeleteFunc(all, func(p probe.Point) bool {
@@ -146,8 +146,8 @@ func (e *Engine) joinOwners(p *Prepared) (*table, error) {
 	return t, nil
 }
 
-// settled is called when the programs of a tool that shares the table are in place. What
-// ends entries when sockets are released has to run after them, since they may still ask.
+// settled is called when the programs of a tool that shares the table are attached. The program
+// that deletes entries of released sockets has to run after them, since they may still ask.
 func (e *Engine) settled(t *table, p *Prepared) error {
 	n, _, err := needsOf(p.spec)
 	if err != nil || t == nil || n&needAll == 0 {
@@ -186,8 +186,8 @@ func (e *Engine) leaveOwners(t *table) {
 	}
 }
 
-// grow attaches what further needs take, and walks over all sockets again: there are
-// others to be found.
+// grow attaches the programs for further needs, and walks over all sockets again, since these
+// needs concern other sockets.
 func (t *table) grow(e *Engine, n need) error {
 	if t.sets != nil && n&^t.needs == 0 {
 		return nil
@@ -275,7 +275,7 @@ func (t *table) shared(spec *ebpf.CollectionSpec) (map[string]*ebpf.Map, error) 
 	return out, setConstant(spec, "owner_shared", true)
 }
 
-// all are the sets of the table, for those who have the lock.
+// all are the sets of the table. The caller holds the lock.
 func (t *table) all() []*probe.Set {
 	if t.release == nil {
 		return t.sets
@@ -283,7 +283,7 @@ func (t *table) all() []*probe.Set {
 	return append(slices.Clone(t.sets), t.release)
 }
 
-// choices are what became of the table's points.
+// choices are the ways that the table's points took.
 func (t *table) choices() (out []probe.Choice) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -293,7 +293,7 @@ func (t *table) choices() (out []probe.Choice) {
 	return out
 }
 
-// count adds to r what the table has lost until now: that concerns all of its tools.
+// count adds to r the losses of the table until now. They concern all of its tools.
 func (t *table) count(r *Report) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -337,7 +337,7 @@ func (o *owners) of(t *table) *OwnersReport {
 	return &r
 }
 
-// report is for those who have the lock of all tables.
+// report needs the lock of all tables, which the caller holds.
 func (t *table) report() OwnersReport {
 	r := OwnersReport{Tools: t.users}
 	for _, name := range []string{ownersMap, listenersMap} {

@@ -18,10 +18,10 @@ import (
 	"seine/internal/kern"
 )
 
-// packets are the perf buffers, one for each processor, by which whole packets come:
-// bpf_skb_output writes to nothing else. A goroutine reads them, puts the records into
-// the order of their times and hands them to the tool's feed. It waits while the feed is
-// full; what then does not fit the buffers is counted where it is lost.
+// packets are the perf buffers, one for each processor, that carry whole packets: bpf_skb_output
+// writes to nothing else. A goroutine reads them, sorts the records by time and hands them to the
+// tool's feed. It waits while the feed is full. Packets that then do not fit into the buffers are
+// counted where they are lost.
 type packets struct {
 	reader *perf.Reader
 	feed   *feed
@@ -41,12 +41,12 @@ const (
 	// packetsMost is how many bytes are put into order at once. Then they are handed over
 	// though less than poll has passed.
 	packetsMost = 4 << 20
-	// packetsLate is how long a record may take from its time to the buffer. What is
-	// younger waits for the next round.
+	// packetsLate is how long a record may take from its time to the buffer. Younger records
+	// wait for the next round.
 	packetsLate = time.Millisecond
 )
 
-// takesPackets says whether whole packets come to the tool.
+// takesPackets says whether the tool takes whole packets.
 func takesPackets(spec *ebpf.CollectionSpec) bool {
 	m := spec.Maps[packetsMap]
 	return m != nil && m.Type == ebpf.PerfEventArray
@@ -61,7 +61,7 @@ func (s *Session) openPackets(maps map[string]*ebpf.Map) error {
 	asked := max(s.opts.Buffer/uint64(m.MaxEntries()), packetsLeast)
 	each := asked
 	r, err := perfReader(m, each)
-	for ; err != nil && each > packetsLeast; r, err = perfReader(m, each) { // the error does not say of what it comes
+	for ; err != nil && each > packetsLeast; r, err = perfReader(m, each) { // the error does not say whether size is the reason
 		each = max(each/2, packetsLeast)
 	}
 	if err == nil && each < asked {
@@ -181,7 +181,7 @@ func (o *ordered) add(raw []byte) {
 	o.at = append(o.at, orderedRecord{kern.Mono(binary.NativeEndian.Uint64(raw)), from, len(o.bytes)})
 }
 
-// hand gives the feed what is older than a moment, and keeps the rest.
+// hand gives the feed the records that are older than a time, and keeps the rest.
 func (o *ordered) hand(f *feed, until kern.Mono) {
 	slices.SortStableFunc(o.at, func(a, b orderedRecord) int { return cmp.Compare(a.ts, b.ts) })
 	n, waiting := 0, 0

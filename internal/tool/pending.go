@@ -9,24 +9,24 @@ import (
 	"seine/internal/probe"
 )
 
-// What has begun and not ended is in a map of the kernel side: a connect, a lookup, an
-// echo. Before each output the session runs the BPF iterators of the points whose
-// names begin with Pending's: each walks over such a map (PENDING in bpf/pending.h)
-// and tells of every entry as its tool tells of an end, with the same filters, but
-// with its age in the place of the latency and marked by kern.Pending.
+// Operations that have begun and not ended are in a map of the kernel side: a connect, a lookup,
+// an echo request. Before each output the session runs the BPF iterators of the points whose
+// names begin with Pending's. Each walks over such a map (PENDING in bpf/pending.h) and sends
+// every entry as its tool sends an end, with the same filters. Such a row has the age in place
+// of the latency and is marked by kern.Pending.
 //
-// So the kernel side need keep no more of a thing than where to look at it: since
-// when, whose, and the socket, whose addresses are read when it is told of.
+// So the kernel side keeps only the start time, the process and the socket of an operation. The
+// addresses are read from the socket during the walk.
 
 // Pending is the point of these programs.
 var Pending = PendingAt("pending")
 
-// PendingAt is the same by another name, for a view that needs only some of them.
+// PendingAt is Pending under another name, for a view that needs only some of the iterators.
 func PendingAt(name string) probe.Point {
-	return probe.Point{Name: name, Optional: true, Misses: "what has begun and not ended when the run ends"}
+	return probe.Point{Name: name, Optional: true, Misses: "operations that have begun and not ended when the run ends"}
 }
 
-// tellPending runs the iterators and shows what they tell.
+// tellPending runs the iterators and shows their rows.
 func (s *Session) tellPending() error {
 	var walks []func() error
 	for name, iters := range s.set.Iters {

@@ -12,13 +12,12 @@ import (
 	"seine/internal/row"
 )
 
-// Poll is the Output of a view that no program feeds: what the kernel counts
-// anyway, read by Go, to stand beside what was traced. Each output covers the
-// time since the one before.
+// Poll is the Output of a view that no program feeds. It shows the kernel's own counters, read by
+// Go, beside what was traced. Each output covers the time since the one before.
 type Poll[T any] struct {
-	// Open looks at how things stand when everything is attached, and while there
-	// still are privileges. What it returns gives the rows of each output without
-	// them; last says that this is the end.
+	// Open reads the counters when everything is attached and privileges are still there. The
+	// function that it returns gives the rows of each output without privileges; last says
+	// that this is the end.
 	Open func(*Session) (next func(last bool) ([]T, error), err error)
 }
 

@@ -57,7 +57,7 @@ type Prepared struct {
 // tool cannot honour.
 var ErrUsage = errors.New("usage")
 
-// usage is an error that is the user's and reads as it stands.
+// usage is an error of the user's, with the whole message.
 type usage string
 
 func (u usage) Error() string   { return string(u) }
@@ -115,8 +115,8 @@ func Prepare(t *Tool, cfg any, o Options) (*Prepared, error) {
 	return p, p.size()
 }
 
-// Use says which columns are in use: all are unless it is called. What no column
-// shows is not looked up.
+// Use says which columns are in use: all are unless it is called. Names that no column shows are
+// not looked up.
 func (p *Prepared) Use(use map[string]bool) error {
 	if p.spec.Variables["who_thread"] == nil {
 		return nil
@@ -154,7 +154,7 @@ func (p *Prepared) group() error {
 	return setConstant(p.spec, "key_mask", mask)
 }
 
-// Forget lets go of the programs, which the kernel has. It cannot be attached again.
+// Forget frees the programs when the kernel has them. The tool cannot be attached again.
 func (p *Prepared) Forget() { p.spec = nil }
 
 // Maps are the maps that a run makes, as large as they will be.
@@ -166,8 +166,8 @@ func (p *Prepared) By() []string { return p.by }
 // Keys lists the columns that --by of a counting tool may name.
 func (p *Prepared) Keys() []string { return slices.Collect(maps.Keys(p.keyBits)) }
 
-// setCode tells programs where functions lie: code_<function> is the first byte
-// and the one after the last, zeros if the kernel has none or hides it.
+// setCode tells programs the addresses of functions: code_<function> is the first byte and the
+// one after the last. Both are 0 if the kernel does not have the function or hides its address.
 func setCode(spec *ebpf.CollectionSpec) error {
 	names := codeNames(spec)
 	if names == nil {

@@ -15,15 +15,15 @@ import (
 	"seine/internal/row"
 )
 
-// A Privilege is a capability, and what for.
+// A Privilege is a capability and its purpose.
 type Privilege struct {
 	Cap host.Capability
 	Why string
 }
 
-// Needs lists the capabilities that the tool takes on this kernel, as far as can
-// be told without them, and those that make it see more or cost less.
-// CAP_SYS_ADMIN stands for the first two, as it always has.
+// Needs lists the capabilities that the tool needs on this kernel, as far as can be found out
+// without them, and those that make it see more or cost less. CAP_SYS_ADMIN includes the first
+// two.
 func (p *Prepared) Needs() (must, better []Privilege) {
 	must = []Privilege{{host.CapBPF, "loading programs"}, {host.CapPerfmon, "attaching them"}}
 	add := func(to *[]Privilege, ps ...Privilege) {
@@ -38,7 +38,7 @@ func (p *Prepared) Needs() (must, better []Privilege) {
 		return must, nil
 	}
 	for i, c := range probe.Predict(k, p.spec, p.Points, p.opts.Force) {
-		// Another way may do with less.
+		// Another way may need less.
 		to := &must
 		for _, w := range p.Points[i].WaysIn(p.spec) {
 			if k.Fits(p.spec, w) == nil && p.takes(k, w.Programs) == nil {
@@ -60,7 +60,7 @@ func (p *Prepared) Needs() (must, better []Privilege) {
 	})
 }
 
-// takes lists what it takes to attach programs besides the first two.
+// takes lists the capabilities that attaching needs besides the first two.
 func (p *Prepared) takes(k *probe.Kernel, programs []string) (out []Privilege) {
 	for _, name := range programs {
 		switch kind, target, _ := strings.Cut(p.spec.Programs[name].SectionName, "/"); kind {
@@ -91,7 +91,7 @@ func (p *Prepared) takes(k *probe.Kernel, programs []string) (out []Privilege) {
 
 func isPrivate(path string) bool { return strings.HasPrefix(path, "/proc/self/fd/") }
 
-// naming lists what it takes to make names in rows, for the columns in use.
+// naming lists the capabilities that the names in rows need, for the columns in use.
 func naming(schemas []*row.Schema, use map[string]bool) (out []Privilege) {
 	as := map[string]bool{}
 	for _, s := range schemas {
@@ -127,8 +127,8 @@ func columns(schemas []*row.Schema, all bool) map[string]bool {
 	return use
 }
 
-// Keeps lists the capabilities that the session cannot do without, now that it
-// is attached, if it shows the columns in use.
+// Keeps lists the capabilities that the session still needs after it is attached, for the columns
+// in use.
 func (s *Session) Keeps(use map[string]bool) []Privilege {
 	var out []Privilege
 	add := func(ps ...Privilege) { // each capability once, with what it is first needed for
@@ -154,12 +154,12 @@ func (s *Session) Keeps(use map[string]bool) []Privilege {
 	return out
 }
 
-// GiveUp leaves the process with what it has of Keeps, for good, and returns that.
-// Unless it has to look into other processes, the kernel also refuses it to write or
+// GiveUp drops all capabilities of the process but Keeps, for good, and returns those that it
+// still has. Unless the process has to look into others, the kernel also refuses it to write or
 // run anything.
 func (s *Session) GiveUp(use map[string]bool) ([]Privilege, error) { return giveUp(s.Keeps(use)) }
 
-// GiveUp leaves the process with what its sessions keep. No tool can be added then.
+// GiveUp drops all capabilities but those that the sessions keep. No tool can be added after it.
 func (e *Engine) GiveUp(use func(*Session) map[string]bool) ([]Privilege, error) {
 	var keeps []Privilege
 	for _, s := range e.Sessions() {
@@ -206,7 +206,7 @@ func attachesLate(spec *ebpf.CollectionSpec) bool {
 	return false
 }
 
-// readsNeed tries whether maps cannot be read without capabilities.
+// readsNeed tries whether reading maps needs a capability.
 func (s *Session) readsNeed() (denied bool) {
 	for _, m := range s.Maps {
 		if t := m.Type(); t != ebpf.Array && t != ebpf.Hash && t != ebpf.LRUHash {

@@ -23,7 +23,7 @@ const repeatEvery = time.Second
 // repeats are the events that wait to be shown.
 type repeats[T any] struct {
 	Repeat[T]
-	held  map[any]*repeated[T] // of what was shown in the last second
+	held  map[any]*repeated[T] // by the keys that were shown in the last second
 	order []*repeated[T]       // the same, as they came
 }
 
@@ -54,8 +54,8 @@ func (r *repeats[T]) take(t *T, now time.Time) bool {
 	return false
 }
 
-// due shows sums that have waited long enough, or all of them, in the order in which they
-// were shown first, and forgets what did not come again.
+// due shows sums that have waited long enough, or all of them, in the order in which their keys
+// were shown first, and forgets keys that did not come again.
 func (r *repeats[T]) due(now time.Time, all bool, show func(*T) error) error {
 	for _, h := range r.order {
 		if !h.some || !all && now.Sub(h.shown) < repeatEvery {

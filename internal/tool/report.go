@@ -12,7 +12,7 @@ import (
 	"seine/internal/words"
 )
 
-// A Report is what can be said of a run, or after it.
+// A Report describes a run, during it or after it.
 type Report struct {
 	Duration    time.Duration
 	Events      uint64            // records read from the ring
@@ -27,7 +27,7 @@ type Report struct {
 	Memory      uint64        // bytes of maps, as the kernel counts them
 	Budget      uint64        // bytes that they may take
 	Ring        uint64        // bytes of the ring
-	Owners      *OwnersReport // of the table that the tool shares with others; nil: it does not, or nobody asked
+	Owners      *OwnersReport // the table that the tool shares with others; nil: it has its own, or --stats was not given
 }
 
 // ProgramStats is the cost of one program, where it was counted.
@@ -103,7 +103,7 @@ func (r *Report) each(f func(t lossText, n uint64)) {
 	f(missed, r.Missed)
 }
 
-// Lost is how much did not make it into the output, or not whole.
+// Lost is how many events did not make it into the output, or not completely.
 func (r *Report) Lost() (sum uint64) {
 	r.each(func(_ lossText, n uint64) { sum += n })
 	return sum
@@ -124,7 +124,7 @@ func (r *Report) Warnings() (out []string) {
 	return append(out, r.Unseen...)
 }
 
-// since is what was lost after old.
+// since is the losses after old.
 func (r *Report) since(old *Report) (out []row.Loss) {
 	var before []uint64
 	old.each(func(_ lossText, n uint64) { before = append(before, n) })
@@ -157,8 +157,8 @@ func (s *Session) countLosses(r *Report) {
 	r.Undecodable = s.undecodable.Load()
 }
 
-// tellLosses hands what was lost since the last time to the sink, and while the
-// tool runs also to whoever asked by OnLoss. At the end the summary says it.
+// tellLosses hands the losses since the last time to the sink, and while the tool runs also to
+// the function of OnLoss. At the end the summary shows them.
 func (s *Session) tellLosses(ended bool) error {
 	var now Report
 	s.countLosses(&now)
@@ -167,8 +167,8 @@ func (s *Session) tellLosses(ended bool) error {
 		return nil
 	}
 	s.told = now
-	// A row of unknown owner is shown all the same, and there may be some in each
-	// interval: the summary says how many.
+	// A row of unknown owner is not lost, and each interval may have some: only the summary
+	// says how many.
 	worth := slices.ContainsFunc(news, func(l row.Loss) bool { return l.Kind != row.OwnerUnknown })
 	if s.onLoss != nil && !ended && worth {
 		s.onLoss(&now)
@@ -176,7 +176,7 @@ func (s *Session) tellLosses(ended bool) error {
 	return s.sink.End(row.End{Time: time.Now(), Losses: news, Tool: s.schemas[0].Tool})
 }
 
-// OnLoss has f called when something has been lost, at most once an interval.
+// OnLoss makes the session call f when something was lost, at most once an interval.
 func (s *Session) OnLoss(f func(*Report)) { s.onLoss = f }
 
 // Stats says how the session is doing, or how it did. It walks over the maps to see how
@@ -190,7 +190,7 @@ func (s *Session) Stats() *Report {
 	return s.stats(true)
 }
 
-// stats is Stats for a caller that has the lock.
+// stats is Stats for a caller that holds the lock.
 func (s *Session) stats(maps bool) *Report {
 	r := &Report{
 		Events: s.events.Load(), Rows: s.rows.Load(), Wakes: s.engine.ring.woke(), Unseen: slices.Clone(s.unseen),

@@ -17,10 +17,9 @@ import (
 	"seine/internal/kern"
 )
 
-// A ring is the buffer between the programs of an engine's tools and their sessions,
-// with the one goroutine that reads it. That goroutine waits for nobody: it hands the
-// records of each tool to the tool's feed. So a tool whose rows are taken slowly
-// delays none of the others.
+// A ring is the buffer between the programs of an engine's tools and their sessions, with the
+// goroutine that reads it. The goroutine waits for no session: it hands the records of each tool
+// to the tool's feed. So a slow sink of one tool does not delay the others.
 type ring struct {
 	coll   *ebpf.Collection
 	woken  *ebpf.Variable
@@ -28,7 +27,7 @@ type ring struct {
 	reader *ringbuf.Reader
 	done   chan struct{} // closed when the reader has ended
 
-	mu     sync.Mutex // for those who write feeds
+	mu     sync.Mutex // guards the feeds
 	feeds  atomic.Pointer[[]*feed]
 	stray  atomic.Uint64 // records of no tool
 	asking atomic.Bool   // asked is not empty
@@ -75,7 +74,7 @@ func newRing(spec *ebpf.CollectionSpec, size uint32, guard func()) (*ring, error
 	return r, nil
 }
 
-// maps are those that stand in for a tool's own.
+// maps are the maps that replace a tool's own.
 func (r *ring) maps() map[string]*ebpf.Map { return r.coll.Maps }
 
 // size is how many bytes it has room for.
@@ -117,8 +116,8 @@ func (r *ring) join(f *feed) (id uint16, err error) {
 	return uint16(at), nil
 }
 
-// leave frees the number. No program may still use it, and sync must have been called
-// since: else what it has sent would be taken for the next one's.
+// leave frees the number. No program may still use it, and sync must have been called since:
+// otherwise its records would be taken for those of the next tool.
 func (r *ring) leave(f *feed) {
 	f.close(nil)
 	r.mu.Lock()
@@ -186,8 +185,8 @@ func (r *ring) run() {
 	}
 }
 
-// serve reads what is in the ring now, and no more: programs go on writing to it. Then
-// it tells those who have asked.
+// serve reads the records that are in the ring now, and no more: programs go on writing to it.
+// Then it answers the callers of sync.
 func (r *ring) serve(b *batch) error {
 	r.mu.Lock()
 	asked := r.asked
@@ -211,7 +210,7 @@ func (r *ring) serve(b *batch) error {
 	return err
 }
 
-// mayWake has programs wake the reader again; see event.h.
+// mayWake lets programs wake the reader again; see event.h.
 func (r *ring) mayWake() { r.woken.Set(uint64(0)) }
 
 // recordBytes is what a record takes in the ring: EVENT_BYTES of event.h.
@@ -220,7 +219,7 @@ func recordBytes(n int) int {
 	return header + (n+7)&^7
 }
 
-// A batch is what the reader has read and not handed over.
+// A batch is the records that the reader has read and not handed over.
 type batch struct {
 	ring  *ring
 	rec   ringbuf.Record
@@ -253,7 +252,7 @@ func (b *batch) take() {
 	}
 }
 
-// end hands over what there is.
+// end hands over the rest.
 func (b *batch) end() {
 	for _, f := range b.feeds {
 		f.hand()

@@ -11,8 +11,8 @@ import (
 	"seine/internal/host"
 )
 
-// OwnPID is this process's id as programs see it: the one outside of all PID
-// namespaces. In one of these only a program can tell.
+// OwnPID is this process's id as BPF programs see it: the one outside of all PID namespaces.
+// Inside a PID namespace only a BPF program can find it out.
 func OwnPID() uint32 {
 	own := uint32(os.Getpid())
 	if !host.InPIDNamespace() {
@@ -27,7 +27,7 @@ func OwnPID() uint32 {
 		},
 	})
 	if err != nil {
-		return own // as loading the tool's will, and says why
+		return own // loading the tool's programs will fail too, and say why
 	}
 	defer p.Close()
 	if n, err := p.Run(&ebpf.RunOptions{}); err == nil {

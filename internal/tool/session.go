@@ -44,11 +44,11 @@ type Session struct {
 	records []byte             // of the feed, that were taken last
 	taken   uint64             // bytes of the ring
 	credit  *ebpf.Variable     // ring_taken, where it is counted
-	told    Report             // as far as its losses have been told
+	told    Report             // the losses that were reported already
 	onLoss  func(*Report)
 	ticks   bool              // more than one output may come
 	epochs  epochs            // of the maps of counts
-	turned  string            // what the names of those that are being read end with
+	turned  string            // suffix of the names of those that are being read
 	by      []string          // key fields in use
 	keyBits map[string]uint64 // bits of key_mask by column
 	notice  func(pid uint32)
@@ -57,10 +57,10 @@ type Session struct {
 
 	events, rows, undecodable atomic.Uint64
 
-	mu     sync.Mutex // for what follows, and so that maps are not closed while they are read
+	mu     sync.Mutex // guards the rest, and keeps maps from being closed while they are read
 	began  time.Time  // of Run
 	unseen []string
-	memory uint64  // bytes of maps, if they were asked for
+	memory uint64  // bytes of maps, with --stats
 	ring   uint64  // bytes of the ring, likewise
 	last   *Report // when it has ended
 
@@ -104,14 +104,14 @@ func (s *Session) Schemas() []*row.Schema { return s.schemas }
 // Wanted is the session's filters.
 func (s *Session) Wanted() *Wanted { return &s.opts.Filter }
 
-// Warn adds to what the summary says was not seen, and what to do about it.
+// Warn adds a line to the summary: what was not seen, and what to do about it.
 func (s *Session) Warn(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unseen = append(s.unseen, text)
 }
 
-// OnNotice has f called for each process of which a stack is kept.
+// OnNotice makes the session call f for each process of which a stack is kept.
 func (s *Session) OnNotice(f func(pid uint32)) { s.notice = f }
 
 // Run hands rows to sink until ctx ends, the duration is over or the sink wants
@@ -133,7 +133,8 @@ func (s *Session) Run(ctx context.Context, sink row.Sink) (*Report, error) {
 	return s.last, err
 }
 
-// lateEvery is how often views look for what happens without an event: it is seconds late.
+// lateEvery is how often views look for things that happen without an event. These are overdue by
+// seconds.
 const lateEvery = 250 * time.Millisecond
 
 func (s *Session) loop(ctx context.Context) error {
@@ -194,7 +195,7 @@ func (s *Session) loop(ctx context.Context) error {
 			tell = now.Add(tick)
 		}
 		if s.opts.Interval > 0 && !time.Now().Before(next) {
-			// A tick at the moment of the end is the end's.
+			// If a tick and the end come at the same time, the end counts.
 			if end, ok := ctx.Deadline(); !ok || time.Until(end) > s.opts.Interval/10 {
 				if err := s.output(false); err != nil {
 					return err
@@ -209,7 +210,7 @@ func (s *Session) loop(ctx context.Context) error {
 	return s.end()
 }
 
-// end shows what there is when the programs are out of their places.
+// end shows the rest after the programs were detached.
 func (s *Session) end() error {
 	for _, r := range s.readers {
 		if d, ok := r.(interface{ detaching() error }); ok {
@@ -218,7 +219,7 @@ func (s *Session) end() error {
 			}
 		}
 	}
-	// Without the programs nobody would see that what is pending has ended.
+	// After the detach nobody would see that a pending operation has ended.
 	if err := s.tellPending(); err != nil {
 		return err
 	}
@@ -238,15 +239,15 @@ func (s *Session) end() error {
 	return s.output(true)
 }
 
-// synced returns when all that the programs have sent until now is in the feed.
+// synced returns when all records that the programs have sent until now are in the feed.
 func (s *Session) synced() error {
 	s.engine.ring.sync()
 	s.packets.sync()
 	return nil
 }
 
-// Deliver returns when the sink of a session that runs has all that the programs had
-// sent when it was called, and the output that was due, or when ctx ends.
+// Deliver returns when the sink of a running session has all records that the programs had sent
+// before the call, and the output that was due, or when ctx ends.
 func (s *Session) Deliver(ctx context.Context) {
 	s.synced()
 	ack := make(chan struct{})
@@ -261,8 +262,8 @@ func (s *Session) Deliver(ctx context.Context) {
 	}
 }
 
-// during shows events while it calls functions that have to be waited for, one after
-// the other, and what came meanwhile when they have returned.
+// during calls functions that take time, one after the other, and shows events meanwhile. When
+// they have returned it shows the events that came until then.
 func (s *Session) during(fs ...func() error) error {
 	done := make(chan error, 1)
 	all := func() error {
@@ -325,7 +326,7 @@ func (s *Session) polls() bool {
 	})
 }
 
-// tick has views look for what happens without an event.
+// tick makes views look for things that happen without an event.
 func (s *Session) tick() error {
 	for _, r := range s.readers {
 		if t, ok := r.(interface{ tick() error }); ok {
@@ -383,8 +384,8 @@ func (s *Session) show(r *row.Row) error {
 	return s.sink.Row(r)
 }
 
-// output has every view print what it has counted. Before the last one what is pending was
-// told; the others tell of it.
+// output makes every view print what it has counted. Pending operations are shown here, except
+// for the last output: there they were shown before.
 func (s *Session) output(last bool) (err error) {
 	if !last {
 		if err := s.tellPending(); err != nil {

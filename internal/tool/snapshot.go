@@ -25,8 +25,8 @@ import (
 // --by: the engine sets the bits of the C enum key_bits in key_mask.
 type Snapshot[K comparable, V any] struct {
 	Map string
-	// Keyed maps have values that begin with V and its K, whatever they are found by.
-	// Those that are not Shown have no K yet. Each processor may have its own.
+	// Keyed maps have values that begin with V and its K, whatever the key of the map is.
+	// Values that are not Shown have no K yet. Each processor may have its own.
 	Keyed bool
 	// Interval makes it an output at each tick, where others print one at the end.
 	Interval bool
@@ -35,9 +35,9 @@ type Snapshot[K comparable, V any] struct {
 	Shown func(*V) bool
 	// Keep says which keys are worth a row; nil: all.
 	Keep func(*K) bool
-	// Fold adds up entries that agree in the key fields asked for: the kernel side
-	// tells more apart, so that processors do not write to the same memory. V has a
-	// method Merge for it.
+	// Fold adds up entries that agree in the key fields of --by. The kernel side has more key
+	// fields, so that processors do not write to the same memory. V has a method Merge
+	// for it.
 	Fold bool
 	// Each may change the cells of a row where tags do not say enough; nil: as
 	// the tags say.
@@ -187,8 +187,8 @@ func (s Snapshot[K, V]) open(ses *Session, v *View, i int) (reader, error) {
 		each: s.Each, wanted: s.Keep, keyed: s.Keyed,
 	}
 	for i, c := range schema.Columns {
-		// Fields that were not asked for hold no value; but a stack is of use
-		// only with its process, which Fold takes out again.
+		// Fields that --by does not name have no value. But a stack is of use only
+		// with its process, which Fold takes out again.
 		_, isKey := ses.keyBits[c.ID]
 		if isKey && !slices.Contains(ses.by, c.ID) && !(c.ID == "pid" && slices.Contains(ses.by, "ustack")) {
 			r.blank = append(r.blank, i)
@@ -282,7 +282,7 @@ func (r *snapshotReader[K, V]) walk(e *entry[K, V], f func() error) error {
 	})
 }
 
-// clear is called when every view has been read.
+// clear is called when all views have read the map.
 func (r *snapshotReader[K, V]) clear() error {
 	m := r.ses.Maps[r.name+r.ses.turned]
 	if m.Type() == ebpf.Hash {

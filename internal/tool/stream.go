@@ -20,9 +20,9 @@ type Stream[T any] struct {
 	// Each may change the cells of a row where tags do not say enough; nil: as
 	// the tags say. Bytes of the row are what the record has behind its T.
 	Each func(*T, *row.Row)
-	// Late finds what has no end, for a row too; nil: nothing is waited for.
+	// Late finds operations that do not end, for rows about them; nil: none.
 	Late Late[T]
-	// Notices takes what the kernel side tells that is no row; nil: nothing.
+	// Notices takes records that are not rows; nil: there are none.
 	Notices Notices
 	// Repeat joins events that say the same; its zero value joins none.
 	Repeat Repeat[T]

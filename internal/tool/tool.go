@@ -24,15 +24,15 @@ type Tool struct {
 	Doc     string // README.md, embedded
 
 	Filters  Filter               // which filters its programs test
-	Keeps    []Privilege          // what it takes while it runs, besides what its columns and programs tell
+	Keeps    []Privilege          // capabilities needed after attaching that cannot be derived from columns or programs
 	Config   func() any           // a fresh config struct; nil: no flags of its own
 	Check    func(cfg any) error  // flags that do not go together; nil: all do
 	Shorts   map[string]string    // letters that BCC gave to common flags: L is lport
 	Once     bool                 // without an interval there is one output, at once
-	Arg      string               // the flag that a first word which is no interval stands for: kind
+	Arg      string               // the flag that the first word sets if it is not an interval: kind
 	Families []uint16             // shown unless --family names others; nil: all
-	Sockets  Sockets              // those that there can be rows of; zero: all
-	Points   []probe.Point        // moments that every view needs
+	Sockets  Sockets              // the sockets that rows can be about; zero: all
+	Points   []probe.Point        // events that every view needs
 	Views    func(cfg any) []View // what a run shows; flags choose
 	Formats  []string             // output formats besides table, json and csv
 	Format   string               // the one that is written unless -o says otherwise; empty: table
@@ -40,12 +40,11 @@ type Tool struct {
 	Graph    *Graph               // for -o dot
 	Plot     func(cfg any) Plot   // for -o svg and -o png
 
-	// Look says, before anything is attached, what the machine lacks for there to
-	// be rows: notes for the user, or an error if there can never be any.
+	// Look checks, before anything is attached, whether the machine lacks something that rows
+	// need. It returns notes for the user, or an error if there can never be a row.
 	Look func(cfg any, w *Wanted) (notes []string, err error)
 
-	// Narrow gives cheaper points for filters that leave little; nil: it does
-	// not matter what is filtered.
+	// Narrow gives cheaper points if the filters allow it; nil: the points are always the same.
 	Narrow func([]probe.Point, *Wanted) []probe.Point
 }
 
@@ -76,7 +75,7 @@ var Layers = []Layer{Socket, TCP, UDP, IP, Queue, Device, CPU}
 // A View is one kind of row and what feeds it. Most tools have one.
 type View struct {
 	Name    string        // empty for a tool that has but one
-	Points  []probe.Point // moments that only this view needs
+	Points  []probe.Point // events that only this view needs
 	Output  Output
 	Show    string                 // columns of the table, in order: "pid comm:PROCESS raddr"
 	Line    string                 // a sentence in place of the table
@@ -139,8 +138,8 @@ type Plot struct {
 	Ended        string     // a column that is true in the last row of a thing
 }
 
-// Viewer is a config of which a run shows one view: the one that --view names, or for
-// "" the tool's choice. Until SetView is called its tool has all of them.
+// Viewer is a config whose run shows one view: the one that --view names, or the tool's choice for
+// "". Until SetView is called the tool has all of its views.
 type Viewer interface{ SetView(name string) error }
 
 // AllViews is the --view of a [Viewer] that shows all of its views.
@@ -160,8 +159,8 @@ func (t *Tool) NewConfig() any {
 	return t.Config()
 }
 
-// AllPoints lists the moments that the views of cfg need on the running kernel,
-// each once, in the order in which they are attached.
+// AllPoints lists the points that the views of cfg need on the running kernel, each once, in the
+// order in which they are attached.
 func (t *Tool) AllPoints(spec *ebpf.CollectionSpec, cfg any) []probe.Point {
 	k, err := probe.Running()
 	if err == nil {
@@ -170,7 +169,7 @@ func (t *Tool) AllPoints(spec *ebpf.CollectionSpec, cfg any) []probe.Point {
 	return t.points(spec, cfg, func(p probe.Point) bool { return err != nil || p.Needed == nil || p.Needed(k) })
 }
 
-// EveryPoint lists the moments that the views of cfg need on any kernel.
+// EveryPoint lists the points that the views of cfg need on any kernel.
 func (t *Tool) EveryPoint(spec *ebpf.CollectionSpec, cfg any) []probe.Point {
 	return t.points(spec, cfg, func(probe.Point) bool { return true })
 }

@@ -112,8 +112,8 @@ func (r *room) items(at, size, n int) items {
 
 func (b *items) at(i int) []byte { return b.bytes[i*b.size : (i+1)*b.size] }
 
-// walkKeys reads one entry at a time: of arrays, and before 5.6. The value of a
-// per-CPU map is that of all processors, one after the other.
+// walkKeys reads one entry at a time: for arrays, and on kernels before 5.6. The value of a
+// per-CPU map is the values of all processors, one after the other.
 func walkKeys(m *ebpf.Map, take bool, f func(key, value []byte) error) error {
 	var key, taken []byte
 	var last any // so that the first NextKeyBytes gets an untyped nil

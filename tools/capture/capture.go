@@ -131,8 +131,8 @@ var Tool = &tool.Tool{
 	Buffer:  32 << 20,
 	Points: []probe.Point{
 		{Name: "unbound", Optional: true, Misses: "when UDP sockets end: they take up room"},
-		{Name: "bound", Optional: true, Misses: "the process of what comes to UDP sockets that are bound from now on, until they send"},
-		{Name: "sender", Optional: true, Misses: "the process of the first packets that are sent by a socket which another one opened"},
+		{Name: "bound", Optional: true, Misses: "the process of packets for UDP sockets that are bound after the start, until they send"},
+		{Name: "sender", Optional: true, Misses: "the process of the first packets that are sent on a socket that another process opened"},
 		{Name: "state"}, {Name: "in"}, {Name: "out"},
 	},
 	Views: views,

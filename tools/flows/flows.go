@@ -181,7 +181,7 @@ var walkPoint = probe.Point{Name: "walk"}
 var exactPoints = []probe.Point{
 	{Name: "arrival", Optional: true, Misses: "when data came: unread time is good to a jiffy", Needed: func(k *probe.Kernel) bool { return k.Args("sk_data_ready") != nil }},
 	{Name: "sending", Optional: true, Misses: "when a send that blocks began: it is good to a jiffy", Needed: func(k *probe.Kernel) bool { return k.Args("tcp_sendmsg_locked") != nil }},
-	{Name: "send", Optional: true, Misses: "sends: waits for the send buffer are told as network"},
+	{Name: "send", Optional: true, Misses: "sends: waits for the send buffer count as network"},
 	{Name: "received", Optional: true, Misses: "reads of MPTCP connections: their time is unknown", Needed: func(k *probe.Kernel) bool { return k.Args("sock_recv_length") != nil }},
 }
 
@@ -196,7 +196,7 @@ var Tool = &tool.Tool{
 	Points: []probe.Point{
 		{Name: "state"},
 		{Name: "read"},
-		{Name: "retrans", Optional: true, Misses: "lost segments: what they cost is told as network"},
+		{Name: "retrans", Optional: true, Misses: "lost segments: their time counts as network"},
 		{Name: "recovered", Optional: true, Misses: "when a loss was repaired: all of the message's time after it counts as loss"},
 	},
 	Views:   views,

@@ -31,7 +31,7 @@ type event struct {
 	Networks uint32     `col:"networks,width=8" help:"how many different networks (BSSIDs) they came from"`
 	Signal   int32      `col:"signal_dbm,div=100,width=6" help:"found: strength, where the driver gives it in dBm"`
 	Ret      result     `col:"result,width=8,key" help:"end: done, aborted, or the driver's reason to refuse"`
-	Software software   `col:"by,width=8,key" help:"who goes through the channels: software (mac80211) or firmware (the device or its driver, out of sight)"`
+	Software software   `col:"by,width=8,key" help:"who scans the channels: software (mac80211) or firmware (the device or its driver, which is not seen)"`
 	Aborted  uint8      `col:"-"`
 	BSSID    mac        `col:"bssid,width=17,key" help:"found: the network's station"`
 	SSIDs    mode       `col:"mode,width=7,key" help:"active: asks by probe requests; passive: listens only"`

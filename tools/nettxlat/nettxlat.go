@@ -27,7 +27,7 @@ type key struct {
 
 // value is struct tx_value of nettxlat.bpf.c.
 type value struct {
-	Hist kern.Hist `col:"latency_us,unit=us" help:"from the driver's being handed the packet to that end, as a histogram"`
+	Hist kern.Hist `col:"latency_us,unit=us" help:"from handing the packet to the driver until that end, as a histogram"`
 }
 
 // Tool is nettxlat.

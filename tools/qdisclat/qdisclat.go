@@ -50,12 +50,12 @@ type key struct {
 
 // value is struct queue_value of qdisclat.bpf.c.
 type value struct {
-	Hist     kern.Hist `col:"latency_us,unit=us" help:"from the packet's being put into the queue to its being taken out, as a histogram"`
+	Hist     kern.Hist `col:"latency_us,unit=us" help:"from when the packet was put into the queue until it was taken out, as a histogram"`
 	Dequeued uint64    `col:"dequeued,width=8,sum" help:"packets taken out: those of the histogram, requeued and unknown together"`
-	Split    uint64    `col:"split,width=6,sum" help:"packets of the histogram that are pieces of one which the queue cut"`
-	Requeued uint64    `col:"requeued,width=8,sum" help:"packets taken out once more, since the driver had not taken them"`
+	Split    uint64    `col:"split,width=6,sum" help:"packets of the histogram that are pieces of a packet that the queue cut"`
+	Requeued uint64    `col:"requeued,width=8,sum" help:"packets taken out once more because the driver had refused them"`
 	Unknown  uint64    `col:"unknown,width=7,sum" help:"packets taken out that nobody saw being put in: they were there before, or are copies made by the queue"`
-	Bypassed uint64    `col:"bypassed,width=8,sum" help:"packets that went straight to the driver, the queue being empty"`
+	Bypassed uint64    `col:"bypassed,width=8,sum" help:"packets that went straight to the driver because the queue was empty"`
 	Dropped  uint64    `col:"dropped,width=7,sum" help:"packets that the queue threw away"`
 }
 

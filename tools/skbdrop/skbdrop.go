@@ -71,7 +71,7 @@ type key struct {
 type value struct {
 	Count uint64 `col:"count,width=8,sum" help:"packets: a buffer of GSO or GRO counts as those it stands for"`
 	Skbs  uint64 `col:"skbs,width=8,sum" help:"buffers"`
-	Bytes uint64 `col:"bytes,width=10,sum" help:"bytes in them, headers as far as they were there still"`
+	Bytes uint64 `col:"bytes,width=10,sum" help:"bytes in them, with those headers that were still there"`
 }
 
 // unclassified is the reason on kernels that give none: some of what they free

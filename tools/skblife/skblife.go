@@ -86,7 +86,7 @@ var makers = map[string]string{
 // these makers of buffers.
 func functions(have ...string) probe.Way {
 	w := probe.Way{
-		Name: "fexit", Fits: probe.HasFunctions(have...), Misses: "of a buffer that is cut into more than 64, that the rest are segments",
+		Name: "fexit", Fits: probe.HasFunctions(have...), Misses: "that the pieces after the 64th of a buffer are segments",
 	}
 	parts := []string{"alloc", "build", "netdev", "clone", "morph", "segment", "gro", "coalesce", "release", "stateless", "stolen"}
 	for _, f := range have {

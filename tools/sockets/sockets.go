@@ -46,8 +46,8 @@ type main struct {
 	Inode     kern.ID          `col:"inode,width=8" help:"inode of the socket, as in /proc/PID/fd"`
 	PeerInode kern.ID          `col:"peer_inode,width=10" help:"that of the peer of a UNIX socket"`
 	FD        kern.Opt         `col:"fd,width=4" help:"descriptor of it that the process has, the lowest one"`
-	Rcvbuf    kern.ID32        `col:"rcvbuf_bytes,head=RCVBUF,width=8" help:"limit of what may wait to be read"`
-	Sndbuf    kern.ID32        `col:"sndbuf_bytes,head=SNDBUF,width=8" help:"limit of what may wait to be sent"`
+	Rcvbuf    kern.ID32        `col:"rcvbuf_bytes,head=RCVBUF,width=8" help:"limit of the data that may wait to be read"`
+	Sndbuf    kern.ID32        `col:"sndbuf_bytes,head=SNDBUF,width=8" help:"limit of the data that may wait to be sent"`
 	Drops     uint32           `col:"drops,width=6,sum" help:"packets that came and were not kept"`
 	Holders   uint32           `col:"holders,width=7" help:"processes that have it open; the first one is shown; 0: none"`
 	Last      uint32           `col:"-"`

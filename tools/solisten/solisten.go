@@ -22,7 +22,7 @@ type event struct {
 	kern.Head
 	kern.Tuple
 	Backlog kern.Opt    `col:"backlog,width=7" help:"how many connections may wait, as asked for; absent through io_uring"`
-	Limit   kern.Opt    `col:"limit,width=6" help:"how many may wait in truth: no more than net.core.somaxconn; absent if the call failed"`
+	Limit   kern.Opt    `col:"limit,width=6" help:"how many connections can really wait: at most net.core.somaxconn; absent if the call failed"`
 	Ret     kern.Result `col:"ret,width=4;errno,as=errno,width=13;result,as=result" help:"what listen returned: 0 or a negative error number; errno by name, absent on success; how it ended, in words"`
 	By      kern.Via    `col:"via,width=7" help:"syscall or uring"`
 	Path    kern.Path   `col:"-"`

@@ -32,7 +32,7 @@ type event struct {
 	Laddr   kern.Addr    `col:"laddr,width=15,key" help:"address that asked"`
 	Raddr   kern.Addr    `col:"raddr,width=15,key" help:"address that was asked"`
 	Sock    kern.ID      `col:"sock" help:"stable id of the socket (its cookie)"`
-	RTT     kern.Nanos   `col:"rtt_us,div=1000,width=8,age" help:"from the request's handing to the device to the reply's arrival; absent when it was lost"`
+	RTT     kern.Nanos   `col:"rtt_us,div=1000,width=8,age" help:"from when the device got the request until the reply arrived; absent when it was lost"`
 	Ident   uint16       `col:"ident,width=5,key" help:"identifier of the ping"`
 	Seq     uint16       `col:"seq,width=5" help:"number of the echo"`
 	Family  kern.Family  `col:"family,key;ip,as=ip,width=2,key" help:"address family; version of IP: 4 or 6"`

@@ -31,10 +31,10 @@ type entry struct {
 	Sk       uint64     `col:"-"`
 	Begin    uint64     `col:"-"`
 	Open     kern.Nanos `col:"open_ms,div=1000000,prec=1,width=8,sum" help:"all was well"`
-	Disorder kern.Nanos `col:"disorder_ms,head=DISORD_MS,div=1000000,prec=1,width=9,sum" help:"acknowledgements told of a gap; it may be a loss or another order"`
+	Disorder kern.Nanos `col:"disorder_ms,head=DISORD_MS,div=1000000,prec=1,width=9,sum" help:"acknowledgements showed a gap; it may be a loss or a changed order"`
 	CWR      kern.Nanos `col:"cwr_ms,div=1000000,prec=1,width=6,sum" help:"the congestion window was being reduced, after an ECN mark or because a queue of this machine was full"`
-	Recovery kern.Nanos `col:"recovery_ms,head=RECOV_MS,div=1000000,prec=1,width=8,sum" help:"segments were lost, as acknowledgements told, and were being sent again"`
-	Loss     kern.Nanos `col:"loss_ms,div=1000000,prec=1,width=7,sum" help:"segments were lost, as a timeout told, and were being sent again"`
+	Recovery kern.Nanos `col:"recovery_ms,head=RECOV_MS,div=1000000,prec=1,width=8,sum" help:"segments were lost, which acknowledgements showed, and were being sent again"`
+	Loss     kern.Nanos `col:"loss_ms,div=1000000,prec=1,width=7,sum" help:"segments were lost, which a timeout showed, and were being sent again"`
 	Troubled kern.Nanos `col:"troubled_ms,div=1000000,prec=1,width=11,sum" help:"in all states but open"`
 	Changes  uint32     `col:"changes,head=CHG,width=4,sum" help:"changes of the state"`
 	State    state      `col:"ca_state,width=8" words:"open,disorder,cwr,recovery,loss" help:"state at the end of the interval, or of the connection"`

@@ -28,7 +28,7 @@ type cause uint32
 type event struct {
 	kern.Head
 	kern.Tuple
-	Cause  cause       `col:"cause,width=6;type,head=T,after=>" words:"rto,fast,tlp,synack" help:"rto: a timeout, fast: the peer's acknowledgements told, tlp: tail loss probe, synack: answer to a SYN; R: data or SYN sent again, L: tail loss probe, S: answer to a SYN sent again"`
+	Cause  cause       `col:"cause,width=6;type,head=T,after=>" words:"rto,fast,tlp,synack" help:"rto: a timeout, fast: the peer's acknowledgements showed a loss, tlp: tail loss probe, synack: answer to a SYN; R: data or SYN sent again, L: tail loss probe, S: answer to a SYN sent again"`
 	Seq    uint32      `col:"seq,width=10" help:"sequence number of the first byte"`
 	Bytes  uint32      `col:"bytes,width=6,sum" help:"payload of the packet; 0 if it could not be sent"`
 	Segs   uint32      `col:"segments,width=4,sum" help:"segments that the packet is cut into; 0 if it could not be sent"`

@@ -25,7 +25,7 @@ type event struct {
 	RX          uint64     `col:"rx_bytes,head=RX_B,width=8,sum" help:"payload bytes received by the process"`
 	TXDatagrams uint64     `col:"tx_datagrams,width=8,sum" help:"sends that succeeded"`
 	RXDatagrams uint64     `col:"rx_datagrams,width=8,sum" help:"receives that succeeded, peeks aside"`
-	Duration    kern.Nanos `col:"duration_ms,head=MS,div=1000000,prec=2,width=9" help:"from the socket's making to its end; absent for sockets older than the tool"`
+	Duration    kern.Nanos `col:"duration_ms,head=MS,div=1000000,prec=2,width=9" help:"from when the socket was made until its end; absent for sockets older than the tool"`
 	Seen        kern.Nanos `col:"seen_ms,div=1000000,prec=2,width=9" help:"how long the tool watched the socket"`
 	Drops       uint32     `col:"drops,width=6,sum" help:"datagrams that came and were dropped: the receive buffer was full, or they were broken"`
 	Connected   yes        `col:"connected" help:"whether it was connected to its peer"`

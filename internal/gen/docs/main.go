@@ -67,7 +67,7 @@ func page(t *tool.Tool) ([]byte, error) {
 	if flags := cli.OwnFlags(t); flags != "" {
 		fmt.Fprintf(&b, "```\n%s```\n", flags)
 	} else {
-		b.WriteString("None beyond those that every tool takes.\n")
+		b.WriteString("None beyond the common ones.\n")
 	}
 	views := t.Views(t.NewConfig())
 	schemas, err := t.Schemas(views)
