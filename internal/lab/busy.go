@@ -33,15 +33,17 @@ type BusyTime struct {
 // millisecond where the machine is emulated.
 const busyBytes = 64 << 10
 
-func busyRounds() int32 {
+func busyRounds() int {
 	if Emulated() {
 		return 16
 	}
 	return 512
 }
 
-// StartBusy begins with it. Ports of other namespaces are not told apart.
-func StartBusy(port int) (*Busy, error) {
+// StartBusy begins with it, for so many rounds a datagram; 0: as many as take milliseconds.
+// Ports of other namespaces are not told apart.
+func StartBusy(port, rounds int) (*Busy, error) {
+	setDefault(&rounds, busyRounds())
 	root, err := seinehost.Cgroup2()
 	if err != nil {
 		return nil, fmt.Errorf("lab: busy: %w", err)
@@ -55,7 +57,7 @@ func StartBusy(port int) (*Busy, error) {
 	if err == nil {
 		x.prog, err = ebpf.NewProgram(&ebpf.ProgramSpec{
 			Type: ebpf.CGroupSKB, AttachType: ebpf.AttachCGroupInetIngress, License: "GPL",
-			Instructions: busyProgram(port, x.took.FD(), x.pile.FD()),
+			Instructions: busyProgram(port, rounds, x.took.FD(), x.pile.FD()),
 		})
 	}
 	if err == nil {
@@ -91,7 +93,7 @@ func (x *Busy) Close() error {
 
 // busyProgram: R6 is the packet, then what is copied; R7 when it began; R8 the
 // rounds that are left.
-func busyProgram(port, took, pile int) asm.Instructions {
+func busyProgram(port, rounds, took, pile int) asm.Instructions {
 	load := func(off, size int32) asm.Instructions {
 		return asm.Instructions{
 			asm.Mov.Reg(asm.R1, asm.R6), asm.Mov.Imm(asm.R2, off), asm.Mov.Reg(asm.R3, asm.RFP), asm.Add.Imm(asm.R3, -8),
@@ -119,7 +121,7 @@ func busyProgram(port, took, pile int) asm.Instructions {
 		asm.JEq.Imm(asm.R0, 0, "pass"),
 		asm.Mov.Reg(asm.R6, asm.R0),
 		asm.StoreImm(asm.RFP, -8, 1, asm.Word),
-		asm.Mov.Imm(asm.R8, busyRounds()),
+		asm.Mov.Imm(asm.R8, int32(rounds)),
 		asm.LoadMapPtr(asm.R1, pile).WithSymbol("round"),
 		asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, -8),
 		asm.Mov.Reg(asm.R3, asm.R6),

@@ -11,15 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Flood is UDP datagrams sent as fast as one thread can to a process that
-// reads them, or does not. (A flood of connections is Sessions with Brief and
+// Flood is UDP datagrams sent as fast as one thread can, or in bursts, to a process
+// that reads them, or does not. (A flood of connections is Sessions with Brief and
 // Parallel.)
 type Flood struct {
-	Network Network // UDP4 by default, or UDP6
-	Count   int     // datagrams
-	Size    int     // bytes of each; default 64
-	RcvBuf  int     // SO_RCVBUF of the reader, which the kernel doubles; default: the system's
-	Idle    bool    // nothing is read until all is sent, so the buffer overflows
+	Network Network       // UDP4 by default, or UDP6
+	Count   int           // datagrams
+	Size    int           // bytes of each; default 64
+	Flows   int           // sockets to send from, in turn; default 1
+	Burst   int           // datagrams sent at once; default: all
+	Gap     time.Duration // after a burst
+	RcvBuf  int           // SO_RCVBUF of the reader, which the kernel doubles; default: the system's
+	Idle    bool          // nothing is read until all is sent, so the buffer overflows
 
 	// Where and under which names; defaults as for Sessions.
 	ClientHost, ServerHost string
@@ -76,6 +79,8 @@ func StartFlood(w *World, f Flood) (*Flooding, error) {
 	setDefault(&f.Network, UDP4)
 	setDefault(&f.Count, 1)
 	setDefault(&f.Size, 64)
+	setDefault(&f.Flows, 1)
+	setDefault(&f.Burst, f.Count)
 	w.cast(&f.ClientHost, &f.ServerHost, &f.ClientComm, &f.ServerComm)
 	t := Target{Network: f.Network}
 	if err := t.place(w, f.ServerHost, ""); err != nil {
@@ -116,18 +121,25 @@ func floodBody(c *Child) error {
 	if err := c.Arg(&a); err != nil {
 		return err
 	}
-	fd, err := Connect(a.Network, a.Addr)
-	if err != nil {
-		return fmt.Errorf("connect: %w", err)
+	fds := make([]int, a.Flows)
+	for i := range fds {
+		fd, err := Connect(a.Network, a.Addr)
+		if err != nil {
+			return fmt.Errorf("connect: %w", err)
+		}
+		defer Close(fd)
+		fds[i] = fd
 	}
-	defer Close(fd)
 	if err := c.Await("go"); err != nil {
 		return err
 	}
 	buf := make([]byte, a.Size)
 	start := time.Now()
 	for i := range a.Count {
-		if _, err := unix.Write(fd, buf); err != nil {
+		if i > 0 && i%a.Burst == 0 {
+			time.Sleep(a.Gap)
+		}
+		if _, err := unix.Write(fds[i%a.Flows], buf); err != nil {
 			return fmt.Errorf("datagram %d of %d: %w", i+1, a.Count, err)
 		}
 	}

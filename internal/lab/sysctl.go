@@ -22,16 +22,21 @@ func (w *World) Sysctl(host, name, value string) error {
 
 // setSysctl writes a setting in the namespace of the calling thread.
 func setSysctl(name, value string) error {
-	path := "/proc/sys/" + strings.ReplaceAll(name, ".", "/")
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return fmt.Errorf("sysctl %s: %w", name, err)
-	}
-	defer f.Close()
-	if _, err := f.WriteString(value); err != nil {
+	if err := overwrite("/proc/sys/"+strings.ReplaceAll(name, ".", "/"), value); err != nil {
 		return fmt.Errorf("sysctl %s=%s: %w", name, value, err)
 	}
 	return nil
+}
+
+// overwrite writes a file that the kernel offers. It does not make one.
+func overwrite(path, value string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.WriteString(value)
+	return err
 }
 
 // NoIPv6 takes IPv6 from a host's device: it would send of its own accord.

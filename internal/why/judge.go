@@ -141,6 +141,8 @@ func explains(cause, effect *Finding, v *watch.View) bool {
 		return sameEnd(cause, effect, v)
 	case is(effect, losses) && is(cause, dropping):
 		return cause.Severity >= Warn && (cause.Object.Netns == 0 || cause.Object.Netns == effect.Object.Netns)
+	case effect.Class == "softirq-starved" && cause.Class == "cpu-imbalance": // the other processors could help
+		return true
 	case effect.Class == "connect-unanswered" && cause.Class == "packets-dropped":
 		return cause.Severity >= Warn && (cause.Object.Netns == 0 || cause.Object.Netns == effect.Object.Netns)
 	}

@@ -434,6 +434,19 @@ func TestQueueExplains(t *testing.T) {
 	}
 }
 
+// TestOneProcessor: packets that are left because one processor receives all are explained by
+// that, though they are worse.
+func TestOneProcessor(t *testing.T) {
+	w := newWorld(t)
+	w.grows(0, watch.SoftnetProcessed+"3", 990_000)
+	w.grows(0, watch.SoftnetProcessed+"1", 10_000)
+	w.grows(0, watch.SoftnetDropped, 50)
+	a := why.Judge(w.m.Window(time.Minute), why.Options{})
+	if got := told(a); !slices.Equal(got, []string{"cpu-imbalance processor 3", "softirq-starved this machine"}) || !slices.Equal(a.Findings[1].Causes, []int{1}) {
+		t.Errorf("found %q", got)
+	}
+}
+
 // TestElsewhere: what is slow on the same port of another network namespace explains nothing.
 func TestElsewhere(t *testing.T) {
 	for _, raddr := range []string{"127.0.0.1", "192.0.2.5"} {

@@ -19,12 +19,16 @@ const (
 	bodyFull  = "why-full"
 	bodyServe = "why-serve"
 	bodyAsk   = "why-ask"
+	bodyHoard = "why-hoard"
+	bodyFill  = "why-fill"
 )
 
 func init() {
 	lab.Register(bodyFull, acceptFull)
 	lab.Register(bodyServe, serve)
 	lab.Register(bodyAsk, ask)
+	lab.Register(bodyHoard, hoard)
+	lab.Register(bodyFill, fill)
 }
 
 // acceptFull is a process that has no descriptor left for a connection that waits.
@@ -220,4 +224,78 @@ func (u *users) talk(conn net.Conn) error {
 	}
 	time.Sleep(u.Idle)
 	return nil
+}
+
+// unread is connections whose data the server leaves unread for a while. They fit into the
+// receive window, so that no sender waits.
+type unread struct {
+	Addr  string
+	Count int
+	First int // bytes of a connection
+	More  int // bytes that follow
+}
+
+// hoard is a server that reads only when it is told to.
+func hoard(c *lab.Child) error {
+	var u unread
+	if err := c.Arg(&u); err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp4", u.Addr)
+	if err != nil {
+		return err
+	}
+	if err := c.Report(l.Addr().(*net.TCPAddr).Port); err != nil {
+		return err
+	}
+	conns := make([]net.Conn, u.Count)
+	for i := range conns {
+		if conns[i], err = l.Accept(); err != nil {
+			return err
+		}
+	}
+	if err := c.Await("read"); err != nil {
+		return err
+	}
+	for _, conn := range conns {
+		if n, err := io.Copy(io.Discard, conn); err != nil || n != int64(u.First+u.More) {
+			return fmt.Errorf("read %d bytes, want %d: %v", n, u.First+u.More, err)
+		}
+		conn.Close()
+	}
+	return c.Report(true)
+}
+
+// fill is its client: it sends the first bytes, those that follow when it is told to, and ends.
+func fill(c *lab.Child) error {
+	var u unread
+	if err := c.Arg(&u); err != nil {
+		return err
+	}
+	conns := make([]net.Conn, u.Count)
+	send := func(word string, n int) error {
+		if err := c.Await(word); err != nil {
+			return err
+		}
+		for i := range conns {
+			if conns[i] == nil {
+				conn, err := net.Dial("tcp4", u.Addr)
+				if err != nil {
+					return err
+				}
+				conns[i] = conn
+			}
+			if _, err := conns[i].Write(make([]byte, n)); err != nil {
+				return err
+			}
+		}
+		return c.Report(true)
+	}
+	if err := errors.Join(send("first", u.First), send("more", u.More), c.Await("close")); err != nil {
+		return err
+	}
+	for _, conn := range conns {
+		conn.Close()
+	}
+	return c.Report(true)
 }

@@ -358,6 +358,7 @@ var faults = []fault{
 		}
 		return func() error { _, err := f.Run(); return err }, fmt.Sprintf("UDP :%d", f.Port), nil
 	}},
+	{name: "TCP may have half of the memory that it has", class: "memory-pressure", heavy: true, shared: true, start: hoards(true)},
 	{name: "checksums of IP that are wrong", class: "packets-dropped", heavy: true, shared: true, start: injected(nil, func(w *lab.World) lab.Packet {
 		p := toServer(w)
 		p.BadSum = true
@@ -371,6 +372,8 @@ var faults = []fault{
 			p.Src = netip.MustParseAddr("198.51.100.7")
 			return p
 		})},
+	{name: "a processor that needs long for a packet", class: "softirq-starved", heavy: true, shared: true, start: pours(pour{rounds: 500, flood: trickle, object: anyCPU})},
+	{name: "one processor receives all packets", class: "cpu-imbalance", heavy: true, start: pours(pour{rounds: 10, flood: stream, object: oneCPU}), then: []string{"softirq-starved"}},
 	{name: "packets that are marked", class: "ecn-marks", heavy: true, shared: true, start: func(w *lab.World) (func() error, string, error) {
 		t, err := lab.StartTargets(w, "server", "why-web", lab.Target{Network: lab.UDP4})
 		if err != nil {

@@ -5,6 +5,7 @@ package why
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ type load struct {
 	heavy bool // for -all
 	slow  bool // it must be quick, which a busy machine is not: --slow is a second
 	start starter
+	class string // it is the load of a fault of this class, of which nothing on this machine may be told
 }
 
 // each is waits that are spread evenly from one to another.
@@ -34,6 +36,7 @@ var loads = []load{
 	{name: "a transfer of 200 MB", slow: true, heavy: true, start: talk(lab.Talk{Turns: 2, Answer: 100 << 20})},
 	{name: "quick answers", slow: true, heavy: true, start: serving(service{}, users{Count: 20, Turns: 500})},
 	{name: "connections that stay", slow: true, start: serving(service{}, users{Count: 2000, Turns: 1, Idle: 2 * time.Second})},
+	{name: "ten thousand connections that stay", slow: true, heavy: true, start: serving(service{}, users{Count: 10_000, Turns: 1, Idle: 2 * time.Second})},
 	{name: "many short sessions", slow: true, heavy: true, start: func(w *lab.World) (func() error, string, error) {
 		t, err := lab.StartTCP(w, lab.Sessions{Count: 3000, Send: 100, Recv: 1000, Parallel: 4, Brief: true, ClientComm: "why-user", ServerComm: "why-web"})
 		if err != nil {
@@ -47,6 +50,9 @@ var loads = []load{
 	{name: "events that a server sends", heavy: true, start: serving(service{Events: 20, Every: 120 * ms}, users{Count: 25, Turns: 1, Events: 20})},
 	{name: "notices that were asked for once", heavy: true, start: serving(service{Events: 10, Every: 150 * ms}, users{Count: 8, Turns: 1, Events: 10})},
 	{name: "clients that ask seldom", heavy: true, slow: true, start: talk(lab.Talk{Turns: 25, Gap: 300 * ms})},
+	{name: "much that is unread, and enough memory", heavy: true, slow: true, class: "memory-pressure", start: hoards(false)},
+	{name: "datagrams that a processor keeps up with", heavy: true, class: "softirq-starved", start: pours(pour{flood: trickle, object: anyCPU})},
+	{name: "datagrams that all processors receive", heavy: true, class: "cpu-imbalance", start: pours(pour{rounds: 10, flood: stream, spread: true, object: oneCPU})},
 }
 
 // mixed is processes that talk quickly, connect, look up names and end in an orderly way.
@@ -74,7 +80,7 @@ func TestWell(t *testing.T) {
 			continue
 		}
 		t.Run(l.name, func(t *testing.T) {
-			x := (&fault{start: l.start}).make(t)
+			x := (&fault{start: l.start, class: l.class, shared: l.class != ""}).make(t)
 			args := []string{"why", "-o", "json", "-d", "120s", "-vv"}
 			if l.slow {
 				args = append(args, "--slow", "1s")
@@ -83,8 +89,12 @@ func TestWell(t *testing.T) {
 			if code != 0 {
 				t.Errorf("exit code %d: %s", code, said)
 			}
-			if found := ours(parse(t, out), x); len(found) > 0 {
+			told := parse(t, out)
+			if found := ours(told, x); len(found) > 0 {
 				t.Errorf("nothing is wrong, found:\n%s%s%s", list(found), out, said)
+			}
+			if l.class != "" && slices.ContainsFunc(told, func(f *finding) bool { return f.Class == l.class }) {
+				t.Errorf("there is no %s:\n%s%s", l.class, out, said)
 			}
 			if !strings.Contains(said, "29 rules were checked") {
 				t.Errorf("not every rule was checked:\n%s", said)

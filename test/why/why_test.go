@@ -32,6 +32,9 @@ const seineEnv = "SEINE_WHY_TEST"
 
 func TestMain(m *testing.M) {
 	lab.Main()
+	if order := os.Getenv(keepEnv); order != "" {
+		os.Exit(keep(order))
+	}
 	if os.Getenv(seineEnv) != "" {
 		os.Unsetenv(seineEnv)
 		os.Exit(cli.Main(append([]string{"seine"}, os.Args[1:]...), os.Stdout, os.Stderr))
@@ -105,11 +108,12 @@ func parse(t *testing.T, out string) (all []*finding) {
 	return all
 }
 
-// ours are the findings about processes of the lab, whose names begin so, or about objects of
-// faults.
+// ours are the findings about processes of the lab, whose names begin so, about objects of
+// faults, and those that they explain.
 func ours(all []*finding, made ...*trouble) (out []*finding) {
 	for _, f := range all {
-		mine := strings.HasPrefix(f.Object, "why-")
+		mine := strings.HasPrefix(f.Object, "why-") ||
+			slices.ContainsFunc(out, func(o *finding) bool { return slices.Contains(f.Causes, o.Rank) })
 		for _, m := range made {
 			mine = mine || f.Object == m.object && (!m.shared || f.Class == m.class)
 		}

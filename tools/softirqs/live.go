@@ -43,7 +43,7 @@ func load(w *lab.World, n int) (l loaded, err error) {
 	if err != nil {
 		return l, err
 	}
-	bz, err := lab.StartBusy(p.Port)
+	bz, err := lab.StartBusy(p.Port, 0)
 	if err != nil {
 		return l, err
 	}
