@@ -69,7 +69,10 @@ finding has its evidence, a confidence, advice and the next command. The cause o
 it.
 
 TARGET narrows the report: a PID, a process name, a container, :443 (a local service), 10.0.0.5:5432 (a remote
-one) or an address. --rules prints the rules. Calls over UNIX sockets are not seen.`,
+one) or an address. --rules prints the rules. Calls over UNIX sockets are not seen.
+
+With --from and --since a service is compared with the hour before: it is a finding too if it has become three
+times as slow.`,
 		Example: `  seine why
   seine why nginx
   seine why :443 -d 30s
@@ -131,10 +134,10 @@ func (f *whyFlags) run(ctx context.Context, fs *pflag.FlagSet, args []string) er
 			return err
 		}
 	}
-	var view *watch.View
+	var view, before *watch.View
 	var err error
 	if f.from.path != "" {
-		view, err = f.past(ctx)
+		view, before, err = f.past(ctx)
 	} else {
 		view, err = f.look(ctx)
 	}
@@ -142,7 +145,7 @@ func (f *whyFlags) run(ctx context.Context, fs *pflag.FlagSet, args []string) er
 		return err
 	}
 	o := f.options()
-	o.Patient = aim.text != ""
+	o.Patient, o.Past = aim.text != "", before
 	answer := why.Judge(view, o)
 	if err := aim.narrow(answer, view); err != nil {
 		return err

@@ -14,15 +14,15 @@ import (
 	"seine/internal/watch"
 )
 
-// past reads a recording.
-func (f *whyFlags) past(ctx context.Context) (*watch.View, error) {
+// past reads a recording: the given time, and the hour before it if --since is given.
+func (f *whyFlags) past(ctx context.Context) (now, before *watch.View, err error) {
 	rec, err := record.Read(f.from.path)
 	if err != nil {
-		return nil, tool.Usagef("--from: %v", err)
+		return nil, nil, tool.Usagef("--from: %v", err)
 	}
 	all, err := rec.Contents(&record.Query{})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var last int64
 	streams, taken := map[uint64]bool{}, leastFiltered(all)
@@ -33,19 +33,46 @@ func (f *whyFlags) past(ctx context.Context) (*watch.View, error) {
 	}
 	missing, err := notRecordedWhy(taken)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for name, why := range missing {
 		model.Asked(name, why)
 	}
 	q := &record.Query{Streams: streams, Into: schemasOf()}
 	if q.Since, q.Until, err = f.from.bounds(time.Unix(0, last)); err != nil {
+		return nil, nil, err
+	}
+	if err := rec.Play(ctx, q, &retold{model}); err != nil && ctx.Err() == nil {
+		return nil, nil, err
+	}
+	if !q.Since.IsZero() {
+		if before, err = f.before(ctx, taken, q.Since); err != nil {
+			return nil, nil, err
+		}
+	}
+	return model.Window(24 * time.Hour), before, nil
+}
+
+// before reads what services did in the hour before a time. It is nil if that is not recorded.
+func (f *whyFlags) before(ctx context.Context, taken map[string]*record.Contents, since time.Time) (*watch.View, error) {
+	rec, err := record.Read(f.from.path)
+	if err != nil {
 		return nil, err
 	}
+	q := &record.Query{Streams: map[uint64]bool{}, Since: since.Add(-time.Hour), Until: since, Into: schemasOf()}
+	for _, c := range taken {
+		if c.Tool == "flows" && c.Min < since.UnixNano() {
+			q.Streams[c.Stream] = true
+		}
+	}
+	if len(q.Streams) == 0 {
+		return nil, nil
+	}
+	model := watch.New(watch.Options{Keep: time.Hour, Least: time.Hour, Cells: 1_000_000})
 	if err := rec.Play(ctx, q, &retold{model}); err != nil && ctx.Err() == nil {
 		return nil, err
 	}
-	return model.Window(24 * time.Hour), nil
+	return model.Window(time.Hour), nil
 }
 
 // schemasOf maps a recorded schema to the schema that the tool has now.

@@ -40,7 +40,9 @@ func Judge(v *watch.View, o Options) *Answer {
 				f.Rname = v.Name(f.Object.Who, f.Object.Raddr)
 			}
 			for i := range f.Evidence {
-				f.Evidence[i].Window = v.Seconds()
+				if e := &f.Evidence[i]; e.Window == 0 { // else it is of the past
+					e.Window = v.Seconds()
+				}
 			}
 			if was := by[f.ID]; was == nil || f.Severity > was.Severity || f.Severity == was.Severity && f.weight > was.weight {
 				by[f.ID] = f

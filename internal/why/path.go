@@ -78,7 +78,7 @@ func slowPath(j *judge) (all []*Finding) {
 		if s.Mixed() || j.delays(s) > 0 {
 			continue
 		}
-		if f := j.slow(s, &s.Turn, watch.Network); f != nil {
+		if f := j.slow(s, watch.Network); f != nil {
 			f.sure(Likely, "the rule cannot tell round trips, the congestion window and pacing apart")
 			f.add("bytes sent in a turn", float64(s.TX)/float64(s.Turn.Count), "bytes", "flows")
 			all = append(all, f)

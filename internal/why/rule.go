@@ -13,6 +13,9 @@ import (
 type Options struct {
 	Slow    float64 // a turn is slow from so many milliseconds on; 0: 100
 	Patient bool    // include services whose answers may wait on purpose
+	// Past is the time before the view. A service that has become slower is a finding too. Nil:
+	// it is not known.
+	Past *watch.View
 }
 
 func (o Options) filled() Options {

@@ -4,6 +4,7 @@ package why
 
 import (
 	"fmt"
+	"slices"
 
 	"seine/internal/kern"
 	"seine/internal/watch"
@@ -16,7 +17,7 @@ const fewTurns = 20
 const verdict = 0.5
 
 const (
-	turnsAsked = "at least 20 turns, a p99 of at least --slow (100 ms), and half of the time of turns in this part"
+	turnsAsked = "at least 20 turns, a p99 of at least --slow (100 ms), and half of the time of turns in this part; with --since a tenth of --slow is enough if it is three times the p99 of the hour before"
 	turnsBad   = "warn; bad from five times --slow on; info where turns may wait on purpose, and only for the given target"
 	turnsSure  = "certain if 80 % of the time is in this part, else likely"
 )
@@ -67,24 +68,51 @@ func (j *judge) turns(part watch.Part, out bool) (all []*Finding) {
 		if s.Out != out || s.Mixed() {
 			continue
 		}
-		h := &s.Turn
-		if (part == watch.Peer || part == watch.App) && s.First.Count > 0 && s.First.Count >= s.Turn.Count/2 {
-			h = &s.First // the rest of a download, or later events, do not count
-		}
-		if f := j.slow(s, h, part); f != nil {
+		if f := j.slow(s, part); f != nil {
 			all = append(all, f)
 		}
 	}
 	return all
 }
 
-func (j *judge) slow(s *watch.Service, h *kern.Hist, part watch.Part) *Finding {
-	p99, share := h.Quantile(0.99)/1000, s.Parts.Share(part)
-	if h.Count < fewTurns || p99 < j.Slow || share < verdict {
+// times are the times of turns that a part is judged by.
+func times(s *watch.Service, part watch.Part) *kern.Hist {
+	if (part == watch.Peer || part == watch.App) && s.First.Count > 0 && s.First.Count >= s.Turn.Count/2 {
+		return &s.First // the rest of a download, or later events, do not count
+	}
+	return &s.Turn
+}
+
+// before is the p99 of a service in the time before, in milliseconds. It is 0 if that is not
+// known.
+func (j *judge) before(k watch.ServiceKey, part watch.Part) float64 {
+	if j.Past == nil {
+		return 0
+	}
+	i := slices.IndexFunc(j.Past.Services, func(s *watch.Service) bool { return s.ServiceKey == k })
+	if i < 0 || j.Past.Services[i].Mixed() {
+		return 0
+	}
+	h := times(j.Past.Services[i], part)
+	if h.Count < fewTurns {
+		return 0
+	}
+	return h.Quantile(0.99) / 1000
+}
+
+func (j *judge) slow(s *watch.Service, part watch.Part) *Finding {
+	h := times(s, part)
+	p99, share, was := h.Quantile(0.99)/1000, s.Parts.Share(part), j.before(s.ServiceKey, part)
+	slower := was > 0 && p99 >= 3*was && p99 >= j.Slow/10
+	if h.Count < fewTurns || p99 < j.Slow && !slower || share < verdict {
 		return nil
 	}
 	f := j.finding(service(s.ServiceKey), worse(p99 >= 5*j.Slow), p99)
 	f.Title = fmt.Sprintf("p99 of a turn %.0f ms, %.0f %% of it %s", p99, share*100, inWords[part])
+	if was > 0 {
+		f.Title += fmt.Sprintf("; it was %.1f ms in the hour before", was)
+		f.Evidence = append(f.Evidence, Evidence{What: "p99 of a turn before", Value: was, Unit: "ms", From: "flows", Window: j.Past.Seconds()})
+	}
 	f.add("p99 of a turn", p99, "ms", "flows").add("turns", float64(h.Count), "", "flows").add("share of part "+part.String(), share*100, "%", "flows")
 	for p, ms := range s.Parts {
 		if o := watch.Part(p); o != part && s.Parts.Share(o) >= 0.1 && s.Parts.Turns() > 0 && inWords[o] != "" {

@@ -495,6 +495,38 @@ func TestSlow(t *testing.T) {
 	}
 }
 
+// TestPast: a service that has become three times as slow is a finding below --slow too, with what
+// it was before. One that was as slow before, that few turns are known of, or that is quick still,
+// is not.
+func TestPast(t *testing.T) {
+	for _, c := range []struct {
+		before, now time.Duration
+		turns, want int
+	}{
+		{12 * ms, 45 * ms, 50, 1},
+		{20 * ms, 45 * ms, 50, 0},
+		{12 * ms, 45 * ms, 19, 0},
+		{ms, 9 * ms, 50, 0},
+		{150 * ms, 150 * ms, 50, 1}, // it is slow in any case
+	} {
+		past, now := newWorld(t), newWorld(t)
+		past.serves(c.turns, c.before, "app", nil)
+		now.serves(50, c.now, "app", nil)
+		a := why.Judge(now.m.Window(time.Minute), why.Options{Past: past.m.Window(time.Hour)})
+		if len(a.Findings) != c.want {
+			t.Errorf("%v: found %q, want %d", c, told(a), c.want)
+			continue
+		}
+		if c.want == 0 {
+			continue
+		}
+		e := a.Findings[0].Evidence[0]
+		if was := float64(c.before.Milliseconds()); e.What != "p99 of a turn before" || e.Value < 0.9*was || e.Value > 1.1*was || e.Window != 10 || a.Findings[0].Class != "app-slow" {
+			t.Errorf("%v: evidence %+v of %s", c, e, a.Findings[0].Class)
+		}
+	}
+}
+
 // TestPatient: services whose answers may wait on purpose are left out, unless they are asked
 // for; a few of them that take a second are no purpose.
 func TestPatient(t *testing.T) {

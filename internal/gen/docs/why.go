@@ -36,6 +36,8 @@ confidence with its reason, advice, and the next command.
   So a service that is always that slow is reported only if you name it, or if its own calls are slow.
 - A server that sends more than its answer before the next request (notices, events) has long turns. Their time
   counts as the application's.
+- A recording has the past of each service: with ` + "`--from` and `--since`" + ` a service is compared with the hour
+  before. It is a finding too if its p99 has become three times as long, from a tenth of --slow on.
 - The name of a remote address comes from DNS answers that the process, or another one of its network namespace,
   received in that time. An address with two names shows none.
 - Calls over UNIX sockets are not seen. Counters are those of the network namespaces that existed at the start.
