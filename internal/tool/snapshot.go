@@ -42,6 +42,9 @@ type Snapshot[K comparable, V any] struct {
 	// Each may change the cells of a row where tags do not say enough; nil: as
 	// the tags say.
 	Each func(*K, *V, *row.Row)
+	// All is called with all entries of an output before the first of them is shown. It may
+	// change values, where a row says something of the others; nil: none does.
+	All func(map[K]*V)
 }
 
 // entry is one row of a Snapshot.
@@ -184,7 +187,7 @@ func (s Snapshot[K, V]) open(ses *Session, v *View, i int) (reader, error) {
 	schema := ses.schemas[i]
 	r := &snapshotReader[K, V]{
 		ses: ses, name: s.Map, row: schema.New(), shown: shown,
-		each: s.Each, wanted: s.Keep, keyed: s.Keyed,
+		each: s.Each, wanted: s.Keep, keyed: s.Keyed, all: s.All,
 	}
 	for i, c := range schema.Columns {
 		// Fields that --by does not name have no value. But a stack is of use only
@@ -194,8 +197,11 @@ func (s Snapshot[K, V]) open(ses *Session, v *View, i int) (reader, error) {
 			r.blank = append(r.blank, i)
 		}
 	}
+	if s.Fold || s.All != nil {
+		r.sums = map[K]*V{}
+	}
 	if s.Fold {
-		r.sums, r.idle = map[K]*V{}, idleFields(reflect.TypeFor[K](), ses.by)
+		r.idle = idleFields(reflect.TypeFor[K](), ses.by)
 	}
 	return r, nil
 }
@@ -220,10 +226,11 @@ type snapshotReader[K comparable, V any] struct {
 	shown  func(*V) bool
 	wanted func(*K) bool
 	each   func(*K, *V, *row.Row)
+	all    func(map[K]*V)
 	keyed  bool
 	blank  []int
 
-	sums map[K]*V // of this output, where entries are added up
+	sums map[K]*V // of this output, where entries are added up or looked at together
 	idle []int    // fields of K that do not tell them apart then
 }
 
@@ -241,6 +248,9 @@ func (r *snapshotReader[K, V]) output(bool) error {
 	})
 	if err != nil {
 		return err
+	}
+	if r.all != nil {
+		r.all(r.sums)
 	}
 	for k, v := range r.sums {
 		e.Key, e.Val = k, *v

@@ -17,6 +17,7 @@ func Live() []trial.Case {
 	return []trial.Case{
 		{Name: "link", Hosts: lab.TwoHosts, Run: trial.Undisturbed(link)},
 		{Name: "sizes", Run: trial.Undisturbed(sizes)},
+		{Name: "uneven", Run: trial.Undisturbed(uneven)},
 	}
 }
 
@@ -66,6 +67,67 @@ func link(x *trial.Trial) error {
 			same(x, counted(x, rows, "eth0", fmt.Sprint(x.World.Netns(h))), want)
 		}
 	}
+	return nil
+}
+
+// uneven: of a device of three queues, one that has halfway or more between a third and all is named. Fewer than
+// enough packets name none.
+func uneven(x *trial.Trial) error {
+	for _, c := range []struct {
+		frames [3]int // that each queue receives
+		share  [3]string
+		named  int // the queue; -1: none
+	}{
+		{[3]int{0, 300, 20}, [3]string{"-", "94", "6"}, 1},
+		{[3]int{200, 50, 50}, [3]string{"67", "17", "17"}, 0},
+		{[3]int{199, 51, 50}, [3]string{"66", "17", "17"}, -1},
+		{[3]int{99, 0, 0}, [3]string{"100", "-", "-"}, -1},
+		{[3]int{0, 0, 100}, [3]string{"-", "-", "100"}, 2},
+	} {
+		t, err := tapped(x)
+		if err != nil {
+			return err
+		}
+		rows, err := x.Rows(func() error {
+			for i, n := range c.frames {
+				if err := t.fds[i].Receive(n, 100); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, "--interval=1m", "--dev="+dev)
+		t.close()
+		if err != nil {
+			return err
+		}
+		got := 0
+		for _, r := range rows {
+			if r.Get("dir").S != "rx" {
+				continue
+			}
+			got++
+			q := int(r.Get("queue").N)
+			if q >= len(c.frames) {
+				return fmt.Errorf("a row of queue %d", q)
+			}
+			x.Want(r, "packets", c.frames[q])
+			x.Want(r, "queues", len(c.frames))
+			x.Want(r, "share_pct", c.share[q])
+			said := "-"
+			if q == c.named {
+				said = c.share[q] + "% in 1 of 3 queues"
+			}
+			x.Want(r, "imbalance", said)
+		}
+		want := 0
+		for _, n := range c.frames {
+			if n > 0 {
+				want++
+			}
+		}
+		x.Fail(trial.Fewer(got, want, "%v: %d rows, want %d", c.frames, got, want))
+	}
+	x.NoneLost()
 	return nil
 }
 

@@ -17,12 +17,31 @@ struct queue_key {
 enum key_bits { KEY_dev, KEY_netns, KEY_dir, KEY_queue };
 KEEP_ENUM(enum key_bits);
 
+/* What no other tool reads of devices. */
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct net_device___queues {
+	unsigned int real_num_tx_queues, real_num_rx_queues;
+};
+#pragma clang attribute pop
+
 struct queue_value {
 	struct hist hist;
+	__u64 dev;    /* the first device: its address */
+	__u32 queues; /* of that device, in this direction; 0: not known */
+	__u32 mixed;  /* there was another device: of the same name, or any without a name */
 };
 static const struct queue_value queue_zero = {};
 
 COUNT_MAP(queues, struct queue_key, struct queue_value);
+
+static __always_inline __u32 queues_of(const struct net_device *dev, enum queue_dir dir)
+{
+	const struct net_device___queues *d = (void *)dev;
+
+	if (dir == QUEUE_TX)
+		return bpf_core_field_exists(d->real_num_tx_queues) ? LOAD(d, real_num_tx_queues) : 0;
+	return bpf_core_field_exists(d->real_num_rx_queues) ? LOAD(d, real_num_rx_queues) : 0;
+}
 
 static __noinline int queue_put(const struct net_device *dev, enum queue_dir dir, __u32 queue, __u32 len)
 {
@@ -36,8 +55,15 @@ static __noinline int queue_put(const struct net_device *dev, enum queue_dir dir
 	if (KEY_WANTS(queue))
 		k.queue = queue;
 	v = count_at(COUNTED(queues), &k, &queue_zero);
-	if (v)
-		hist_put(&v->hist, len);
+	if (!v)
+		return 0;
+	if (!v->dev) {
+		v->dev = (__u64)dev;
+		v->queues = queues_of(dev, dir);
+	} else if (v->dev != (__u64)dev) {
+		v->mixed = 1;
+	}
+	hist_put(&v->hist, len);
 	return 0;
 }
 

@@ -5,6 +5,7 @@ package netqtop
 
 import (
 	_ "embed"
+	"fmt"
 
 	"seine/internal/kern"
 	"seine/internal/probe"
@@ -49,33 +50,91 @@ type key struct {
 
 // value is struct queue_value of netqtop.bpf.c.
 type value struct {
-	Hist kern.Hist `col:"bytes,unit=bytes" help:"sizes, as a histogram: with the link's header when sent, without it when received"`
+	Hist   kern.Hist `col:"bytes,unit=bytes" help:"sizes, as a histogram: with the link's header when sent, without it when received"`
+	Dev    uint64    `col:"-"`
+	Queues uint32    `col:"-"`
+	Mixed  uint32    `col:"-"`
 }
 
 // totals is the same memory as value, without the histogram.
 type totals struct {
-	Hist sums `col:",inline"`
+	Hist   sums   `col:",inline"`
+	Dev    device `col:"imbalance,width=21,left" help:"said of a queue that has much more than its share: its packets are halfway or more between an equal share and all"`
+	Queues uint32 `col:"queues,width=6" help:"queues that the device has in that direction"`
+	Mixed  uint32 `col:"-"`
 }
+
+// device is the address of a device. describe makes a text of it.
+type device uint64
+
+// Kind is that of the text.
+func (device) Kind() row.Kind { return row.Text }
+
+// Cell is absent until describe fills it in.
+func (*device) Cell(c *row.Cell) { *c = row.Cell{} }
 
 type sums struct {
 	Count uint64                 `col:"packets,width=10,sum" help:"packets; what is sent or received as one counts once"`
 	Sum   uint64                 `col:"bytes,width=12,sum" help:"their bytes: with the link's header when sent, without it when received"`
 	Min   uint64                 `col:"average_bytes,head=AVERAGE,width=8" help:"bytes per packet"`
-	Max   uint64                 `col:"-"`
+	Max   uint64                 `col:"share_pct,head=SHARE%,width=6" help:"packets, in percent of all packets of the device in that direction"`
 	Slots [kern.HistSlots]uint64 `col:"-"`
 }
 
-func average(_ *key, v *totals, r *row.Row) {
-	if v.Hist.Count > 0 {
-		r.Get("average_bytes").SetUint(v.Hist.Sum / v.Hist.Count)
+// enough is how many packets of a device are worth a word about how they are spread.
+const enough = 100
+
+// spread puts the packets of a device in one direction beside those of each of its queues: in Max, which is of
+// no use here. It leaves 0 where devices are mixed, and where the number of a queue is not known or is another
+// device's.
+func spread(all map[key]*totals) {
+	type side struct {
+		dev kern.DevKey
+		dir direction
+	}
+	type whole struct {
+		packets uint64
+		dev     device
+		mixed   bool
+	}
+	devices := map[side]whole{}
+	for k, v := range all {
+		d, known := devices[side{k.Dev, k.Dir}]
+		d.mixed = d.mixed || v.Mixed != 0 || known && d.dev != v.Dev || uint32(k.Queue) >= v.Queues
+		d.packets, d.dev = d.packets+v.Hist.Count, v.Dev
+		devices[side{k.Dev, k.Dir}] = d
+	}
+	for k, v := range all {
+		v.Hist.Max = 0
+		if d := devices[side{k.Dev, k.Dir}]; !d.mixed {
+			v.Hist.Max = d.packets
+		}
+	}
+}
+
+// describe fills in what is calculated from the counts.
+func describe(_ *key, v *totals, r *row.Row) {
+	count, all, queues := v.Hist.Count, v.Hist.Max, uint64(v.Queues)
+	if count > 0 {
+		r.Get("average_bytes").SetUint(v.Hist.Sum / count)
+	}
+	share, told := r.Get("share_pct"), r.Get("queues")
+	if all == 0 || r.Get("dev").Kind == row.Null || r.Get("dir").Kind == row.Null || r.Get("queue").Kind == row.Null {
+		*share, *told = row.Cell{}, row.Cell{}
+		return
+	}
+	percent := (100*count + all/2) / all
+	share.SetUint(percent)
+	if queues > 1 && all >= enough && 2*queues*count >= (queues+1)*all {
+		r.Get("imbalance").SetText(fmt.Sprintf("%d%% in 1 of %d queues", percent, queues))
 	}
 }
 
 func views(cfg any) []tool.View {
 	v := tool.View{
-		Output: tool.Snapshot[key, totals]{Map: "queues", Interval: true, Each: average},
-		Show:   "dev dir queue packets bytes average_bytes",
-		Says:   "[{dev} ][{dir} ][queue {queue}: ]{packets} packets, {bytes} bytes",
+		Output: tool.Snapshot[key, totals]{Map: "queues", Interval: true, All: spread, Each: describe},
+		Show:   "dev dir queue packets bytes average_bytes share_pct imbalance",
+		Says:   "[{dev} ][{dir} ][queue {queue}: ]{packets} packets, {bytes} bytes[: {imbalance}]",
 		By:     []string{"dev", "dir", "queue"},
 		Sort:   "packets",
 	}
