@@ -4,10 +4,12 @@ package cli
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -78,8 +80,11 @@ func blocks(t *testing.T, name string) []pcapng.Block {
 	return all
 }
 
-// ports are those of an IPv4 packet in an Ethernet frame.
+// ports are those of an IPv4 packet in an Ethernet frame, which may have a VLAN tag.
 func ports(frame []byte) (src, dst int) {
+	if len(frame) > 18 && frame[12] == 0x81 && frame[13] == 0 {
+		frame = append(slices.Clone(frame[:12]), frame[16:]...)
+	}
 	if len(frame) < 38 || frame[12] != 8 || frame[13] != 0 {
 		return 0, 0
 	}
@@ -89,7 +94,12 @@ func ports(frame []byte) (src, dst int) {
 
 // TestCapture: the file has the packets that tcpdump has, byte by byte, each with its process; tshark
 // reads the same out of it.
-func TestCapture(t *testing.T) {
+func TestCapture(t *testing.T) { captures(t, 0) }
+
+// TestCaptureVLAN: so it is if all packets have a VLAN tag on the wire.
+func TestCaptureVLAN(t *testing.T) { captures(t, 3<<13|1234) }
+
+func captures(t *testing.T, tag uint16) {
 	need(t, "tcpdump", "tshark")
 	t.Parallel()
 	w, err := lab.NewWorld(lab.Options{Hosts: lab.TwoHosts})
@@ -97,6 +107,16 @@ func TestCapture(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.Close() })
+	for _, host := range lab.TwoHosts {
+		if tag == 0 {
+			break
+		}
+		if _, err := w.TagVLAN(host, "eth0", tag); errors.Is(err, lab.ErrNotSupported) {
+			t.Skip(err)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
 	s, err := lab.StartTCP(w, lab.Sessions{Count: 13, Send: 101, Recv: 20011})
 	if err != nil {
 		t.Fatal(err)
@@ -153,6 +173,9 @@ func TestCapture(t *testing.T) {
 			if owner == nil {
 				lines = append(lines, fmt.Sprint(len(b.Data)))
 				continue
+			}
+			if has := binary.BigEndian.Uint16(b.Data[14:]) == tag && b.Data[12] == 0x81; has != (tag != 0) {
+				t.Errorf("%d to %d: the tag is not %#x: %x", src, dst, tag, b.Data[:20])
 			}
 			if want[string(b.Data)]--; want[string(b.Data)] < 0 {
 				t.Errorf("tcpdump has not seen %x", b.Data[:54])

@@ -32,6 +32,7 @@ func Live() []trial.Case {
 		{Name: "gone", Hosts: lab.TwoHosts, Run: trial.Undisturbed(gone)},
 		{Name: "pings", Hosts: lab.TwoHosts, Run: trial.Undisturbed(pings)},
 		{Name: "vlan", Hosts: lab.TwoHosts, Run: trial.Undisturbed(vlan)},
+		{Name: "vlan-tcp", Hosts: lab.TwoHosts, Run: trial.Undisturbed(vlanTagged)},
 		{Name: "ping-raw", Hosts: lab.TwoHosts, Run: trial.Undisturbed(ping(lab.Raw6))},
 		{Name: "nat", Run: trial.Undisturbed(nat)},
 		{Name: "frames", Hosts: lab.TwoHosts, Run: trial.Undisturbed(frames)},
@@ -343,7 +344,7 @@ func vlan(x *trial.Trial) error {
 		if _, err := x.World.SendTagged("client", dev, count, 100, tci); err != nil {
 			return err
 		}
-		undo, err := x.World.PushVLAN("client", dev, tci)
+		undo, err := x.World.TagVLAN("client", dev, tci)
 		if err != nil {
 			return err
 		}
@@ -367,6 +368,59 @@ func vlan(x *trial.Trial) error {
 		x.Fail(trial.Fewer(seen[k], count, "%d tagged frames of %s bytes, want %d", seen[k], k, count))
 	}
 	return nil
+}
+
+// vlanTagged: sessions whose packets all have a tag on the wire, which the kernel keeps beside them.
+func vlanTagged(x *trial.Trial) error {
+	const tci = 3<<13 | 1234
+	for _, h := range lab.TwoHosts {
+		undo, err := x.World.TagVLAN(h, x.World.Dev(h, other(h)), tci)
+		if errors.Is(err, lab.ErrNotSupported) {
+			return trial.Skip("%v", err)
+		} else if err != nil {
+			return err
+		}
+		defer undo()
+	}
+	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 7, Send: 101, Recv: 53})
+	if err != nil {
+		return err
+	}
+	rows, err := equal(x, func() error {
+		if _, err := t.Run(); err != nil {
+			return err
+		}
+		return x.World.Closed()
+	})
+	if err != nil {
+		return err
+	}
+	n := 0
+	for _, r := range rows {
+		at := port(r, t.Port)
+		if at == "" {
+			continue
+		}
+		p := map[string]*lab.Proc{"lport": t.Server, "rport": t.Client}[at]
+		x.Want(r, "pid", p.PID)
+		x.Want(r, "comm", p.Comm)
+		if f := r.Bytes; len(f) < 18 || f[12] != 0x81 || f[13] != 0 || binary.BigEndian.Uint16(f[14:]) != tci {
+			x.Errorf("no tag in %x, by %s", f[:min(len(f), 20)], trial.Dump(r))
+		}
+		n++
+	}
+	// A session has a handshake, two messages and two FINs, each seen at both hosts.
+	if least := 14 * t.Sessions.Count; n < least {
+		x.Fail(trial.Fewer(n, least, "%d packets, want %d at least", n, least))
+	}
+	return nil
+}
+
+func other(host string) string {
+	if host == lab.TwoHosts[0] {
+		return lab.TwoHosts[1]
+	}
+	return lab.TwoHosts[0]
 }
 
 // nat: netfilter gives packets another port than their socket has.

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// TagVLAN gives what a device sends a VLAN tag (802.1Q), which the kernel keeps beside the packet for a
+// driver that puts tags on itself, as that of veth does. It takes the tag off what the device receives. It takes
+// no VLAN device. Undo ends it.
+func (w *World) TagVLAN(host, dev string, tci uint16) (undo func() error, err error) {
+	return w.classify(host, dev,
+		classifier{netlink.HANDLE_MIN_EGRESS, asm.Instructions{
+			asm.Mov.Imm(asm.R2, 0x0081), // __be16
+			asm.Mov.Imm(asm.R3, int32(tci)),
+			asm.FnSkbVlanPush.Call(),
+		}},
+		classifier{netlink.HANDLE_MIN_INGRESS, asm.Instructions{asm.FnSkbVlanPop.Call()}})
+}
+
+// A classifier is a program that looks at packets in one direction and lets them go on.
+type classifier struct {
+	parent uint32
+	does   asm.Instructions
+}
+
+// classify has programs look at the packets of a device. Undo ends it.
+func (w *World) classify(host, dev string, all ...classifier) (undo func() error, err error) {
+	qdisc := &netlink.GenericQdisc{QdiscType: "clsact"}
+	err = w.Do(host, func() error {
+		l, err := netlink.LinkByName(dev)
+		if err != nil {
+			return err
+		}
+		at := l.Attrs().Index
+		qdisc.QdiscAttrs = netlink.QdiscAttrs{LinkIndex: at, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}
+		if err := netlink.QdiscAdd(qdisc); err != nil {
+			return noModule("clsact", err)
+		}
+		for _, c := range all {
+			if err := c.add(at); err != nil {
+				return errors.Join(err, netlink.QdiscDel(qdisc))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("lab: programs of tc: %w", err)
+	}
+	return func() error { return w.Do(host, func() error { return netlink.QdiscDel(qdisc) }) }, nil
+}
+
+func (c classifier) add(ifindex int) error {
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.SchedCLS, License: "GPL",
+		Instructions: append(c.does, asm.Mov.Imm(asm.R0, 0) /* TC_ACT_OK */, asm.Return()),
+	})
+	if err != nil {
+		return unsupported("tc", err)
+	}
+	defer prog.Close()
+	err = netlink.FilterAdd(&netlink.BpfFilter{
+		FilterAttrs:  netlink.FilterAttrs{LinkIndex: ifindex, Parent: c.parent, Handle: 1, Protocol: unix.ETH_P_ALL},
+		Fd:           prog.FD(),
+		Name:         "lab",
+		DirectAction: true,
+	})
+	if err != nil {
+		return noModule("cls_bpf", err)
+	}
+	return nil
+}
+
+// noModule is unsupported for what the kernel looks for by name.
+func noModule(what string, err error) error {
+	if errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("%s: %w (%w)", what, ErrNotSupported, err)
+	}
+	return unsupported(what, err)
+}
