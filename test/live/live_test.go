@@ -31,7 +31,15 @@ import (
 	"seine/tools"
 )
 
-var then = flag.String("then", "", "a test `program` to run when these tests are over, with the remaining arguments")
+// then are commands to run in the same boot.
+var then []string
+
+func init() {
+	flag.Func("then", "a `command` to run when these tests are over, split at blanks; may be given several times", func(command string) error {
+		then = append(then, command)
+		return nil
+	})
+}
 
 var (
 	best   = flag.Bool("best", false, "only the best way of each tool, not every one")
@@ -62,17 +70,17 @@ func TestMain(m *testing.M) {
 }
 
 // more runs what is to run in the same boot.
-func more() int {
-	if *then == "" {
-		return 0
+func more() (code int) {
+	for _, command := range then {
+		line := strings.Fields(command)
+		c := exec.Command(line[0], line[1:]...)
+		c.Stdout, c.Stderr = os.Stdout, os.Stderr
+		if err := c.Run(); err != nil {
+			fmt.Fprintln(os.Stderr, line[0], err)
+			code = 1
+		}
 	}
-	c := exec.Command(*then, flag.Args()...)
-	c.Stdout, c.Stderr = os.Stdout, os.Stderr
-	if err := c.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, *then, err)
-		return 1
-	}
-	return 0
+	return code
 }
 
 // TestLive has a subtest for each tool, way and case.

@@ -24,6 +24,7 @@ type guest struct {
 	run      string   // the live tests; "": all
 	skip     []string // of which these are left to other guests
 	language string   // the tests of the language; "": all
+	faults   string   // those of seine why; "": none
 	limit    time.Duration
 }
 
@@ -46,11 +47,13 @@ type guest struct {
 //   - Tests of the language run natively; on 6.12 and 5.10 without those that ask a kernel
 //     nothing. The others verify all its scripts. The newest runs those too, and what has to
 //     do with preemption; arm64 what reads registers, stacks and the memory of processes.
+//   - Faults of seine why are made natively. Its rules are the same everywhere, but its tools
+//     are not: the oldest kernel makes two pairs of faults, and make test-full has all make them.
 var guests = []guest{
-	{"6.12", []string{"-first=1", "-others=1", "-ways=^(fentry|fexit|kprobe)$", "-also=" + notHere + "|/(uring|mptcp)", "-agree=" + functions}, "", []string{"Threads"}, "", 35 * time.Minute},
-	{"new", []string{"-best", "-load-best", "-first=1", "-also=" + crowded}, "", append(engine, "Agree", "Threads"), "^Test(Corpus|CorpusRuns|Functions|Preempted|PreemptedScratch|Truth|Ways)$", 40 * time.Minute},
-	{"5.10", []string{"-first=1", "-others=1", "-ways=^(tp|sys|fentry|fexit|kprobe|uprobe)$"}, "", append(engine, "Agree", "Threads"), "", 35 * time.Minute},
-	{"6.1", []string{"-best", "-load-best", "-first=1"}, "^Test(Offers|Load|Live)$", nil, "^TestCorpus$", 25 * time.Minute},
+	{"6.12", []string{"-first=1", "-others=1", "-ways=^(fentry|fexit|kprobe)$", "-also=" + notHere + "|/(uring|mptcp)", "-agree=" + functions}, "", []string{"Threads"}, "", "", 35 * time.Minute},
+	{"new", []string{"-best", "-load-best", "-first=1", "-also=" + crowded}, "", append(engine, "Agree", "Threads"), "^Test(Corpus|CorpusRuns|Functions|Preempted|PreemptedScratch|Truth|Ways)$", "", 40 * time.Minute},
+	{"5.10", []string{"-first=1", "-others=1", "-ways=^(tp|sys|fentry|fexit|kprobe|uprobe)$"}, "", append(engine, "Agree", "Threads"), "", toldFaults, 35 * time.Minute},
+	{"6.1", []string{"-best", "-load-best", "-first=1"}, "^Test(Offers|Load|Live)$", nil, "^TestCorpus$", "", 25 * time.Minute},
 }
 
 // engine is tests of what is the same code on all kernels.
@@ -66,6 +69,8 @@ const (
 	// disciplines, functions, a card. One that is missing here fails as running nowhere.
 	notHere = "^ieee80211scan/|^(ipecn/qdisc[46]|nettxlat/virtio|qdisclat/(tcp-cake|card|children)|sormem/send|tcplife/paced" +
 		"|tcpnagle/xmit|tcpretrans/fast-netem|tcpsynbl/ack|udpconnect/sendto-(fentry|kprobe))$"
+	// toldFaults is pairs of faults: flows and soconnect show one, tcpsynbl and dns the other.
+	toldFaults = "^TestPairs$/^(a_server_that_thinks,_nobody_listens|a_server_that_does_not_accept,_a_name_server_that_fails)$"
 	// functions is the scripts of TestAgree that need the like.
 	functions = "^(soprotocol|sormem_recvmsg|tcpconnect|tcpaccept|tcpwin|tcpsynbl|tcpnagle|udpconnect|qdisclat_functions|ieee80211scan|ipecn)$"
 	// crowded is cases with several tasks at once, and what few kernels have alike.
@@ -92,8 +97,8 @@ func stepNames() []string {
 
 // binaries are what the steps run.
 type binaries struct {
-	live, language, runner string
-	files                  []string // flags of the runner: what tests in guests need besides
+	live, language, why, runner string
+	files                       []string // flags of the runner: what tests in guests need besides
 }
 
 // run has two workers, as many as the machine has processors: tests hold stopwatches. One
@@ -163,7 +168,7 @@ func (s *suite) quick() {
 
 // prepare installs packages, which mostly waits for the network, and builds meanwhile.
 func (s *suite) prepare() (b binaries, ok bool) {
-	b = binaries{live: filepath.Join(s.dir, "live.test"), language: filepath.Join(s.dir, "bt.test"), runner: filepath.Join(s.dir, "vm")}
+	b = binaries{live: filepath.Join(s.dir, "live.test"), language: filepath.Join(s.dir, "bt.test"), why: filepath.Join(s.dir, "why.test"), runner: filepath.Join(s.dir, "vm")}
 	var installed, built bool
 	var wg sync.WaitGroup
 	wg.Go(func() { installed = s.must("packages", 10*time.Minute, install) })
@@ -185,6 +190,7 @@ func (b binaries) build(ctx context.Context) error {
 		{"go", "build", "-o", b.runner, "./test/vm"},
 		{"go", "test", "-c", "-o", b.live, "./test/live"},
 		{"go", "test", "-c", symbols, "-o", b.language, "./internal/bt"},
+		{"go", "test", "-c", "-o", b.why, "./test/why"},
 	} {
 		if err := stream(ctx, nil, c[0], c[1:]...); err != nil {
 			return err
@@ -313,9 +319,9 @@ func (s *suite) inGuests(b binaries) (jobs []func()) {
 			language[1] = "-test.skip=" + asksNothing
 		}
 		if everyWay() {
-			flags, language, g.limit = []string{"-others=2", notOthers}, []string{"-test.skip=^Fuzz"}, 4*g.limit
+			flags, language, g.faults, g.limit = []string{"-others=2", notOthers}, []string{"-test.skip=^Fuzz"}, toldFaults, 4*g.limit
 		}
-		add(g.name, g.limit, func(ctx context.Context) error { return s.boot(ctx, g.name, b, g.limit, flags, language) })
+		add(g.name, g.limit, func(ctx context.Context) error { return s.boot(ctx, g.name, b, g.limit, flags, language, g.faults) })
 	}
 	// An arm64 guest verifies the programs of every tool, and runs the live tests of
 	// those that most depend on it: system calls with and without their own
@@ -335,7 +341,7 @@ func (s *suite) inGuests(b binaries) (jobs []func()) {
 			flags = []string{"-best", "-load-best", "-first=2", flags[1] + "/^(tcplife|soconnect|socketio|gethostlatency)$"}
 			language = []string{"-test.run=^Test(Corpus|CorpusRuns|UserFunctions|UserMemory|UserAddress|StackPlaces|Samples|Arithmetic)$"}
 		}
-		return s.boot(ctx, "6.12-arm64", foreign, limit-2*time.Minute, flags, language) // it was built in the first of them
+		return s.boot(ctx, "6.12-arm64", foreign, limit-2*time.Minute, flags, language, "") // it was built in the first of them
 	})
 	// Tools of libbpf-tools beside ours, in a guest with a Debian root, and what needs
 	// one of its programs.
@@ -346,14 +352,21 @@ func (s *suite) inGuests(b binaries) (jobs []func()) {
 	return jobs
 }
 
-// boot runs the live tests and those of the language in one boot of a guest. Its own
-// limits are less than that of the step, so that what it has seen gets out.
-func (s *suite) boot(ctx context.Context, kernel string, b binaries, limit time.Duration, flags, language []string) error {
-	inside := limit - 3*time.Minute
+// boot runs the live tests, those of the language and the faults of seine why in one boot of a
+// guest. Its own limits are less than that of the step, so that what it has seen gets out.
+func (s *suite) boot(ctx context.Context, kernel string, b binaries, limit time.Duration, flags, language []string, faults string) error {
+	common := []string{"-test.v=test2json", fmt.Sprint("-test.timeout=", limit-3*time.Minute)}
+	then := func(program string, flags ...string) string {
+		return "-then=" + strings.Join(slices.Concat([]string{filepath.Base(program)}, common, flags), " ")
+	}
 	command := []string{b.runner, "run", "-kernels", kernel, "-cpus", "1", "-timeout", fmt.Sprint(limit - time.Minute), "-nic", "-modules", modules, "-file", b.language}
-	command = append(append(command, b.files...), "--", b.live, "-test.v=test2json", fmt.Sprint("-test.timeout=", inside), debianOffers)
-	command = append(append(command, flags...), "-then="+filepath.Base(b.language), "--", "-test.v=test2json", fmt.Sprint("-test.timeout=", inside))
-	return s.tests(ctx, kernel, append(command, language...))
+	flags = append(slices.Clone(flags), then(b.language, language...))
+	if faults != "" {
+		command = append(command, "-file", b.why)
+		flags = append(flags, then(b.why, "-test.run="+faults, "-all"))
+	}
+	command = slices.Concat(command, b.files, []string{"--", b.live}, common, []string{debianOffers}, flags)
+	return s.tests(ctx, kernel, command)
 }
 
 // buildArm64 makes the binaries for that architecture.

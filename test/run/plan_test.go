@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -25,6 +26,16 @@ func TestPlanNames(t *testing.T) {
 		want(live, g.skip...)
 		want(live, wordsOf(g.run)...)
 		want(language, wordsOf(g.language)...)
+	}
+	text, err := os.ReadFile("../why/why_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range wordsOf(strings.TrimPrefix(toldFaults, "^TestPairs$/")) {
+		one, other, _ := strings.Cut(strings.ReplaceAll(name, "_", " "), ", ")
+		if !strings.Contains(string(text), fmt.Sprintf("{%q, %q}", one, other)) {
+			t.Errorf("there is no pair %s", name)
+		}
 	}
 }
 
