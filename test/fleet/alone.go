@@ -15,8 +15,8 @@ import (
 
 // How one agent is measured.
 const (
-	settles  = 15 * time.Second
-	measures = time.Minute
+	settles  = 10 * time.Second
+	measures = 30 * time.Second
 	scrapes  = 21
 )
 

@@ -64,7 +64,7 @@ func (f *fleet) cost(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	head, memory := sum(string(own), "prometheus_tsdb_head_series"), sum(string(own), "process_resident_memory_bytes")
+	head, memory := sum(string(own), "prometheus_tsdb_head_series"), sum(string(own), "process_resident_memory_bytes")-f.empty
 	f.figure("prometheus-memory-bytes-a-series", memory/head, "%.0f", memory/head)
 
 	if _, _, err := get(ctx, f.vm.url+"/internal/force_flush"); err != nil {

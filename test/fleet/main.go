@@ -35,6 +35,7 @@ var (
 	program   = flag.String("seine", "./seine", "the `program` under test")
 	output    = flag.String("o", "", "write a report into this `file`")
 	buildOnly = flag.Bool("build", false, "only build the engines")
+	quick     = flag.Bool("quick", false, "leave out the Collector that is down or slow, and the alert about a killed agent: four minutes")
 	keep      = flag.Bool("keep", false, "keep the directory with logs and data")
 )
 
@@ -87,6 +88,7 @@ type fleet struct {
 	victoria   *process
 	collector  *process
 	prom, vm   server
+	empty      float64 // bytes of memory of a Prometheus that has nothing yet
 	hosts      []*member
 	lines      []string // what was said
 	passed     int

@@ -47,6 +47,9 @@ programs of each run for the traffic of all. `+"`--max-cpu`"+` is off for that r
 Kernel %s; %s. The first column is the time since the start.
 `, "[test/fleet/otelcol](../test/fleet/otelcol)", len(f.hosts), service, usualPush, oftenPush, scraped, len(f.hosts), host.KernelVersion(), strings.Join(versions, ", "))
 	p("```\n%s\n```\n", strings.Join(f.lines, "\n"))
+	if *quick {
+		p("This run was one with `-quick`. It leaves out three stages of `make fleet`: the Collector down for %v, the Collector that does not answer for %v, and the alert about an agent that is down.\n", downFor, slowFor)
+	}
 	p(`The query of DuckDB, over files that `+"`seine tcplife --from DIR -o parquet`"+` and `+"`seine flows --from DIR -o parquet`"+` wrote, one folder a host:
 
 `+"```sql\n%s\n```"+`
@@ -60,6 +63,8 @@ Kernel %s; %s. The first column is the time since the start.
 - `+"`SeineDown`"+` needs `+"`up`"+`, which only scrapes have. Where agents push, watch for hosts that have stopped.
 - Pushes wait for a Collector that is away: an hour of them at the usual minute. After that the oldest are dropped and counted
   (`+"`seine_agent_otlp_dropped_total`"+`). Counters and histograms are cumulative, so that a dropped push costs resolution, not counts.
+- The Collector drops what it cannot hand on to Prometheus within `+"`timeout`"+`. That is 5 s by default, less than a restart takes; the
+  configuration of deploy/ has five minutes.
 - An agent that is killed loses its counters. Its recording stays, and it goes on recording into the same directory.
 - Native histograms need a Prometheus from 3.8 on, with `+"`scrape_native_histograms`"+`. With `+"`always_scrape_classic_histograms`"+` the rules
   of deploy/ work too, which use classic ones.
@@ -68,9 +73,9 @@ Kernel %s; %s. The first column is the time since the start.
 	n := f.value("agent-series")
 	p(`## What 10,000 hosts cost
 
-Measured here: one agent alone on a host with two services and %.0f turns a second, for a minute; then samples and series of all
+Measured here: one agent alone on a host with two services and %.0f turns a second, for %v; then samples and series of all
 engines at the end of the run. Derived: the rest. At the limit of series (`+"`--series`"+`, %s) a host has as many as an agent ever sends.
-`, turnsASecond, words.Thousands(mostSeries))
+`, turnsASecond, measures, words.Thousands(mostSeries))
 	p("| one agent, measured | |\n|---|---|")
 	p("| processor time | %.2f %% of one processor, and %.2f %% for its BPF programs |", f.value("agent-cpu-percent"), f.value("agent-bpf-percent"))
 	p("| memory, both processes, without BPF maps | %.0f MB |", f.value("agent-memory-MB"))
@@ -80,7 +85,7 @@ engines at the end of the run. Derived: the rest. At the limit of series (`+"`--
 	p("| recording | %.0f bytes a second |", f.value("recording-bytes-s"))
 	p("| Prometheus | %.2f bytes a sample, %.0f bytes a series in the index of a block, %.0f bytes of memory a series |", f.value("prometheus-bytes-a-sample"), f.value("prometheus-index-bytes-a-series"), f.value("prometheus-memory-bytes-a-series"))
 	p("| VictoriaMetrics | %.2f bytes a sample |\n", f.value("victoriametrics-bytes-a-sample"))
-	p("The run is short: a block of two hours has longer runs of samples, which take less each, and the memory of a small Prometheus is mostly its own. So these are upper bounds.\n")
+	p("The run is short: a block of two hours has longer runs of samples, which take less each. The memory of Prometheus is what it grew by since its start, with all that it holds to answer queries. So these are upper bounds.\n")
 	p("| %s hosts, derived | %.0f series each, as here | %s series each, the limit |\n|---|---|---|", words.Thousands(manyHosts), n, words.Thousands(mostSeries))
 	both := func(name, unit string, scale float64) {
 		p("| %s | %s | %s |", name, amount(scale*n*manyHosts, unit), amount(scale*mostSeries*manyHosts, unit))
