@@ -23,15 +23,21 @@ import (
 	"seine/tools"
 )
 
-// A peer is a tool of libbpf-tools that tells the same as one of ours. What
+// A peer is a tool of others that tells the same as one of ours. What
 // both can tell of a row is a line; the lines of one workload must be equal.
 // Where they are not meant to be, differs says why, as our README does.
 type peer struct {
 	tool    string
 	flags   []string // ours
 	command string
-	want    int // lines of the workload
-	run     func(w *lab.World) error
+	args    []string                 // of the command
+	want    int                      // lines of the workload
+	run     func(w *lab.World) error // nil: our demo
+	// Where figures are compared, the rest is not needed.
+	figures func(x *trial.Trial, ours []*row.Row, theirs []string)
+	// first makes what has to be there before the command, which then runs in the first
+	// host's namespace.
+	first   func(w *lab.World) (undo func(), err error)
 	theirs  func(fields []string) string // of a line's words; empty: not a row
 	ours    []string                     // columns that make the same line; x_kb is x_bytes in KB
 	differs map[string]string            // ends of lines that are not the same on both sides, and why
@@ -80,32 +86,60 @@ var peers = []peer{
 		},
 		ours: []string{"metric", "used"},
 	},
+	{tool: "tcprtt", command: "tcprtt", run: sessions(7), figures: sameTimes},
+	{tool: "tcppktlat", command: "tcppktlat", flags: []string{"--events"}, figures: sameWaits},
 }
 
 // TestPeers runs libbpf-tools' programs beside ours over one workload. It wants
 // a machine with tracefs and without other traffic: a guest.
-func TestPeers(t *testing.T) {
+func TestPeers(t *testing.T) { beside(t, peers, "-libbpf") } // Debian's names since version 13
+
+func beside(t *testing.T, peers []peer, ending string) {
 	t.Setenv("PATH", os.Getenv("PATH")+":/usr/bin:/usr/sbin")
 	for _, p := range peers {
 		t.Run(p.tool, func(t *testing.T) {
 			if _, err := exec.LookPath(p.command); err != nil {
-				p.command += "-libbpf" // Debian's name for it since version 13
+				p.command += ending
 			}
 			if _, err := exec.LookPath(p.command); err != nil {
 				t.Fatal(err)
 			}
+			hosts := lab.TwoHosts
+			if p.first != nil {
+				hosts = []string{""}
+			} else if p.run == nil {
+				p.run, hosts = tools.Demos[p.tool].Run, tools.Demos[p.tool].Hosts
+			}
 			tl := tools.All[slices.IndexFunc(tools.All, func(t *tool.Tool) bool { return t.Name == p.tool })]
-			one(t, tl, trial.Case{Name: "peer", Hosts: lab.TwoHosts, Run: p.compare}, "")
+			one(t, tl, trial.Case{Name: "peer", Hosts: hosts, Run: p.compare}, "")
 		})
 	}
 }
 
 func (p *peer) compare(x *trial.Trial) error {
-	their, err := startPeer(p.command)
+	start := func() (*running, error) { return startPeer(nil, p.command, p.args...) }
+	if p.first != nil {
+		undo, err := p.first(x.World)
+		if err != nil {
+			return err
+		}
+		defer undo()
+		start = func() (*running, error) { return startPeer(x.World, p.command, p.args...) }
+	}
+	their, err := start()
 	if err != nil {
 		return err
 	}
 	defer their.end()
+	if p.figures != nil {
+		rows, err := x.Rows(func() error { return errors.Join(p.run(x.World), x.World.Closed()) }, p.flags...)
+		if err != nil {
+			return err
+		}
+		x.NoneLost(tool.LossOwner)
+		p.figures(x, rows, their.end())
+		return nil
+	}
 	if err := x.Attach(p.flags...); err != nil {
 		return err
 	}
@@ -202,27 +236,36 @@ type running struct {
 	ended bool
 }
 
-var ready = regexp.MustCompile(`\b(PID|SKADDR|Tracing|Sampling|loadavg)\b`)
+var ready = regexp.MustCompile(`\b(PID|SKADDR|Tracing|Sampling|loadavg|QueueID)\b`)
 
 // patience is for BCC, which compiles for a minute where that is emulated, and for
 // much longer where the host has other work.
 const patience = 15 * time.Minute
 
 // startPeer returns when the peer has printed its heading, which it does when
-// it has attached.
-func startPeer(command string) (*running, error) {
-	cmd := exec.Command("stdbuf", "-oL", command)
-	cmd.Env = append(os.Environ(), "PYTHONUNBUFFERED=1")             // of Python the same
-	if _, err := os.Stat("/sys/kernel/tracing/events"); err != nil { // for it alone
-		cmd = exec.Command("unshare", "-m", "sh", "-c", `mount -t tracefs none /sys/kernel/tracing; exec stdbuf -oL "$0"`, command)
+// it has attached. It runs in the host of a world that has one, nil: here.
+func startPeer(w *lab.World, command string, args ...string) (*running, error) {
+	cmd := exec.Command("stdbuf", slices.Concat([]string{"-oL", command}, args)...)
+	mounts := ""
+	if w != nil { // sysfs shows the devices of the namespace that mounts it
+		mounts = "mount -t sysfs none /sys; "
 	}
+	if _, err := os.Stat("/sys/kernel/tracing/events"); err != nil || w != nil { // for it alone
+		mounts += "mount -t tracefs none /sys/kernel/tracing; "
+		cmd = exec.Command("unshare", slices.Concat([]string{"-m", "sh", "-c", mounts + `exec stdbuf -oL "$0" "$@"`, command}, args)...)
+	}
+	cmd.Env = append(os.Environ(), "PYTHONUNBUFFERED=1") // of Python the same
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
 	var said strings.Builder
 	cmd.Stderr = &said
-	if err := cmd.Start(); err != nil {
+	begin := cmd.Start
+	if w != nil {
+		begin = func() error { return w.Do("", cmd.Start) }
+	}
+	if err := begin(); err != nil {
 		return nil, err
 	}
 	r := &running{cmd: cmd, lines: make(chan string, 1<<12)}

@@ -73,7 +73,7 @@ func TestTheirs(t *testing.T) {
 }
 
 func (s *show) works(x *trial.Trial, command string) error {
-	p, err := startPeer(command)
+	p, err := startPeer(nil, command)
 	if err != nil {
 		return trial.Skip("%s", strings.Join(strings.Fields(err.Error()), " "))
 	}
