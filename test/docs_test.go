@@ -108,9 +108,9 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// elsewhere are the tools for networks of others. BCC's and libbpf-tools' are those of Debian's packages
-// bpfcc-tools and libbpf-tools 0.31 (-bpfcc and -libbpf behind the names), bpftrace's those of bpftrace 0.23, Inspektor
-// Gadget's those of its documentation.
+// elsewhere are the tools for networks of others. BCC's, libbpf-tools' and bpftrace's are those of Debian 12's
+// packages bpfcc-tools and libbpf-tools 0.26 and bpftrace 0.17, and those that came later. Inspektor Gadget's are
+// those of its documentation.
 var elsewhere = map[string]string{
 	"BCC": "bindsnoop gethostlatency hardirqs mptcpify netqtop nfsdist nfsslower rdmaucma sofdsnoop softirqs solisten sslsniff tcpaccept tcpcong " +
 		"tcpconnect tcpconnlat tcpdrop tcplife tcpretrans tcprtt tcpstates tcpsubnet tcpsynbl tcptop tcptracer undump argdist funccount profile stackcount trace",
