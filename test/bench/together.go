@@ -20,7 +20,7 @@ func together(o *options) ([]figure, error) {
 	loads := []*load{requestLoad, sessionLoad}
 	part, least := map[*load]*figure{}, map[*load]*figure{}
 	for _, l := range loads {
-		least[l] = &figure{What: "ten tools: the same", Unit: "%", Beside: "empty as often"}
+		least[l] = &figure{What: "ten tools: the same over " + l.name, Unit: "%", Beside: "empty as often"}
 		part[l] = &figure{What: "ten tools: BPF, of the CPU of " + l.name, Unit: "%", Beside: "the dearest alone", Goal: &goal{Bound: 1.5, Ratio: true}}
 	}
 	memory := figure{What: "ten tools: peak resident memory", Unit: "MB", Goal: &goal{Bound: 60}}
