@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"seine/internal/row"
+	"seine/internal/row/rowtest"
 )
 
 var keys = []string{"listen", "dir", "budget", "otlp", "host"}
@@ -63,7 +64,7 @@ func TestConfigRefuses(t *testing.T) {
 
 // TestCustom makes metrics of rows as a config file says.
 func TestCustom(t *testing.T) {
-	s := schemaOf("tcplife", "", "comm", "netns", "lport", "raddr", "rport", "tx_bytes", "established_ms")
+	s := rowtest.Schema("tcplife", "", "comm", "netns", "lport", "raddr", "rport", "tx_bytes", "established_ms")
 	for i, kind := range []row.Kind{row.Text, row.Uint, row.Uint, row.Addr, row.Uint, row.Uint, row.Uint} {
 		s.Columns[i].Kind = kind
 	}
@@ -88,7 +89,7 @@ func TestCustom(t *testing.T) {
 	}
 	counts := &Counts{Meter: m}
 	for range 3 {
-		r := rowOf(s, map[string]any{"comm": "curl", "lport": 40000, "rport": 443, "tx_bytes": 11, "established_ms": 2})
+		r := rowtest.Row(s, map[string]any{"comm": "curl", "lport": 40000, "rport": 443, "tx_bytes": 11, "established_ms": 2})
 		for _, c := range customs {
 			if err := c.Into(counts).Row(r); err != nil {
 				t.Fatal(err)

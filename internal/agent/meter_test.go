@@ -19,6 +19,7 @@ import (
 
 	"seine/internal/kern"
 	"seine/internal/row"
+	"seine/internal/row/rowtest"
 	"seine/test/programs"
 )
 
@@ -73,14 +74,14 @@ func TestAttack(t *testing.T) {
 	c := &Counts{Meter: m}
 	now := time.Unix(1_700_000_000, 0)
 	m.now = func() time.Time { return now }
-	life := schemaOf("tcplife", "", "time", "comm", "container", "netns", "lport", "raddr", "rport", "established_ms", "end", "reset_by")
+	life := rowtest.Schema("tcplife", "", "time", "comm", "container", "netns", "lport", "raddr", "rport", "established_ms", "end", "reset_by")
 	session := func(comm string, lport, rport int, raddr string) {
-		r := rowOf(life, map[string]any{"comm": comm, "netns": 1, "lport": lport, "rport": rport, "raddr": netip.MustParseAddr(raddr), "established_ms": 5})
+		r := rowtest.Row(life, map[string]any{"comm": comm, "netns": 1, "lport": lport, "rport": rport, "raddr": netip.MustParseAddr(raddr), "established_ms": 5})
 		if err := c.Row(r); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c.heard(reader{rowOf(life, map[string]any{"comm": "nginx", "netns": 1, "lport": 60000})}.in())
+	c.heard(reader{rowtest.Row(life, map[string]any{"comm": "nginx", "netns": 1, "lport": 60000})}.in())
 	session("nginx", 60000, 40000, "192.0.2.1")
 	runtime.GC()
 	var before, after runtime.MemStats
@@ -149,7 +150,7 @@ func TestSides(t *testing.T) {
 	ids := []string{"time", "comm", "container", "netns", "lport", "raddr", "rport", "result", "errno", "end", "reset_by", "cause", "segments"}
 	feed := func(tool string, values map[string]any) {
 		t.Helper()
-		if err := c.Row(rowOf(schemaOf(tool, "", ids...), values)); err != nil {
+		if err := c.Row(rowtest.Row(rowtest.Schema(tool, "", ids...), values)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -367,36 +368,4 @@ func TestTable(t *testing.T) {
 	if got, err := os.ReadFile("../../docs/METRICS.md"); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("docs/METRICS.md is not what Table says: UPDATE=1 writes it (%v)", err)
 	}
-}
-
-// schemaOf makes one of ids alone; ends in _ms are nanoseconds, as tools have them.
-func schemaOf(tool, view string, ids ...string) *row.Schema {
-	s := &row.Schema{Tool: tool, View: view}
-	for _, id := range ids {
-		c := row.Column{ID: id, Div: 1}
-		if strings.HasSuffix(id, "_ms") {
-			c.Div = 1_000_000
-		}
-		s.Columns = append(s.Columns, c)
-	}
-	return s
-}
-
-func rowOf(s *row.Schema, values map[string]any) *row.Row {
-	r := s.New()
-	for id, v := range values {
-		c := r.Get(id)
-		switch v := v.(type) {
-		case int:
-			c.SetUint(uint64(v) * s.Columns[s.Index(id)].Div)
-		case string:
-			c.SetText(v)
-		case netip.Addr:
-			a := v.As16()
-			*c = row.Cell{Kind: row.Addr, S: string(a[:])}
-		case *kern.Hist:
-			*c = row.Cell{Kind: row.Object, Ref: v}
-		}
-	}
-	return r
 }

@@ -3,19 +3,20 @@
 package front
 
 import (
-	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http/httptest"
 	"net/netip"
 	"os"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
 	"seine/internal/agent"
 	"seine/internal/kern"
 	"seine/internal/row"
+	"seine/internal/row/rowtest"
 	"seine/internal/watch"
 )
 
@@ -58,32 +59,8 @@ func newWorld(t *testing.T, with func(*Options)) *world {
 
 // row hands a row to the model and to the metrics.
 func (w *world) row(tool, view string, at time.Time, values map[string]any) {
-	s := &row.Schema{Tool: tool, View: view, Columns: []row.Column{{ID: "time", Div: 1}}}
-	for id := range values {
-		c := row.Column{ID: id, Div: 1}
-		if strings.HasSuffix(id, "_ms") {
-			c.Div = 1_000_000
-		}
-		s.Columns = append(s.Columns, c)
-	}
-	r := s.New()
-	*r.Get("time") = row.Cell{Kind: row.Time, N: uint64(at.UnixNano())}
-	for id, v := range values {
-		c := r.Get(id)
-		switch v := v.(type) {
-		case int:
-			c.SetUint(uint64(v) * s.Columns[s.Index(id)].Div)
-		case string:
-			c.SetText(v)
-		case netip.Addr:
-			a := v.As16()
-			*c = row.Cell{Kind: row.Addr, S: string(a[:])}
-		case *kern.Hist:
-			*c = row.Cell{Kind: row.Object, Ref: v}
-		default:
-			panic(fmt.Sprintf("%s: %T", id, v))
-		}
-	}
+	s := rowtest.Schema(tool, view, append(slices.Sorted(maps.Keys(values)), "time")...)
+	r := rowtest.At(s, at, values)
 	for _, to := range []row.Sink{w.model, w.counts} {
 		if err := to.Row(r); err != nil {
 			panic(err)

@@ -6,11 +6,13 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"seine/internal/row/rowtest"
 )
 
 func connRow(m *Model, port, second, tx int) ConnKey {
 	local, peer := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
-	m.Row(made(connRows, start.Add(time.Duration(second)*time.Second), map[string]any{
+	m.Row(rowtest.At(connRows, start.Add(time.Duration(second)*time.Second), map[string]any{
 		"comm": "web", "netns": 7, "pid": 1, "laddr": local, "lport": port, "raddr": peer, "rport": 80, "role": "client", "turns": 1, "tx_bytes": tx, "rx_bytes": 1,
 	}))
 	return ConnKey{7, local, peer, uint16(port), 80}
@@ -64,7 +66,7 @@ func TestFollowBound(t *testing.T) {
 func TestAt(t *testing.T) {
 	m := New(Options{})
 	for i := range 60 {
-		m.Row(made(serviceRows, start.Add(time.Duration(i)*time.Second), map[string]any{"side": "in", "comm": "web", "netns": 7, "lport": 443, "conns": 1, "turns": i}))
+		m.Row(rowtest.At(serviceRows, start.Add(time.Duration(i)*time.Second), map[string]any{"side": "in", "comm": "web", "netns": 7, "lport": 443, "conns": 1, "turns": i}))
 	}
 	v := m.At(start.Add(19*time.Second), 10*time.Second)
 	if v.From != start.Add(10*time.Second) || v.To != start.Add(20*time.Second) || len(v.Services) != 1 || v.Services[0].Turns != 145 {

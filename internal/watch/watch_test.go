@@ -14,45 +14,10 @@ import (
 
 	"seine/internal/kern"
 	"seine/internal/row"
+	"seine/internal/row/rowtest"
 )
 
 var start = time.Unix(1_700_000_000, 0)
-
-// schema makes one of ids alone; ends in _ms are nanoseconds, as tools have them.
-func schema(tool, view string, ids ...string) *row.Schema {
-	s := &row.Schema{Tool: tool, View: view}
-	for _, id := range ids {
-		c := row.Column{ID: id, Div: 1}
-		if len(id) > 3 && id[len(id)-3:] == "_ms" {
-			c.Div = 1_000_000
-		}
-		s.Columns = append(s.Columns, c)
-	}
-	return s
-}
-
-// made is a row with these values.
-func made(s *row.Schema, at time.Time, values map[string]any) *row.Row {
-	r := s.New()
-	*r.Get("time") = row.Cell{Kind: row.Time, N: uint64(at.UnixNano())}
-	for id, v := range values {
-		c := r.Get(id)
-		switch v := v.(type) {
-		case int:
-			c.SetUint(uint64(v) * s.Columns[s.Index(id)].Div)
-		case string:
-			c.SetText(v)
-		case netip.Addr:
-			a := v.As16()
-			*c = row.Cell{Kind: row.Addr, S: string(a[:])}
-		case *kern.Hist:
-			*c = row.Cell{Kind: row.Object, Ref: v}
-		default:
-			panic(fmt.Sprintf("%s: %T", id, v))
-		}
-	}
-	return r
-}
 
 func turns(us ...uint64) *kern.Hist {
 	h := &kern.Hist{}
@@ -63,18 +28,18 @@ func turns(us ...uint64) *kern.Hist {
 }
 
 var (
-	serviceRows = schema("flows", "services", "time", "side", "comm", "container", "netns", "lport", "raddr", "rport", "conns", "turns", "turn_us", "first_us",
+	serviceRows = rowtest.Schema("flows", "services", "time", "side", "comm", "container", "netns", "lport", "raddr", "rport", "conns", "turns", "turn_us", "first_us",
 		"connect_ms", "accept_ms", "app_ms", "unread_ms", "peer_ms", "receiving_ms", "window_ms", "buffer_ms", "loss_ms", "network_ms", "idle_ms", "closing_ms", "unknown_ms",
 		"overlaps", "tx_bytes", "rx_bytes", "retrans")
-	retransRows = schema("tcpretrans", "", "time", "comm", "netns", "cause", "state", "laddr", "lport", "raddr", "rport", "bytes", "segments", "attempts")
-	connRows    = schema("flows", "connections", "time", "comm", "netns", "pid", "laddr", "lport", "raddr", "rport", "role", "turns", "tx_bytes", "rx_bytes")
+	retransRows = rowtest.Schema("tcpretrans", "", "time", "comm", "netns", "cause", "state", "laddr", "lport", "raddr", "rport", "bytes", "segments", "attempts")
+	connRows    = rowtest.Schema("flows", "connections", "time", "comm", "netns", "pid", "laddr", "lport", "raddr", "rport", "role", "turns", "tx_bytes", "rx_bytes")
 )
 
 // TestServices: rows of a service add up over a window, and only over it.
 func TestServices(t *testing.T) {
 	m := New(Options{})
 	for i := range 20 {
-		m.Row(made(serviceRows, start.Add(time.Duration(i)*time.Second), map[string]any{
+		m.Row(rowtest.At(serviceRows, start.Add(time.Duration(i)*time.Second), map[string]any{
 			"side": "in", "comm": "web", "netns": 7, "lport": 443, "conns": 3 + i%2, "turns": 10, "turn_us": turns(1000, uint64(1000*(i+1))), "app_ms": 5, "idle_ms": 100, "tx_bytes": 11,
 		}))
 	}
@@ -102,10 +67,10 @@ func TestServices(t *testing.T) {
 func TestSides(t *testing.T) {
 	m := New(Options{})
 	far := netip.MustParseAddr("192.0.2.9")
-	m.Row(made(serviceRows, start, map[string]any{"side": "in", "comm": "web", "netns": 7, "lport": 50000}))
+	m.Row(rowtest.At(serviceRows, start, map[string]any{"side": "in", "comm": "web", "netns": 7, "lport": 50000}))
 	for i := range 30 {
-		m.Row(made(retransRows, start, map[string]any{"comm": "web", "netns": 7, "cause": "rto", "lport": 50000, "raddr": far, "rport": 20000 + i, "segments": 1, "bytes": 1400}))
-		m.Row(made(retransRows, start, map[string]any{"comm": "curl", "netns": 7, "cause": "fast", "lport": 40000 + i, "raddr": far, "rport": 443, "segments": 2, "bytes": 200}))
+		m.Row(rowtest.At(retransRows, start, map[string]any{"comm": "web", "netns": 7, "cause": "rto", "lport": 50000, "raddr": far, "rport": 20000 + i, "segments": 1, "bytes": 1400}))
+		m.Row(rowtest.At(retransRows, start, map[string]any{"comm": "curl", "netns": 7, "cause": "fast", "lport": 40000 + i, "raddr": far, "rport": 443, "segments": 2, "bytes": 200}))
 	}
 	got := map[string]uint64{}
 	for _, y := range m.Window(time.Minute).Tallies {
@@ -121,8 +86,8 @@ func TestSides(t *testing.T) {
 func TestSidesLater(t *testing.T) {
 	m := New(Options{})
 	far := netip.MustParseAddr("192.0.2.9")
-	m.Row(made(retransRows, start, map[string]any{"comm": "web", "netns": 7, "cause": "rto", "lport": 50000, "raddr": far, "rport": 20000, "segments": 1, "bytes": 1400}))
-	m.Row(made(serviceRows, start.Add(time.Second), map[string]any{"side": "in", "comm": "web", "netns": 7, "lport": 50000}))
+	m.Row(rowtest.At(retransRows, start, map[string]any{"comm": "web", "netns": 7, "cause": "rto", "lport": 50000, "raddr": far, "rport": 20000, "segments": 1, "bytes": 1400}))
+	m.Row(rowtest.At(serviceRows, start.Add(time.Second), map[string]any{"side": "in", "comm": "web", "netns": 7, "lport": 50000}))
 	if v := m.view(start.Unix(), start.Unix()); len(v.Tallies) != 1 || v.Tallies[0].Service().String() != "web :50000" {
 		t.Errorf("got %v, want one of web :50000", v.Tallies[0].Service())
 	}
@@ -132,9 +97,9 @@ func TestSidesLater(t *testing.T) {
 func TestDeterministic(t *testing.T) {
 	var rows []*row.Row
 	for i := range 400 {
-		rows = append(rows, made(serviceRows, start.Add(time.Duration(i%20)*time.Second), map[string]any{
+		rows = append(rows, rowtest.At(serviceRows, start.Add(time.Duration(i%20)*time.Second), map[string]any{
 			"side": "in", "comm": fmt.Sprint("s", i%7), "netns": i % 3, "lport": 80, "turns": i, "turn_us": turns(uint64(i)), "app_ms": i,
-		}), made(retransRows, start.Add(time.Duration(i%20)*time.Second), map[string]any{
+		}), rowtest.At(retransRows, start.Add(time.Duration(i%20)*time.Second), map[string]any{
 			"comm": fmt.Sprint("s", i%7), "netns": i % 3, "cause": "rto", "lport": 80, "raddr": netip.MustParseAddr("192.0.2.1"), "rport": 1000 + i, "segments": 1,
 		}))
 	}
@@ -165,11 +130,11 @@ func TestBounds(t *testing.T) {
 	m := New(Options{})
 	const services, connections = 50_000, 1_000_000
 	for i := range services {
-		m.Row(made(serviceRows, start.Add(time.Duration(i%60)*time.Second), map[string]any{
+		m.Row(rowtest.At(serviceRows, start.Add(time.Duration(i%60)*time.Second), map[string]any{
 			"side": "in", "comm": fmt.Sprint("service", i), "netns": 7, "lport": 80, "turns": 1, "turn_us": turns(uint64(i)),
 		}))
 	}
-	r := made(connRows, start, map[string]any{"comm": "web", "netns": 7, "laddr": netip.MustParseAddr("192.0.2.1"), "lport": 80, "role": "server"})
+	r := rowtest.At(connRows, start, map[string]any{"comm": "web", "netns": 7, "laddr": netip.MustParseAddr("192.0.2.1"), "lport": 80, "role": "server"})
 	for i := range connections {
 		a := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}).As16()
 		*r.Get("raddr") = row.Cell{Kind: row.Addr, S: string(a[:])}
@@ -207,9 +172,9 @@ func TestBounds(t *testing.T) {
 func TestExpires(t *testing.T) {
 	m := New(Options{Keep: 10 * time.Second})
 	for i := range 60 {
-		m.Row(made(serviceRows, start.Add(time.Duration(i)*time.Second), map[string]any{"side": "in", "comm": fmt.Sprint("s", i), "lport": 80}))
+		m.Row(rowtest.At(serviceRows, start.Add(time.Duration(i)*time.Second), map[string]any{"side": "in", "comm": fmt.Sprint("s", i), "lport": 80}))
 	}
-	m.Row(made(serviceRows, start, map[string]any{"side": "in", "comm": "late", "lport": 80}))
+	m.Row(rowtest.At(serviceRows, start, map[string]any{"side": "in", "comm": "late", "lport": 80}))
 	v := m.Window(time.Hour)
 	if len(v.Services) != 10 || v.Services[0].Comm != "s50" || v.Bounds.Late != 1 || v.Bounds.Evicted != 0 {
 		t.Errorf("%d services from %s on, %d late, %d evicted; want 10 from s50 on, 1, 0", len(v.Services), v.Services[0].Comm, v.Bounds.Late, v.Bounds.Evicted)
@@ -232,8 +197,8 @@ func TestSources(t *testing.T) {
 // TestCounters: counters of namespaces are told apart, those of skbdrop give way to a
 // Sampler's, which has them all.
 func TestCounters(t *testing.T) {
-	rows := schema("skbdrop", "counters", "time", "netns", "counter", "count")
-	told := made(rows, start, map[string]any{"netns": 7, "counter": "UdpRcvbufErrors", "count": 5})
+	rows := rowtest.Schema("skbdrop", "counters", "time", "netns", "counter", "count")
+	told := rowtest.At(rows, start, map[string]any{"netns": 7, "counter": "UdpRcvbufErrors", "count": 5})
 	m := New(Options{})
 	m.Row(told)
 	if n := m.Window(time.Minute).Grown("UdpRcvbufErrors"); n != 5 {
@@ -273,15 +238,15 @@ func TestSampler(t *testing.T) {
 // TestNames: an address goes by the name that the process was told last, else by the one
 // that its network namespace was; by none where there were two at a time.
 func TestNames(t *testing.T) {
-	query := schema("dns", "", "time", "netns", "comm", "container", "raddr", "rport", "rcode", "name", "addrs")
-	hello := schema("sni", "", "time", "netns", "comm", "container", "raddr", "rport", "name")
+	query := rowtest.Schema("dns", "", "time", "netns", "comm", "container", "raddr", "rport", "rcode", "name", "addrs")
+	hello := rowtest.Schema("sni", "", "time", "netns", "comm", "container", "raddr", "rport", "name")
 	a, b := netip.MustParseAddr("192.0.2.80"), netip.MustParseAddr("2001:db8::1")
 	rows := []*row.Row{
-		made(query, start, map[string]any{"netns": 7, "comm": "curl", "rcode": "NOERROR", "name": "www.example.com", "addrs": "192.0.2.80,2001:db8::1"}),
-		made(query, start.Add(time.Second), map[string]any{"netns": 7, "comm": "wget", "rcode": "NOERROR", "name": "ftp.example.com", "addrs": "2001:db8::1"}),
-		made(query, start, map[string]any{"netns": 7, "comm": "curl", "rcode": "NXDOMAIN", "name": "nothing.example.com"}),
-		made(hello, start, map[string]any{"netns": 8, "comm": "curl", "raddr": a, "name": "tls.example.com"}),
-		made(hello, start.Add(time.Hour), map[string]any{"netns": 8, "comm": "curl", "raddr": a, "name": "later.example.com"}),
+		rowtest.At(query, start, map[string]any{"netns": 7, "comm": "curl", "rcode": "NOERROR", "name": "www.example.com", "addrs": "192.0.2.80,2001:db8::1"}),
+		rowtest.At(query, start.Add(time.Second), map[string]any{"netns": 7, "comm": "wget", "rcode": "NOERROR", "name": "ftp.example.com", "addrs": "2001:db8::1"}),
+		rowtest.At(query, start, map[string]any{"netns": 7, "comm": "curl", "rcode": "NXDOMAIN", "name": "nothing.example.com"}),
+		rowtest.At(hello, start, map[string]any{"netns": 8, "comm": "curl", "raddr": a, "name": "tls.example.com"}),
+		rowtest.At(hello, start.Add(time.Hour), map[string]any{"netns": 8, "comm": "curl", "raddr": a, "name": "later.example.com"}),
 	}
 	for _, shuffled := range []bool{false, true} {
 		m := New(Options{})
