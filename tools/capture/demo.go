@@ -5,6 +5,7 @@ package capture
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"time"
 
 	"seine/internal/lab"
@@ -33,35 +34,39 @@ func sessions(s lab.Sessions) func(*trial.Trial) error {
 		if err != nil {
 			return err
 		}
-		return talked(x, t)
+		_, err = talked(x, t)
+		return err
 	})
 }
 
-// talked runs sessions that are ready.
-func talked(x *trial.Trial, t *lab.TCP) error {
+// exchanged runs sessions that are ready and returns their packets.
+func exchanged(x *trial.Trial, t *lab.TCP) ([]*row.Row, error) {
 	rows, err := equal(x, func() error {
 		if _, err := t.Run(); err != nil {
 			return err
 		}
 		return x.World.Closed()
 	})
+	return slices.DeleteFunc(rows, func(r *row.Row) bool { return port(r, t.Port) == "" }), err
+}
+
+// talked is exchanged between two hosts: each packet has the process of its host.
+func talked(x *trial.Trial, t *lab.TCP) ([]*row.Row, error) {
+	rows, err := exchanged(x, t)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	n := 0
 	for _, r := range rows {
-		if at := port(r, t.Port); at != "" {
-			n++
-			p := map[string]*lab.Proc{"lport": t.Server, "rport": t.Client}[at]
-			x.Want(r, "pid", p.PID)
-			x.Want(r, "comm", p.Comm)
-		}
+		p := map[string]*lab.Proc{"lport": t.Server, "rport": t.Client}[port(r, t.Port)]
+		x.Want(r, "pid", p.PID)
+		x.Want(r, "comm", p.Comm)
 	}
 	// A session has a handshake, two messages and two FINs, each seen at both hosts.
-	if least := 14 * t.Sessions.Count; n < least {
+	n, least := len(rows), 14*t.Sessions.Count
+	if n < least {
 		x.Errorf("%d packets of %d sessions, want %d at least", n, t.Sessions.Count, least)
 	}
-	return nil
+	return rows, nil
 }
 
 // port says which end of a packet has a port: lport, rport, or none.
