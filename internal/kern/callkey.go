@@ -24,14 +24,14 @@ type CallKey struct {
 	FamilyName FamilyAF  `col:"family_name,width=12,key" help:"address family, by name"`
 	Proto      uint16    `col:"proto,width=5,key" help:"protocol, by number"`
 	CPU        uint16    `col:"-"`
-	ProtoName  ProtoFull `col:"proto_name,width=16,key" help:"protocol, by name: IPPROTO_TCP, NETLINK_ROUTE; absent for families that number none"`
+	ProtoName  ProtoFull `col:"proto_name,width=16,key" help:"protocol, by name: IPPROTO_TCP, NETLINK_ROUTE; absent for families without protocol numbers"`
 	Netns      ID32      `col:"netns,width=10,key" help:"network namespace, by inode"`
 }
 
 // CallCount is struct call_count of callcount.h.
 type CallCount struct {
 	Count  uint64 `col:"count,width=8,sum" help:"calls"`
-	Errors uint64 `col:"errors,width=6,sum" help:"of them, those that failed; EAGAIN is not counted at all, a connect in progress has not failed"`
+	Errors uint64 `col:"errors,width=6,sum" help:"of them, calls that failed; EAGAIN is not counted at all, a connect in progress has not failed"`
 }
 
 // CallOp is a socket call: enum call_op of sockcall.h.

@@ -16,7 +16,7 @@ type IOKey struct {
 	Lport  ID16   `col:"lport,width=5,key" help:"local port"`
 	Port   ID16   `col:"port,width=5,key" help:"port of the service: the local one of a connection that was accepted, else the remote one; absent where a socket has none: UNIX sockets, UDP that is not connected"`
 	Family Family `col:"family,width=6,key" help:"address family"`
-	Proto  Proto  `col:"proto,width=7,key" help:"protocol; of sockets that are not IP's, the family"`
+	Proto  Proto  `col:"proto,width=7,key" help:"protocol; for sockets other than IP, the family"`
 	Netns  ID32   `col:"netns,width=10,key" help:"network namespace, by inode"`
 	Rport  ID16   `col:"rport,width=5,key" help:"remote port; absent where a socket has none: UNIX sockets, UDP that is not connected"`
 	Pad    uint16 `col:"-"`

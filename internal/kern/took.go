@@ -8,8 +8,8 @@ import "unsafe"
 // columns.
 type Took struct {
 	Count uint64            `col:"count,width=10,sum" help:"how often"`
-	Sum   Nanos             `col:"total_us,div=1000,width=11,sum" help:"time in all"`
-	Min   Nanos             `col:"avg_us,div=1000,width=8,prec=1" help:"time each, on average"`
+	Sum   Nanos             `col:"total_us,div=1000,width=11,sum" help:"total time"`
+	Min   Nanos             `col:"avg_us,div=1000,width=8,prec=1" help:"average time"`
 	Max   Nanos             `col:"max_us,div=1000,width=8,prec=1" help:"the longest time"`
 	Slots [HistSlots]uint64 `col:"-"`
 }

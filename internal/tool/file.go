@@ -11,7 +11,7 @@ import (
 // File is embedded in the config of tools that write packets into files.
 type File struct {
 	Path string `flag:"write" short:"w" help:"write pcapng to this file; - is stdout"`
-	Ring string `flag:"ring" help:"write to so many files of so many bytes in turn: 10x64M"`
+	Ring string `flag:"ring" help:"write to a ring of files: 10x64M is ten files of 64 MiB each"`
 }
 
 // Writes are the files that a run writes to.

@@ -15,7 +15,7 @@ import (
 
 const before63 = "on kernels before 6.3 a process that only sends on a socket which another one opened"
 
-const madeOnly = "the process of sockets that are made by io_uring, until it sends or receives"
+const madeOnly = "the process of sockets that io_uring creates, until it sends or receives"
 
 // ownersFirst and ownersLast are the points at which owner.h notes the owner of a socket. A tool
 // has those whose programs its object contains, and need not name them. ownersFirst are the
@@ -29,7 +29,7 @@ var ownersFirst = []probe.Point{
 // the owner of a socket that is being released. The walk over existing sockets comes last of
 // all, so that no socket is missed between the two.
 var ownersLast = []probe.Point{
-	{Name: "owner_release", Optional: true, Misses: "when sockets that are not TCP's end: their owners take up room until another socket has their place"},
+	{Name: "owner_release", Optional: true, Misses: "the end of sockets other than TCP: their owners take up room until a new socket replaces them"},
 	{Name: "owner_accept", Ways: []probe.Way{
 		{Name: "tp", Programs: []string{"owner_accept__tp__*"}},
 		{Name: "sys", Programs: []string{"owner_accept__btf__*"}, Misses: "nothing, but every system call of the machine pays for it"},

@@ -67,7 +67,7 @@ func TestCountersOfAllNamespaces(t *testing.T) {
 	if n, shown := got[late.inode]; shown {
 		t.Errorf("UdpNoPorts of a namespace that nobody may enter grew by %d", n)
 	}
-	const said = "could not be read: no process is in it, and it got its name after the start: start again"
+	const said = "could not be read: no process is in it, and it was named after the start of the tool: start the tool again"
 	if !strings.Contains(p.err.String(), said) {
 		t.Errorf("stderr %q does not say %q", p.err.String(), said)
 	}

@@ -36,9 +36,9 @@ type exchange struct {
 	kern.Tuple
 	Latency     kern.Nanos      `col:"latency_us,div=1000,head=LATms,scale=1000,prec=2,width=8,age" help:"from the first time the query was sent to its answer; absent when there was none"`
 	Retries     uint32          `col:"retries,width=7,sum" help:"how often the query was sent again to this server, from the same socket"`
-	Pending     kern.Pending    `col:"pending,width=7" help:"true if there is no answer yet, and it has not timed out either: the latency is its age"`
+	Pending     kern.Pending    `col:"pending,width=7" help:"true if there is no answer yet and the query has not timed out: the latency is its age"`
 	ID          uint16          `col:"id,width=5" help:"number of the query"`
-	Flags       made[uint16]    `col:"rcode,width=10,key" help:"the answer's code, TRUNCATED if the rest is to be had over TCP, or TIMEOUT; absent while it is pending"`
+	Flags       made[uint16]    `col:"rcode,width=10,key" help:"the answer's code, TRUNCATED if the client must ask again over TCP, or TIMEOUT; absent while the query is pending"`
 	Answers     uint16          `col:"answers,width=7" help:"records in the answer"`
 	QuestionLen uint16          `col:"-"`
 	AnswerLen   uint16          `col:"-"`

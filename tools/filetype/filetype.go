@@ -23,7 +23,7 @@ type key struct {
 	Op     kern.Dir      `col:"op,width=5,key" help:"read or write"`
 	Comm   kern.Comm     `col:"comm,width=16,key" help:"process name"`
 	Thread kern.Comm     `col:"thread,width=16,key" help:"thread name"`
-	Type   kern.FileType `col:"type,width=16,key" help:"regular, directory, pipe, char, block; socket: and its family; anon: and its name (eventfd, eventpoll)"`
+	Type   kern.FileType `col:"type,width=16,key" help:"regular, directory, pipe, char or block; socket:FAMILY; anon:NAME (eventfd, eventpoll)"`
 }
 
 // value is struct file_count of filetype.bpf.c.

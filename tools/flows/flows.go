@@ -64,7 +64,7 @@ type event struct {
 type about struct {
 	Sk         where      `col:"where,width=40" help:"the largest parts of the time, in percent"`
 	Service    uint64     `col:"-"`
-	Born       kern.Nanos `col:"wall_ms,head=MS,div=1000000,prec=1,width=8,sum" help:"the time that the parts add up to: of the connection, within the interval"`
+	Born       kern.Nanos `col:"wall_ms,head=MS,div=1000000,prec=1,width=8,sum" help:"time of the connection within the interval; the parts add up to it"`
 	Turns      kern.Opt   `col:"turns,width=6,sum" help:"exchanges of a request and its answer; absent where both directions overlap"`
 	TX         uint64     `col:"tx_bytes,head=TX_KB,scale=1024,width=7,sum" help:"payload bytes sent"`
 	RX         uint64     `col:"rx_bytes,head=RX_KB,scale=1024,width=7,sum" help:"payload bytes received"`
@@ -74,9 +74,9 @@ type about struct {
 	RTO        uint32     `col:"retrans_rto,width=11,sum" help:"segments sent again after a timeout"`
 	Syn        uint32     `col:"retrans_syn,width=11,sum" help:"SYNs sent again"`
 	SRTT_us    uint32     `col:"srtt_us,width=8" help:"smoothed round-trip time"`
-	Min_RTT_us kern.ID32  `col:"min_rtt_us,width=10" help:"least round-trip time of the last minutes"`
+	Min_RTT_us kern.ID32  `col:"min_rtt_us,width=10" help:"smallest round-trip time of the last minutes"`
 	Role       role       `col:"role,width=7" help:"client: it connected; server: it was accepted"`
-	Older      flag       `col:"older,width=5" help:"true if the connection is older than the tool: its time is told since then"`
+	Older      flag       `col:"older,width=5" help:"true if the connection is older than the tool: its time counts from the start of the tool"`
 	Closed     flag       `col:"closed,width=6" help:"true if it has ended"`
 }
 
@@ -179,8 +179,8 @@ var walkPoint = probe.Point{Name: "walk"}
 
 // exactPoints are those of --exact.
 var exactPoints = []probe.Point{
-	{Name: "arrival", Optional: true, Misses: "when data came: unread time is good to a jiffy", Needed: func(k *probe.Kernel) bool { return k.Args("sk_data_ready") != nil }},
-	{Name: "sending", Optional: true, Misses: "when a send that blocks began: it is good to a jiffy", Needed: func(k *probe.Kernel) bool { return k.Args("tcp_sendmsg_locked") != nil }},
+	{Name: "arrival", Optional: true, Misses: "when data came: unread time is exact to a jiffy", Needed: func(k *probe.Kernel) bool { return k.Args("sk_data_ready") != nil }},
+	{Name: "sending", Optional: true, Misses: "when a blocking send began: it is exact to a jiffy", Needed: func(k *probe.Kernel) bool { return k.Args("tcp_sendmsg_locked") != nil }},
 	{Name: "send", Optional: true, Misses: "sends: waits for the send buffer count as network"},
 	{Name: "received", Optional: true, Misses: "reads of MPTCP connections: their time is unknown", Needed: func(k *probe.Kernel) bool { return k.Args("sock_recv_length") != nil }},
 }

@@ -15,9 +15,9 @@ import (
 
 // parts is the time of a connection by enum flow_part of flow.h, in nanoseconds.
 type parts struct {
-	Connect   kern.Nanos `col:"connect_ms,div=1000000,prec=1,width=7,sum" help:"client: from the SYN until the connection was there"`
-	Accept    kern.Nanos `col:"accept_ms,div=1000000,prec=1,width=7,sum" help:"server: from then until accept returned it"`
-	App       kern.Nanos `col:"app_ms,div=1000000,prec=1,width=7,sum" help:"the application: from the last byte of a request that was read to the first of the answer"`
+	Connect   kern.Nanos `col:"connect_ms,div=1000000,prec=1,width=7,sum" help:"client: from the SYN until the connection was established"`
+	Accept    kern.Nanos `col:"accept_ms,div=1000000,prec=1,width=7,sum" help:"server: from the established connection until accept returned it"`
+	App       kern.Nanos `col:"app_ms,div=1000000,prec=1,width=7,sum" help:"the application: from reading the last byte of a request to sending the first byte of the answer"`
 	Unread    kern.Nanos `col:"unread_ms,div=1000000,prec=1,width=7,sum" help:"data had come and were not read"`
 	Peer      kern.Nanos `col:"peer_ms,div=1000000,prec=1,width=7,sum" help:"client: the request had been delivered and no answer had come"`
 	Receiving kern.Nanos `col:"receiving_ms,div=1000000,prec=1,width=7,sum" help:"between pieces of one message that arrived"`
@@ -27,7 +27,7 @@ type parts struct {
 	Network   kern.Nanos `col:"network_ms,div=1000000,prec=1,width=7,sum" help:"sending: the path, the congestion window, pacing"`
 	Idle      kern.Nanos `col:"idle_ms,div=1000000,prec=1,width=7,sum" help:"between turns"`
 	Closing   kern.Nanos `col:"closing_ms,div=1000000,prec=1,width=7,sum" help:"after the FIN"`
-	Unknown   kern.Nanos `col:"unknown_ms,div=1000000,prec=1,width=7,sum" help:"what cannot be told apart"`
+	Unknown   kern.Nanos `col:"unknown_ms,div=1000000,prec=1,width=7,sum" help:"time that cannot be split"`
 }
 
 // partNames are the parts in their order.

@@ -22,14 +22,14 @@ type turns struct{ Turn, First kern.Hist }
 // it serves or one address that it asks.
 type service struct {
 	Service  string    `col:"service,width=28" help:"process, and the port that it serves or the address that it asks"`
-	Side     side      `col:"side,width=4" help:"in: it serves; out: it asks"`
+	Side     side      `col:"side,width=4" help:"in: it serves; out: it sends requests"`
 	Cgroup   uint64    `col:"cgroup,as=cgroup;container,as=container" help:"control group of the process; container name where known"`
 	Netns    kern.ID32 `col:"netns,width=10" help:"network namespace, by inode"`
 	Comm     kern.Comm `col:"comm,width=16" help:"process name"`
 	Lport    kern.ID16 `col:"lport,width=5" help:"in: local port"`
 	Raddr    kern.Addr `col:"raddr,width=15" help:"out: remote address"`
 	Rport    kern.ID16 `col:"rport,width=5" help:"out: remote port"`
-	Conns    uint64    `col:"conns,width=6,sum" help:"connections that there were in the interval"`
+	Conns    uint64    `col:"conns,width=6,sum" help:"connections in the interval"`
 	Turns    kern.Opt  `col:"turns,width=7,sum" help:"turns that ended in the interval; absent where both directions overlap"`
 	Rate     kern.Opt  `col:"turns_s,head=TURNS/s,div=10,prec=1,width=8" help:"turns a second"`
 	P50      kern.Opt  `col:"p50_us,div=10,width=8" help:"half of the turns took less"`
@@ -42,7 +42,7 @@ type service struct {
 	TX       uint64    `col:"tx_bytes,head=TX_KB,scale=1024,width=7,sum" help:"payload bytes sent"`
 	RX       uint64    `col:"rx_bytes,head=RX_KB,scale=1024,width=7,sum" help:"payload bytes received"`
 	Resent   uint64    `col:"retrans,width=7,sum" help:"segments sent again"`
-	Verdict  word      `col:"verdict,width=9" help:"the part that takes most of the time of turns; absent where there are less than ten, and where both directions overlap"`
+	Verdict  word      `col:"verdict,width=9" help:"the part that takes most of the time of turns; absent if there are fewer than ten turns, and where both directions overlap"`
 	Where    word      `col:"where,head=WHERE THE TIME OF A TURN GOES,width=40" help:"the largest parts of the time of turns, in percent"`
 }
 

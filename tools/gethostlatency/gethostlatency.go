@@ -40,7 +40,7 @@ type lookup struct {
 	kern.Head
 	Latency  kern.Nanos      `col:"latency_us,div=1000,head=LATms,scale=1000,prec=2,width=8,age" help:"from the call to its return"`
 	Inflight uint32          `col:"inflight,width=8" help:"lookups that were under way when this one began, itself included"`
-	Code     made[int32]     `col:"result,width=14,key" help:"success, or what the resolver says: EAI_* of getaddrinfo, h_errno of the others; failed if it does not say why"`
+	Code     made[int32]     `col:"result,width=14,key" help:"success, or what the resolver says: EAI_* of getaddrinfo, h_errno of the others; failed if it gives no reason"`
 	Call     call            `col:"call,width=16,key" help:"function that was called"`
 	AddrLen  uint32          `col:"-"`
 	Host     made[[256]byte] `col:"host,width=30,key" help:"name or address that was looked up; absent if the call had none"`
@@ -111,7 +111,7 @@ func views(cfg any) []tool.View {
 	}
 	return []tool.View{{
 		Points: []probe.Point{
-			{Name: "exec", Optional: true, Misses: "C libraries that nobody has in use yet"},
+			{Name: "exec", Optional: true, Misses: "C libraries that no process uses yet"},
 			{Name: "gone"},
 			{Name: "lookup", Attach: c.libs.attach, Ways: []probe.Way{
 				{Name: "multi", Programs: []string{"lookup__multi__*"}, Fits: probe.HasFunctions("bpf_uprobe_multi_link_attach")},

@@ -19,7 +19,7 @@ var readme string
 type event struct {
 	kern.Head
 	Scan     kern.ID    `col:"scan" help:"number of the scan: the same in all of its rows"`
-	Duration kern.Nanos `col:"duration_ms,div=1000000,width=8,prec=1" help:"end: of the whole scan; channel: of the stay on it"`
+	Duration kern.Nanos `col:"duration_ms,div=1000000,width=8,prec=1" help:"end: duration of the whole scan; channel: time on that channel"`
 	Dev      kern.Comm  `col:"dev,width=8,key" help:"interface; absent for devices without one (P2P)"`
 	Phy      kern.Comm  `col:"phy,width=6,key" help:"radio"`
 	What     what       `col:"event,width=7,key" help:"start, channel (left, by a software scan), found (a network, once in each scan), end"`
@@ -28,13 +28,13 @@ type event struct {
 	KHz      uint32     `col:"freq_mhz,div=1000,width=8,key" help:"channel, found: its frequency"`
 	Band     band       `col:"band,width=6,key" help:"channel, found: its band"`
 	Beacons  uint32     `col:"beacons,width=7" help:"beacons and answers to probes heard: on the channel, or in the whole scan"`
-	Networks uint32     `col:"networks,width=8" help:"how many different networks (BSSIDs) they came from"`
+	Networks uint32     `col:"networks,width=8" help:"how many different networks (BSSIDs) were heard"`
 	Signal   int32      `col:"signal_dbm,div=100,width=6" help:"found: strength, where the driver gives it in dBm"`
 	Ret      result     `col:"result,width=8,key" help:"end: done, aborted, or the driver's reason to refuse"`
 	Software software   `col:"by,width=8,key" help:"who scans the channels: software (mac80211) or firmware (the device or its driver, which is not seen)"`
 	Aborted  uint8      `col:"-"`
 	BSSID    mac        `col:"bssid,width=17,key" help:"found: the network's station"`
-	SSIDs    mode       `col:"mode,width=7,key" help:"active: asks by probe requests; passive: listens only"`
+	SSIDs    mode       `col:"mode,width=7,key" help:"active: sends probe requests; passive: only listens"`
 	Asked    asked      `col:"asked" help:"start: names asked for, the first four; \"\" is any"`
 	SSID     ssid       `col:"ssid,width=16,key" help:"found: name of the network; empty: hidden"`
 	Pad      [3]uint8   `col:"-"`

@@ -28,7 +28,7 @@ type event struct {
 	Dir    kern.Packet `col:"dir,width=3,key" help:"in: received by the device; out: handed to its driver"`
 	Segs   uint32      `col:"segs,width=4,sum" help:"packets that it stands for (GSO, GRO)"`
 	Bytes  uint32      `col:"bytes,width=6,sum" help:"length of the IP packet"`
-	Sport  kern.ID16   `col:"sport,width=5,key" help:"source port of TCP and UDP; absent in later fragments"`
+	Sport  kern.ID16   `col:"sport,width=5,key" help:"source port of TCP and UDP; absent in fragments after the first"`
 	Dport  kern.ID16   `col:"dport,width=5,key" help:"destination port"`
 	Family kern.Family `col:"family,key;ip,as=ip,width=2,key" help:"address family; version of IP: 4 or 6"`
 	Proto  kern.Proto  `col:"proto,width=7,key" help:"protocol"`
@@ -50,9 +50,9 @@ type key struct {
 
 // mix is struct ecn_mix.
 type mix struct {
-	None uint64 `col:"not_ect,width=8,sum" help:"packets of transports that do not take part"`
+	None uint64 `col:"not_ect,width=8,sum" help:"packets of transports that do not use ECN"`
 	ECT1 uint64 `col:"ect1,width=8,sum" help:"packets marked ECT(1)"`
-	ECT0 uint64 `col:"ect0,width=8,sum" help:"packets marked ECT(0): able, no congestion met"`
+	ECT0 uint64 `col:"ect0,width=8,sum" help:"packets marked ECT(0): ECN-capable, no congestion met"`
 	CE   uint64 `col:"ce,width=8,sum" help:"packets marked CE: congestion met"`
 }
 

@@ -19,9 +19,9 @@ import (
 var readme string
 
 type config struct {
-	All  bool          `flag:"all" help:"also what is usual on a healthy machine: calls of accept that wait, requests whose answer nobody waits for, data of a peer that has gone"`
-	Min  time.Duration `flag:"min" help:"only what is at least this old"`
-	Max  time.Duration `flag:"max" help:"only what is at most this old"`
+	All  bool          `flag:"all" help:"also show what is normal on a healthy machine: calls of accept that wait, requests whose answer nobody waits for, data of a peer that has gone"`
+	Min  time.Duration `flag:"min" help:"only operations that are at least this old"`
+	Max  time.Duration `flag:"max" help:"only operations that are at most this old"`
 	Tick time.Duration `bpf:"tick_ns"`
 
 	memory memory
@@ -43,7 +43,7 @@ type hang struct {
 	Received uint32     `col:"-"`
 	Holders  uint32     `col:"holders,width=7" help:"processes that have the socket open; the first one is shown"`
 	Last     uint32     `col:"-"`
-	Retries  uint16     `col:"retries,width=7" help:"connect, request: timeouts of TCP after which it was sent again; lookup: how often the query was sent again"`
+	Retries  uint16     `col:"retries,width=7" help:"connect, request: TCP timeouts after which it was sent again; lookup: how often the query was sent again"`
 	Unsure   bool       `col:"-"`
 	Pad      uint8      `col:"-"`
 	What     what       `col:"what,width=8,left,key" words:",connect,lookup,queued,silent,request,unread,blocked,accept" help:"what hangs: see the list in the description"`

@@ -17,8 +17,8 @@ var readme string
 
 type config struct {
 	Hz     uint64 `flag:"frequency" short:"F" help:"samples a second, on each processor"`
-	Kernel bool   `flag:"kernel-stacks-only" short:"K" help:"tell samples apart by their kernel stacks alone"`
-	User   bool   `flag:"user-stacks-only" short:"U" help:"tell samples apart by their user stacks alone"`
+	Kernel bool   `flag:"kernel-stacks-only" short:"K" help:"group samples by kernel stack only"`
+	User   bool   `flag:"user-stacks-only" short:"U" help:"group samples by user stack only"`
 	Folded bool   `flag:"folded" short:"f" help:"the same as -o folded"`
 	Idle   bool   `flag:"include-idle" bpf:"show_idle" help:"also count idle processors"`
 	Net    bool   `flag:"net" help:"only samples in the kernel's network code, summed by layer"`
@@ -42,14 +42,14 @@ type key struct {
 	Thread kern.Comm    `col:"thread,width=16,key" help:"thread name"`
 	Kstack kern.StackID `col:"kstack,as=kstack,key" help:"kernel stack, innermost function first"`
 	Ustack kern.StackID `col:"ustack,as=ustack,key" help:"user stack, innermost function first"`
-	Layer  layer        `col:"layer,as=layer,width=9,key" help:"part of the network code that it is in: socket, unix, netlink, packet, tcp, udp, ip, netfilter, bridge, queue, napi, driver"`
+	Layer  layer        `col:"layer,as=layer,width=9,key" help:"layer of the network code: socket, unix, netlink, packet, tcp, udp, ip, netfilter, bridge, queue, napi, driver"`
 	Pad    uint32       `col:"-"`
 }
 
 // value is struct sample_count of profile.bpf.c.
 type value struct {
 	Count uint64 `col:"count,width=7,sum" help:"samples"`
-	NS    uint64 `col:"cpu_ms,div=1000000,width=8,prec=1,sum" help:"processor time that they stand for"`
+	NS    uint64 `col:"cpu_ms,div=1000000,width=8,prec=1,sum" help:"processor time that the samples stand for"`
 }
 
 func check(cfg any) error {

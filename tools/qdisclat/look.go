@@ -160,7 +160,7 @@ func hidden(kind string, all []instance, functions error) ([]string, error) {
 	if roots {
 		return []string{text + ", and not visible on this kernel, which has no kprobes: only those that are a device's own are shown"}, nil
 	}
-	return nil, fmt.Errorf("%w: %s: without kprobes only a device's own can be seen; 'seine qdisclat %s' shows that one, with all below it", probe.ErrNotSupported, text, c.under)
+	return nil, fmt.Errorf("%w: %s: without kprobes only the root queue of a device can be seen; 'seine qdisclat %s' shows it, with all below it", probe.ErrNotSupported, text, c.under)
 }
 
 // presence is how a kernel has a queueing discipline.
@@ -222,7 +222,7 @@ func unused(kind string, p presence) ([]string, error) {
 	case p == onDisk:
 		return []string{fmt.Sprintf("%s is not loaded: 'modprobe sch_%s', or let tc do it: %s", kind, kind, use)}, nil
 	case kind == "cbq":
-		return nil, fmt.Errorf("%w: CBQ no longer exists: it was taken out of Linux 6.3 and of the stable kernels before; htb and hfsc serve in its place", probe.ErrNotSupported)
+		return nil, fmt.Errorf("%w: CBQ no longer exists: Linux 6.3 and the stable kernels before it removed it; htb and hfsc replace it", probe.ErrNotSupported)
 	}
 	text := fmt.Sprintf("there is no queueing discipline %s, built in or as a module sch_%s", kind, kind)
 	if near := row.Nearest(kind, kinds); near != "" && !slices.Contains(kinds, kind) {

@@ -44,8 +44,8 @@ func (h *handle) Cell(c *row.Cell) {
 type key struct {
 	Dev    kern.DevKey `col:",inline"`
 	Kind   kern.Comm   `col:"kind,width=10,key" help:"queueing discipline, by the kernel's name for it"`
-	Handle handle      `col:"handle,width=6,key" help:"its number, as tc shows it; 0: has none of its own"`
-	Parent handle      `col:"parent,width=6,key" help:"the class it is in; root: it is the device's own"`
+	Handle handle      `col:"handle,width=6,key" help:"its number, as tc shows it; 0: it has no number"`
+	Parent handle      `col:"parent,width=6,key" help:"the class it is attached to; root: it is the root queue of the device"`
 }
 
 // value is struct queue_value of qdisclat.bpf.c.
@@ -54,7 +54,7 @@ type value struct {
 	Dequeued uint64    `col:"dequeued,width=8,sum" help:"packets taken out: those of the histogram, requeued and unknown together"`
 	Split    uint64    `col:"split,width=6,sum" help:"packets of the histogram that are pieces of a packet that the queue cut"`
 	Requeued uint64    `col:"requeued,width=8,sum" help:"packets taken out once more because the driver had refused them"`
-	Unknown  uint64    `col:"unknown,width=7,sum" help:"packets taken out that nobody saw being put in: they were there before, or are copies made by the queue"`
+	Unknown  uint64    `col:"unknown,width=7,sum" help:"packets taken out that the tool did not see put in: they were there before, or are copies made by the queue"`
 	Bypassed uint64    `col:"bypassed,width=8,sum" help:"packets that went straight to the driver because the queue was empty"`
 	Dropped  uint64    `col:"dropped,width=7,sum" help:"packets that the queue threw away"`
 }
@@ -80,7 +80,7 @@ func child(kind string) probe.Point {
 			Name: "kprobe", Programs: []string{"child__kprobe__*"},
 			Fits: func(*probe.Kernel) error {
 				if kind == "" {
-					return fmt.Errorf("%w: only those of one kind can be seen: name it", probe.ErrNotSupported)
+					return fmt.Errorf("%w: it can be seen only if you name its kind", probe.ErrNotSupported)
 				}
 				return nil
 			},

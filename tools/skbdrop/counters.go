@@ -129,7 +129,7 @@ func (n *namespaces) warn() {
 	}
 }
 
-var errEmpty = errors.New("no process is in it, and it got its name after the start: start again")
+var errEmpty = errors.New("no process is in it, and it was named after the start of the tool: start the tool again")
 
 // read reads the counters of all namespaces. What cannot be read goes to unread; it
 // counts from the first time that it can.

@@ -56,12 +56,12 @@ type key struct {
 	Kstack   kern.StackID      `col:"kstack,as=kstack,key" help:"kernel stack, innermost function first"`
 	Laddr    kern.Addr         `col:"laddr,width=15,key" help:"local address: of the destination, unless a socket here has sent them"`
 	Raddr    kern.Addr         `col:"raddr,width=15,key" help:"remote address"`
-	Dev      kern.Comm         `col:"dev,width=8,key" help:"device; absent where the packet is past it, in a TCP socket"`
+	Dev      kern.Comm         `col:"dev,width=8,key" help:"device; absent for packets in the queue of a TCP socket"`
 	Lport    kern.ID16         `col:"lport,width=5,key" help:"local port"`
 	Rport    kern.ID16         `col:"rport,width=5,key" help:"remote port"`
 	Family   kern.Family       `col:"family,width=6,key" help:"address family"`
 	Pad      uint16            `col:"-"`
-	Proto    proto             `col:"proto,width=7,key" help:"protocol of IP; of other packets the EtherType"`
+	Proto    proto             `col:"proto,width=7,key" help:"protocol of IP; the EtherType of other packets"`
 	Netns    kern.ID32         `col:"netns,width=10,key" help:"network namespace, by inode"`
 	Dir      kern.Packet       `col:"dir,width=3,key" help:"out: a socket here has sent them; in: others"`
 	Pad2     uint32            `col:"-"`
@@ -69,7 +69,7 @@ type key struct {
 
 // value is struct drop_count of skbdrop.bpf.c.
 type value struct {
-	Count uint64 `col:"count,width=8,sum" help:"packets: a buffer of GSO or GRO counts as those it stands for"`
+	Count uint64 `col:"count,width=8,sum" help:"packets: a buffer of GSO or GRO counts as the packets that it stands for"`
 	Skbs  uint64 `col:"skbs,width=8,sum" help:"buffers"`
 	Bytes uint64 `col:"bytes,width=10,sum" help:"bytes in them, with those headers that were still there"`
 }

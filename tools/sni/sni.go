@@ -25,7 +25,7 @@ func (*made[T]) Cell(c *row.Cell) { *c = row.Cell{} }
 type hello struct {
 	kern.Head
 	kern.Tuple
-	Len  uint32           `col:"hello_bytes,width=5" help:"length of the ClientHello with the heads of its records, at most 4096"`
+	Len  uint32           `col:"hello_bytes,width=5" help:"length of the ClientHello with its record headers, at most 4096"`
 	Pad  uint32           `col:"-"`
 	Data made[[4096]byte] `col:"version,width=7,key;alpn,width=12,key;name,width=30,key" help:"highest version of TLS that the client offers; protocols that it offers; server name that it asks for, absent if it names none"`
 }

@@ -22,7 +22,7 @@ var readme string
 
 type config struct {
 	tool.Latency
-	Events bool `flag:"events" bpf:"show_events" help:"a row for each connection, with the connect and the wait after it apart"`
+	Events bool `flag:"events" bpf:"show_events" help:"show a row for each connection, with separate times for the connect and the wait after it"`
 }
 
 // key is struct byte_key of so1stbyte.bpf.c.
@@ -36,7 +36,7 @@ type key struct {
 	Thread  kern.Comm    `col:"thread,width=16,key" help:"thread name"`
 	Raddr   kern.Addr    `col:"raddr,width=15,key" help:"remote address"`
 	Outcome outcome      `col:"outcome,width=13" words:",pending,no byte,no connection" help:"pending; no byte: it ended without one; no connection: no answer to its SYN, or a refusal; absent if a byte was read"`
-	Pending kern.Pending `col:"pending,width=7" help:"true of those that wait at the end of the interval: latencies are their ages"`
+	Pending kern.Pending `col:"pending,width=7" help:"true for connections that still wait at the end of the interval: latencies are their ages"`
 }
 
 // outcome is enum outcome of so1stbyte.bpf.c.
@@ -51,11 +51,11 @@ type value struct {
 type event struct {
 	kern.Head
 	kern.Tuple
-	Connect kern.Nanos   `col:"connect_us,head=CONNECT(us),div=1000,width=11" help:"from the connect until the connection was there"`
+	Connect kern.Nanos   `col:"connect_us,head=CONNECT(us),div=1000,width=11" help:"from the connect until the connection was established"`
 	Wait    kern.Nanos   `col:"wait_us,head=WAIT(us),div=1000,width=8,age" help:"from then until the first byte was read"`
-	Total   kern.Nanos   `col:"latency_us,head=TOTAL(us),div=1000,width=9,age" help:"both; of what has had no byte, its age or how long it lasted"`
+	Total   kern.Nanos   `col:"latency_us,head=TOTAL(us),div=1000,width=9,age" help:"both together; if no byte came, the age or duration of the connection"`
 	Outcome outcome      `col:"outcome,width=13" words:",pending,no byte,no connection" help:"pending; no byte: it ended without one; no connection: no answer to its SYN, or a refusal; absent if a byte was read"`
-	Pending kern.Pending `col:"pending,width=7" help:"true if it waits still: the times are its age"`
+	Pending kern.Pending `col:"pending,width=7" help:"true if it still waits: the times are its age"`
 }
 
 // ends leaves out the port that a raw socket does not have.
@@ -80,7 +80,7 @@ func views(cfg any) []tool.View {
 
 // release is the end of sockets that are not TCP's.
 var release = probe.Point{
-	Name: "release", Optional: true, Misses: "when sockets that are not TCP's end: they take up room until another one has their place",
+	Name: "release", Optional: true, Misses: "the end of sockets other than TCP: they take up room until a new socket replaces them",
 	Ways: []probe.Way{
 		{Name: "cgroup", Programs: []string{"release__cgroup"}},
 		{Name: "fentry", Programs: []string{"release__fentry"}},

@@ -31,8 +31,8 @@ type event struct {
 	By      kern.Via     `col:"via,width=7" help:"syscall or uring"`
 	Path    kern.Path    `col:"-"`
 	Peer    kern.Path    `col:"-"`
-	Latency kern.Nanos   `col:"latency_us,head=LAT(us),div=1000,width=8,age" help:"how long the call waited; absent if its beginning was not seen"`
-	Pending kern.Pending `col:"pending,width=7" help:"true if the call waits still: the latency is its age"`
+	Latency kern.Nanos   `col:"latency_us,head=LAT(us),div=1000,width=8,age" help:"how long the call waited; absent if its start was not seen"`
+	Pending kern.Pending `col:"pending,width=7" help:"true if the call still waits: the latency is its age"`
 	Pad     uint32       `col:"-"`
 }
 

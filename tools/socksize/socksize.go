@@ -17,7 +17,7 @@ var readme string
 
 type config struct {
 	Totals bool `flag:"totals" help:"count, average and total instead of histograms"`
-	Stacks bool `flag:"stacks" help:"tell calls apart by the user stack that made them"`
+	Stacks bool `flag:"stacks" help:"also split by the user stack that made the calls"`
 }
 
 // key is struct size_key of socksize.bpf.c.

@@ -29,7 +29,7 @@ type event struct {
 	kern.Tuple
 	Latency kern.Nanos   `col:"latency_us,head=LAT(us),div=1000,width=8,age" help:"from the call to the end of the connection attempt"`
 	Result  kern.Result  `col:"result,as=connect,width=19;errno,as=errno,width=13" help:"how it ended, in the words of connect(2); errno by name, absent on success"`
-	By      via          `col:"via,width=7" words:"syscall,uring,send" help:"what asked for it: syscall, uring, or a send with MSG_FASTOPEN"`
+	By      via          `col:"via,width=7" words:"syscall,uring,send" help:"how it was requested: syscall, uring, or send (MSG_FASTOPEN)"`
 	Path    kern.Path    `col:"-"`
 	Pending kern.Pending `col:"pending,width=7" help:"true if it has not ended: the latency is its age"`
 }

@@ -25,7 +25,7 @@ type key struct {
 	PID    kern.ID32    `col:"pid,width=7,key" help:"process"`
 	TID    kern.ID32    `col:"tid,width=7,key" help:"thread id"`
 	UID    uint32       `col:"uid,width=5,key" help:"user"`
-	Metric metric       `col:"metric,width=7,key" words:"connect,failed,wait" help:"connect: until the handshake was done; failed: until it was given up; wait: from then until the program used the connection"`
+	Metric metric       `col:"metric,width=7,key" words:"connect,failed,wait" help:"connect: until the handshake was done; failed: until the attempt ended; wait: from then until the program used the connection"`
 	Comm   kern.Comm    `col:"comm,width=16,key" help:"process name"`
 	Thread kern.Comm    `col:"thread,width=16,key" help:"thread name"`
 	Raddr  kern.Addr    `col:"raddr,width=15,key" help:"remote address"`

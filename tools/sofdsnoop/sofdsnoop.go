@@ -25,15 +25,15 @@ var readme string
 type event struct {
 	kern.Head
 	kern.Tuple
-	Inode    uint64        `col:"inode,width=10" help:"inode of what was passed"`
+	Inode    uint64        `col:"inode,width=10" help:"inode of the file that was passed"`
 	ViaInode viaInode      `col:"socket,width=20" help:"descriptor and inode of the UNIX socket that it went through"`
 	FD       int32         `col:"fd,width=5" help:"the descriptor's number in the process of the row"`
 	Via      int32         `col:"-"`
 	Action   action        `col:"action,width=6" words:"SEND,RECV" help:"SEND or RECV"`
 	Pad      uint32        `col:"-"`
-	Type     kern.FileType `col:"type,width=14" help:"what was passed: regular, memfd, directory, pipe, char, block; socket: and its family; anon: and its name"`
+	Type     kern.FileType `col:"type,width=14" help:"kind of the file that was passed: regular, memfd, directory, pipe, char, block, socket:FAMILY or anon:NAME"`
 	Address  kern.Path     `col:"address,width=20" help:"name of the UNIX socket that it went through, or of its peer"`
-	Path     kern.FilePath `col:"name,width=24" help:"path of what was passed; the ends of a socket; else what the kernel calls it"`
+	Path     kern.FilePath `col:"name,width=24" help:"path of the file that was passed; for a socket its two ends; else the kernel's name for it"`
 }
 
 // action is enum pass_action.

@@ -18,7 +18,7 @@ var readme string
 
 type config struct {
 	family.TimesConfig
-	Raise   bool   `flag:"raise" bpf:"waits" help:"also show the time from being raised to being run"`
+	Raise   bool   `flag:"raise" bpf:"waits" help:"also show the time from when a softirq is raised until it runs"`
 	Vectors uint32 `bpf:"vectors"`
 }
 
@@ -38,9 +38,9 @@ type metric uint32
 
 // key is struct softirq_key of softirqs.bpf.c.
 type key struct {
-	Softirq vector `col:"softirq,width=9,key" help:"which softirq, as /proc/softirqs has it in small letters"`
+	Softirq vector `col:"softirq,width=9,key" help:"which softirq, by its name in /proc/softirqs in lower case"`
 	CPU     uint32 `col:"cpu,width=3,key" help:"processor"`
-	Metric  metric `col:"metric,width=6,key" words:"run,wait" help:"run: from its beginning to its end; wait (with --raise): from being raised to its beginning"`
+	Metric  metric `col:"metric,width=6,key" words:"run,wait" help:"run: from its start to its end; wait (with --raise): from when it was raised to its start"`
 	Pad     uint32 `col:"-"`
 }
 

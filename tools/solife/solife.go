@@ -27,7 +27,7 @@ type event struct {
 	kern.Tuple
 	TX       uint64     `col:"tx_bytes,head=TX_B,width=8,sum" help:"bytes that its processes wrote"`
 	RX       uint64     `col:"rx_bytes,head=RX_B,width=8,sum" help:"bytes that its processes read"`
-	Duration kern.Nanos `col:"duration_ms,head=MS,div=1000000,prec=2,width=9" help:"from the session's beginning to the close of its last descriptor; absent for sessions older than the tool"`
+	Duration kern.Nanos `col:"duration_ms,head=MS,div=1000000,prec=2,width=9" help:"from the start of the session until its last descriptor is closed; absent for sessions older than the tool"`
 	Seen     kern.Nanos `col:"seen_ms,div=1000000,prec=2,width=9" help:"how long the tool watched the session"`
 	Type     sockType   `col:"type,width=9" help:"stream, dgram, seqpacket or raw"`
 	Peerless uint8      `col:"-"`
@@ -99,7 +99,7 @@ var Tool = &tool.Tool{
 			{Name: "fentry", Programs: []string{"unixend__fentry"}},
 			{Name: "kprobe", Programs: []string{"unixend__kprobe"}},
 			{Name: "slab", Programs: []string{"unixend__slab"}, Nested: true,
-				Misses: "nothing, but every free of the kernel's memory pays for it"},
+				Misses: "nothing, but every free of kernel memory costs a run"},
 		}},
 		{Name: "state"},
 	}, family.SockCalls, family.SockIO),

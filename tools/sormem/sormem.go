@@ -35,7 +35,7 @@ type kind uint32
 type key struct {
 	PID    kern.ID32  `col:"pid,width=7,key" help:"process"`
 	UID    uint32     `col:"uid,width=5,key" help:"user"`
-	Metric metric     `col:"metric,width=10,key" words:"rmem_alloc,rmem_limit,rmem_ratio" help:"rmem_alloc: bytes in the buffer; rmem_limit: its size; rmem_ratio: the one in per cent of the other"`
+	Metric metric     `col:"metric,width=10,key" words:"rmem_alloc,rmem_limit,rmem_ratio" help:"rmem_alloc: bytes in the buffer; rmem_limit: its size; rmem_ratio: rmem_alloc in per cent of rmem_limit"`
 	Lport  kern.ID16  `col:"lport,width=5,key" help:"local port"`
 	Proto  kern.Proto `col:"proto,width=7,key" help:"protocol"`
 	Comm   kern.Comm  `col:"comm,width=16,key" help:"process name"`
@@ -56,9 +56,9 @@ type event struct {
 	kern.Head
 	kern.Tuple
 	Used   uint64   `col:"used_bytes,head=USED,width=9" help:"bytes in the buffer"`
-	Limit  uint64   `col:"limit_bytes,head=LIMIT,width=9" help:"its size"`
-	Ratio  kern.Opt `col:"ratio,head=%,width=4" help:"the one in per cent of the other"`
-	Drops  uint64   `col:"drops,width=7,sum" help:"how often, since the row before of this socket and reason"`
+	Limit  uint64   `col:"limit_bytes,head=LIMIT,width=9" help:"limit of the buffer"`
+	Ratio  kern.Opt `col:"ratio,head=%,width=4" help:"bytes in the buffer, in per cent of its limit"`
+	Drops  uint64   `col:"drops,width=7,sum" help:"how often, since the previous row of this socket and reason"`
 	Reason reason   `col:"reason,width=15" words:"buffer full,queue full,protocol memory,zero window,prune,drop" help:"buffer full (UDP), queue full (raw, netlink, ping), protocol memory, zero window, prune or drop (TCP)"`
 	Dir    kind     `col:"kind,width=7" words:"send,receive" help:"receive or send"`
 }
@@ -92,10 +92,10 @@ func views(any) []tool.View {
 			Name: "overflow",
 			Points: []probe.Point{
 				{Name: "gone"}, {Name: "udp"}, {Name: "queue"},
-				{Name: "rawlook", Needed: raws}, {Name: "rawend", Optional: true, Misses: "what raw sockets dropped last", Needed: raws},
+				{Name: "rawlook", Needed: raws}, {Name: "rawend", Optional: true, Misses: "the last drops of raw sockets", Needed: raws},
 				{Name: "memory"}, {Name: "window"},
-				{Name: "prune", Optional: true, Misses: "that TCP prunes its queues, except by the packets it drops then"},
-				{Name: "drop", Optional: true, Misses: "TCP segments dropped for want of room", Ways: []probe.Way{
+				{Name: "prune", Optional: true, Misses: "TCP pruning its queues, except for packets that it drops then"},
+				{Name: "drop", Optional: true, Misses: "TCP segments that were dropped because the buffer was full", Ways: []probe.Way{
 					{Name: "btf", Programs: []string{"drop__btf"}, Fits: probe.HasTracepoint("kfree_skb", 4)},
 					{Name: "raw", Programs: []string{"drop__raw"}, Fits: probe.HasTracepoint("kfree_skb", 4)},
 				}},

@@ -37,7 +37,7 @@ type event struct {
 	Seq     uint16       `col:"seq,width=5" help:"number of the echo"`
 	Family  kern.Family  `col:"family,key;ip,as=ip,width=2,key" help:"address family; version of IP: 4 or 6"`
 	Outcome words        `col:"outcome" help:"the time in words, lost, or how long there has been no reply"`
-	Pending kern.Pending `col:"pending,width=7" help:"true if there is no reply yet, and it is not lost either: the time is its age"`
+	Pending kern.Pending `col:"pending,width=7" help:"true if there is no reply yet and the echo is not lost yet: the time is its age"`
 	Pad     uint32       `col:"-"`
 }
 
@@ -97,11 +97,11 @@ func views(cfg any) []tool.View {
 	}}
 }
 
-const later = "nothing, but counts the way from the device to ICMP in"
+const later = "nothing, but the time includes the way from the device to ICMP"
 
 // Tool is superping.
 var Tool = &tool.Tool{
-	Name: "superping", Layer: tool.IP, Short: "ICMP echo round-trip times as the kernel has them",
+	Name: "superping", Layer: tool.IP, Short: "ICMP echo round-trip times, measured in the kernel",
 	Banner:  "Tracing ICMP echo request latency.",
 	Doc:     readme,
 	Filters: tool.ByWho | tool.FilterNetns | tool.FilterAddr | tool.FilterLaddr | tool.FilterRaddr | tool.FilterIP4 | tool.FilterIP6,

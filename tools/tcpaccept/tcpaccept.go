@@ -21,7 +21,7 @@ type event struct {
 	kern.Head
 	kern.Tuple
 	Queued  kern.Nanos `col:"queued_us,head=WAIT_US,div=1000,width=8" help:"time in the accept queue; absent when the connection is older than the tool"`
-	Backlog backlog    `col:"backlog,width=9" help:"of the listener: connections that still wait, and how many may"`
+	Backlog backlog    `col:"backlog,width=9" help:"of the listener: how many connections still wait, and how many can"`
 }
 
 // backlog is a limit in the upper half and what is used of it in the lower.

@@ -21,7 +21,7 @@ type event struct {
 	kern.Tuple
 	Result  kern.Result      `col:"ret,width=4;errno,as=errno,width=13" help:"what bind returned: 0 or a negative error number; errno by name, absent on success"`
 	Options kern.SockOptions `col:"options,width=20" help:"options of the socket that matter to bind"`
-	Ifindex kern.ID32        `col:"ifindex,head=IF,width=3" help:"the interface that the socket is tied to, by its number in the namespace"`
+	Ifindex kern.ID32        `col:"ifindex,head=IF,width=3" help:"the interface that the socket is bound to, by its number in the namespace"`
 	Pad     uint32           `col:"-"`
 }
 

@@ -19,7 +19,7 @@ var readme string
 type config struct {
 	tool.Latency
 	Counting bool `flag:"count-by-destination" short:"c" bpf:"counting" help:"count connections by source and destination instead of showing rows"`
-	Relative bool `flag:"timestamp" short:"t" help:"time since the start, as --time rel"`
+	Relative bool `flag:"timestamp" short:"t" help:"time since the start, like --time rel"`
 	UID      bool `flag:"print-uid" short:"U" help:"show the user"`
 	DNS      bool `flag:"dns" help:"show the name that was looked up for the address"`
 
@@ -39,7 +39,7 @@ type event struct {
 	kern.Tuple
 	Latency kern.Nanos   `col:"latency_us,div=1000,width=8,age" help:"from the call to the end of the handshake, or of the attempt"`
 	Result  kern.Result  `col:"result,as=connect,width=19;errno,as=errno,width=13" help:"how it ended, in the words of connect(2); errno by name, absent on success"`
-	Host    word         `col:"host,width=20,key" help:"with --dns, the name that was last looked up and had this address for an answer; absent if none was"`
+	Host    word         `col:"host,width=20,key" help:"with --dns, the name of the last lookup that returned this address; absent if there was none"`
 	Pending kern.Pending `col:"pending,width=7" help:"true if it has not ended: the latency is its age"`
 	Pad     uint32       `col:"-"`
 }
@@ -61,13 +61,13 @@ type key struct {
 	Rport   uint16       `col:"rport,width=5,key" help:"remote port"`
 	Family  kern.Family  `col:"family,width=6,key" help:"address family"`
 	Netns   kern.ID32    `col:"netns,width=10,key" help:"network namespace, by inode"`
-	Pending kern.Pending `col:"pending,width=7" help:"true of those that have not ended at the end of the interval"`
+	Pending kern.Pending `col:"pending,width=7" help:"true for connections that have not ended at the end of the interval"`
 	Pad     uint32       `col:"-"`
 }
 
 // value is struct connect_count of tcpconnect.bpf.c.
 type value struct {
-	Count  uint64 `col:"count,head=CONNECTS,width=8,sum" help:"connections that were asked for"`
+	Count  uint64 `col:"count,head=CONNECTS,width=8,sum" help:"connections that were attempted"`
 	Failed uint64 `col:"failed,width=6,sum" help:"those that failed"`
 }
 

@@ -74,7 +74,7 @@ func views(cfg any) []tool.View {
 // needsSocket says that this kernel does not name the socket of a drop.
 func needsSocket(k *probe.Kernel) bool { return len(k.Args("kfree_skb")) < 4 }
 
-const inSocket = "the process and the state of dropped packets; on kernels without reasons also what a socket drops by itself"
+const inSocket = "the process and the state of dropped packets; on kernels without reasons also packets that a socket drops itself"
 
 // Tool is tcpdrop.
 var Tool = &tool.Tool{
@@ -86,7 +86,7 @@ var Tool = &tool.Tool{
 	Config:  func() any { return &config{Stack: true} },
 	Points: []probe.Point{
 		{Name: "drop"},
-		{Name: "waits", Optional: true, Misses: "that a packet without a reason was heeded by a connection in TIME_WAIT", Needed: needsSocket},
+		{Name: "waits", Optional: true, Misses: "which packets without a reason a connection in TIME_WAIT has processed: they are shown as drops", Needed: needsSocket},
 		{Name: "rcv", Optional: true, Misses: inSocket, Needed: needsSocket},
 	},
 	Views: views,

@@ -18,7 +18,7 @@ import (
 var readme string
 
 type config struct {
-	Xmit bool `flag:"xmit" help:"as the book: count calls of tcp_write_xmit by their flags, and blocked_us; needs function tracing"`
+	Xmit bool `flag:"xmit" help:"like the book's tool, count calls of tcp_write_xmit by their flags, and blocked_us; needs function tracing"`
 }
 
 // state is the bits of tcp_sock.nonagle.
@@ -65,12 +65,12 @@ type heldKey struct {
 
 // held is struct held_value of tcpnagle.bpf.c.
 type held struct {
-	Held kern.Hist `col:"held_us,unit=us" help:"from the write to the packet that took its first byte along, as a histogram"`
+	Held kern.Hist `col:"held_us,unit=us" help:"from the write to the packet that carried its first byte, as a histogram"`
 }
 
 // blocked is the same memory with --xmit.
 type blocked struct {
-	Held kern.Hist `col:"blocked_us,unit=us" help:"from a call of tcp_write_xmit that returned true to the next that did not, as a histogram"`
+	Held kern.Hist `col:"blocked_us,unit=us" help:"from a call of tcp_write_xmit that returned true to the next one that returned false, as a histogram"`
 }
 
 func views(cfg any) []tool.View {

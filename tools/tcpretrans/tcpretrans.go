@@ -34,7 +34,7 @@ type event struct {
 	Segs   uint32      `col:"segments,width=4,sum" help:"segments that the packet is cut into; 0 if it could not be sent"`
 	Row    uint32      `col:"attempts,width=4" help:"timeouts in a row, this one included; of a SYN-ACK: how often it was sent again"`
 	Total  uint32      `col:"total_retrans,width=6" help:"segments that this connection has sent again so far"`
-	Result kern.Result `col:"errno,as=errno,width=13" help:"why sending it failed, where the kernel tells (6.18)"`
+	Result kern.Result `col:"errno,as=errno,width=13" help:"why sending it failed; only from kernel 6.18 on"`
 	State  kern.State  `col:"state,width=11" help:"state of the connection"`
 	Pad    [3]uint8    `col:"-"`
 }

@@ -15,7 +15,7 @@ import (
 var readme string
 
 type config struct {
-	Minimum bool `flag:"minimum" bpf:"minimum" help:"the shortest time of a connection's last minutes in place of the smoothed one"`
+	Minimum bool `flag:"minimum" bpf:"minimum" help:"use the shortest time of a connection's last minutes instead of the smoothed one"`
 }
 
 // key is struct rtt_key of tcprtt.bpf.c.
@@ -25,7 +25,7 @@ type key struct {
 
 // value is struct rtt_value of tcprtt.bpf.c.
 type value struct {
-	Hist kern.Hist `col:"rtt_us,unit=us" help:"round-trip times that the kernel had, one for each segment that came in, as a histogram"`
+	Hist kern.Hist `col:"rtt_us,unit=us" help:"the kernel's round-trip time of the connection at each segment that came in, as a histogram"`
 }
 
 // Tool is tcprtt.

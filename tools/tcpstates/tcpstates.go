@@ -24,8 +24,8 @@ type config struct {
 type event struct {
 	kern.Head
 	kern.Tuple
-	Sk    kern.Ptr   `col:"skaddr,width=16" help:"the socket's address in the kernel; used again when the socket is gone"`
-	Spent kern.Nanos `col:"duration_ms,head=MS,div=1000000,prec=3,width=9" help:"time in the old state; absent when its beginning was not seen"`
+	Sk    kern.Ptr   `col:"skaddr,width=16" help:"the socket's address in the kernel; reused after the socket's end"`
+	Spent kern.Nanos `col:"duration_ms,head=MS,div=1000000,prec=3,width=9" help:"time in the old state; absent when its start was not seen"`
 	Old   kern.State `col:"oldstate,width=11" help:"the state that it left"`
 	New   kern.State `col:"newstate,before=-> ,width=14" help:"the state that it is in now"`
 	Pad   uint16     `col:"-"`

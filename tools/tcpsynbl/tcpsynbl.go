@@ -24,8 +24,8 @@ type moment uint32
 // key is struct synbl_key of tcpsynbl.bpf.c.
 type key struct {
 	Laddr kern.Addr `col:"laddr,width=15,key" help:"address of the listener; all zeros: any"`
-	Queue queue     `col:"metric,head=QUEUE,width=6,key" words:"syn,accept" help:"the queue: syn, of requests that are not complete, or accept, of connections that wait for a process"`
-	Limit uint32    `col:"limit,width=6,key" help:"how many the queue may hold: of listen(2), cut by net.core.somaxconn"`
+	Queue queue     `col:"metric,head=QUEUE,width=6,key" words:"syn,accept" help:"the queue: syn (handshakes that are not complete) or accept (connections that wait for a process)"`
+	Limit uint32    `col:"limit,width=6,key" help:"how many the queue may hold: the backlog of listen(2), limited by net.core.somaxconn"`
 	PID   kern.ID32 `col:"pid,width=7,key" help:"process of the listener"`
 	UID   uint32    `col:"uid,width=5,key" help:"user"`
 	Comm  kern.Comm `col:"comm,width=16,key" help:"process name"`
@@ -65,7 +65,7 @@ var views = []tool.View{
 	},
 }
 
-const before = "nothing but SYNs that netfilter rewrites or drops, and repeated SYNs, are misjudged"
+const before = "nothing, but it misjudges repeated SYNs and SYNs that netfilter rewrites or drops"
 
 // Tool is tcpsynbl.
 var Tool = &tool.Tool{

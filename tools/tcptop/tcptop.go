@@ -29,10 +29,10 @@ type entry struct {
 	Sk      uint64 `col:"local,head=LADDR,as=local,width=21;remote,head=RADDR,as=remote,width=21" help:"address and port of this end; address and port of the other"`
 	TX      uint64 `col:"tx_bytes,head=TX_KB,scale=1024,width=7,sum" help:"payload bytes sent in the interval, each counted once however often it was sent"`
 	RX      uint64 `col:"rx_bytes,head=RX_KB,scale=1024,width=7,sum" help:"payload bytes received in the interval"`
-	Unsent  uint64 `col:"unsent_bytes,width=7,sum" help:"payload bytes that were written and wait to be sent for the first time, at the end of the interval"`
+	Unsent  uint64 `col:"unsent_bytes,width=7,sum" help:"payload bytes that were written and not yet sent, at the end of the interval"`
 	Born    uint64 `col:"-"`
 	Total   uint64 `col:"total_bytes,head=KB,scale=1024,width=7,sum" help:"both together"`
-	TXRate  uint64 `col:"tx_bytes_s,head=TX_KB/s,scale=1024,width=7,sum" help:"sent per second, over the part of the interval in which the session was there"`
+	TXRate  uint64 `col:"tx_bytes_s,head=TX_KB/s,scale=1024,width=7,sum" help:"sent per second, over the part of the interval in which the session existed"`
 	RXRate  uint64 `col:"rx_bytes_s,head=RX_KB/s,scale=1024,width=7,sum" help:"received per second, likewise"`
 	Retrans uint32 `col:"retrans,width=7,sum" help:"segments retransmitted in the interval"`
 	SRTT_us uint32 `col:"srtt_us,width=8" help:"smoothed round-trip time"`

@@ -41,15 +41,15 @@ type what uint32
 type event struct {
 	kern.Head
 	kern.Tuple
-	Sk         kern.Ptr  `col:"skaddr,prefix=0x,width=18" help:"the socket's address in the kernel, used again when it is gone; sock is a stable id"`
+	Sk         kern.Ptr  `col:"skaddr,prefix=0x,width=18" help:"the socket's address in the kernel, reused after its end; sock is a stable id"`
 	Since      uint64    `col:"time_us,div=1000,width=10" help:"since the start"`
 	Event      what      `col:"event,width=7,key" words:"rcv,retrans,new" help:"rcv: a segment came in; retrans: one was sent again; new: the connection is established"`
 	Cwnd       uint32    `col:"snd_cwnd,width=8" help:"congestion window, in segments"`
 	Ssthresh   uint32    `col:"snd_ssthresh,width=12" help:"slow start threshold, in segments"`
 	Sndbuf     int32     `col:"sk_sndbuf,width=9" help:"size of the send buffer"`
-	WmemQueued int32     `col:"sk_wmem_queued,width=14" help:"bytes in it, with the kernel's own"`
+	WmemQueued int32     `col:"sk_wmem_queued,width=14" help:"bytes queued in it, including the kernel's overhead"`
 	SRTT_us    uint32    `col:"srtt_us,width=8" help:"smoothed round-trip time"`
-	RcvWnd     uint32    `col:"rcv_wnd,width=8" help:"window that is offered to the peer, in bytes"`
+	RcvWnd     uint32    `col:"rcv_wnd,width=8" help:"receive window that is offered to the peer, in bytes"`
 	Inflight   uint32    `col:"inflight,width=8" help:"segments under way"`
 	Cong       kern.Comm `col:"cong,width=6" help:"congestion control"`
 }

@@ -24,7 +24,7 @@ type event struct {
 	TX          uint64     `col:"tx_bytes,head=TX_B,width=8,sum" help:"payload bytes sent"`
 	RX          uint64     `col:"rx_bytes,head=RX_B,width=8,sum" help:"payload bytes received by the process"`
 	TXDatagrams uint64     `col:"tx_datagrams,width=8,sum" help:"sends that succeeded"`
-	RXDatagrams uint64     `col:"rx_datagrams,width=8,sum" help:"receives that succeeded, peeks aside"`
+	RXDatagrams uint64     `col:"rx_datagrams,width=8,sum" help:"receives that succeeded, without peeks"`
 	Duration    kern.Nanos `col:"duration_ms,head=MS,div=1000000,prec=2,width=9" help:"from when the socket was made until its end; absent for sockets older than the tool"`
 	Seen        kern.Nanos `col:"seen_ms,div=1000000,prec=2,width=9" help:"how long the tool watched the socket"`
 	Drops       uint32     `col:"drops,width=6,sum" help:"datagrams that came and were dropped: the receive buffer was full, or they were broken"`
@@ -45,7 +45,7 @@ func peerless(e *event, r *row.Row) {
 	}
 }
 
-const noFile = "sockets that are made by io_uring"
+const noFile = "sockets that io_uring creates"
 
 // Tool is udplife.
 var Tool = &tool.Tool{
