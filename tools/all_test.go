@@ -85,8 +85,8 @@ func TestConstants(t *testing.T) {
 	})
 }
 
-// TestSockets: where a filter is refused, the tool to use instead is there and
-// does not refuse it too.
+// TestSockets: if a tool refuses a filter, the tool that it recommends exists
+// and accepts the filter.
 func TestSockets(t *testing.T) {
 	byName := map[string]*tool.Tool{}
 	for _, tl := range All {
@@ -138,8 +138,7 @@ func TestPoints(t *testing.T) {
 	})
 }
 
-// TestUses: only maps that programs use get room, and these are those of what is
-// asked for.
+// TestUses: only maps that the loaded programs use get memory.
 func TestUses(t *testing.T) {
 	each(t, func(t *testing.T, tl *tool.Tool, spec *ebpf.CollectionSpec) {
 		if tl.Name != "tcpconnect" {
@@ -180,8 +179,8 @@ func TestColumns(t *testing.T) {
 	})
 }
 
-// TestSays: every view says in one sentence what its rows tell, for seine with. Of
-// histograms it has the numbers that sum them up.
+// TestSays: every view has a sentence for its rows, for seine with. The sentence
+// of a histogram has its summary numbers.
 func TestSays(t *testing.T) {
 	eachView(t, func(t *testing.T, _ *tool.Tool, v tool.View, s *row.Schema, _ int) {
 		if v.Says == "" {
@@ -197,8 +196,8 @@ func TestSays(t *testing.T) {
 	})
 }
 
-// TestGroupedHeads: the head of a column that rows are grouped by says that column
-// and no other, in the letters of the tool's heads.
+// TestGroupedHeads: the head of a column that rows are grouped by names that
+// column and no other, in upper or lower case like the tool's other heads.
 func TestGroupedHeads(t *testing.T) {
 	small := func(head string) bool { return head == strings.ToLower(head) && head != strings.ToUpper(head) }
 	each(t, func(t *testing.T, tl *tool.Tool, _ *ebpf.CollectionSpec) {
@@ -230,7 +229,7 @@ func TestGroupedHeads(t *testing.T) {
 	})
 }
 
-// TestColumnHelp: columns made of one field are explained apart.
+// TestColumnHelp: columns made of one field have separate help.
 func TestColumnHelp(t *testing.T) {
 	each(t, func(t *testing.T, tl *tool.Tool, _ *ebpf.CollectionSpec) {
 		for _, cfg := range configs(tl) {
@@ -249,7 +248,7 @@ func TestColumnHelp(t *testing.T) {
 	})
 }
 
-// TestResults: how a connect ended reads alike in the tools that show it.
+// TestResults: all tools that show the result of a connect use the same words.
 func TestResults(t *testing.T) {
 	as := map[string][]string{}
 	for _, tl := range All {
@@ -268,7 +267,8 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// TestFlags: every flag of a tool has help, which leaves the default to the command line.
+// TestFlags: every flag of a tool has help. The help does not repeat the
+// default, which the command line adds.
 func TestFlags(t *testing.T) {
 	each(t, func(t *testing.T, tl *tool.Tool, _ *ebpf.CollectionSpec) {
 		for _, f := range tool.Settings(tl.NewConfig()) {
@@ -282,10 +282,11 @@ func TestFlags(t *testing.T) {
 	})
 }
 
-// sections are what every README answers.
+// sections are the sections that every README must have.
 var sections = []string{"Examples", "Sample output", "How it works", "Cost", "What it misses"}
 
-// TestDeclared: names are those of folders, and the README answers what it must.
+// TestDeclared: tools have the names of their folders, and READMEs have all
+// sections.
 func TestDeclared(t *testing.T) {
 	names := map[string]bool{}
 	each(t, func(t *testing.T, tl *tool.Tool, _ *ebpf.CollectionSpec) {

@@ -14,8 +14,8 @@ import (
 )
 
 // TestBudget makes the maps of every tool and asks the kernel how much memory they
-// take: together no more than --memory says, besides the ring, which takes a page in
-// tools that never send anything.
+// take. Together they may take at most --memory, plus the ring, which takes a page
+// in tools that never send anything.
 func TestBudget(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("to make maps takes root")
@@ -56,7 +56,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// memlock is what the kernel says that a map takes.
+// memlock is the memory of a map, as the kernel reports it.
 func memlock(t *testing.T, spec *ebpf.MapSpec) uint64 {
 	t.Helper()
 	spec = spec.Copy()
@@ -71,7 +71,7 @@ func memlock(t *testing.T, spec *ebpf.MapSpec) uint64 {
 		t.Fatal(err)
 	}
 	n, ok := info.Memlock()
-	if !ok && spec.Type != ebpf.LPMTrie { // which takes memory for each entry, when that comes
+	if !ok && spec.Type != ebpf.LPMTrie { // which allocates memory for each entry when it is added
 		t.Skip("this kernel does not tell the memory of maps")
 	}
 	return n

@@ -44,7 +44,7 @@ func stored(t *testing.T, file string) *kbtf.Types {
 }
 
 // cannot lists the kernels of the matrix that a tool does not run on, and why.
-// That it does not is checked too.
+// The test also checks that the tool does not run there.
 var cannot = map[string]map[string]string{
 	"ieee80211scan": {"5.10": "no BTF of modules"},
 }
@@ -104,7 +104,8 @@ func TestKernels(t *testing.T) {
 	}
 }
 
-// relocations is how many a tool has: none if it reads nothing but arguments.
+// relocations is the number of relocations of a tool: none if it reads only
+// arguments.
 func relocations(spec *ebpf.CollectionSpec) (n int) {
 	for _, ps := range spec.Programs {
 		n += len(relocationsOf(ps))
@@ -112,8 +113,9 @@ func relocations(spec *ebpf.CollectionSpec) (n int) {
 	return n
 }
 
-// TestPart: against the part of the running kernel's types that is cut out for a
-// tool, each of its relocations becomes what it becomes against all of them.
+// TestPart: each relocation of a tool has the same result against the part of
+// the running kernel's BTF that is cut out for the tool and against the whole
+// BTF.
 func TestPart(t *testing.T) {
 	k, err := probe.Running()
 	if err != nil {
@@ -169,7 +171,8 @@ func fixups(relos []*btf.CORERelocation, types *btf.Spec, ps *ebpf.ProgramSpec) 
 	return btf.CORERelocate(relos, []*btf.Spec{types}, ps.ByteOrder, func(btf.Type) (btf.TypeID, error) { return 0, nil })
 }
 
-// relocate resolves the relocations of a program against types and says how many.
+// relocate resolves the relocations of a program against types and returns
+// their number.
 func relocate(t *testing.T, types *btf.Spec, ps *ebpf.ProgramSpec) int {
 	t.Helper()
 	relos := relocationsOf(ps)
@@ -182,8 +185,8 @@ func relocate(t *testing.T, types *btf.Spec, ps *ebpf.ProgramSpec) int {
 		return 0
 	}
 	for i, f := range fixups {
-		// What not every kernel has is in a struct with ___ in its name, and
-		// programs ask whether it exists before they read it.
+		// Fields that not every kernel has are in a struct with ___ in its
+		// name. Programs check that such a field exists before they read it.
 		if s := relos[i].String(); strings.Contains(f.String(), "poison") && !strings.Contains(s, "___") {
 			t.Errorf("%s: %s does not resolve", ps.Name, s)
 		}

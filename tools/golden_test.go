@@ -36,7 +36,7 @@ func TestGolden(t *testing.T) {
 		for _, format := range append([]string{"table", "json", "csv"}, tl.Formats...) {
 			for _, s := range schemas {
 				if format == "folded" && !slices.ContainsFunc(s.Columns, isStack) {
-					continue // of a tool whose other views have stacks
+					continue // a tool whose other views have stacks
 				}
 				name := format
 				if s.View != "" {

@@ -105,7 +105,7 @@ func byGo(server string) func(*trial.Trial) error {
 	}
 }
 
-// looked runs lookups under the tool's eyes until there are n rows.
+// looked runs lookups while the tool is attached, until there are n rows.
 func looked(x *trial.Trial, p *lab.Proc, n int, flags ...string) ([]lab.Lookup, []*row.Row, error) {
 	if err := x.Attach(flags...); err != nil {
 		return nil, nil, err

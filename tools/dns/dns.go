@@ -24,7 +24,7 @@ type config struct {
 	Timeout time.Duration `flag:"timeout" help:"a query without an answer for this long has timed out"`
 }
 
-// made is a field of which Each makes the text.
+// made is a column whose text Each makes.
 type made[T any] struct{ V T }
 
 func (made[T]) Kind() row.Kind    { return row.Text }
@@ -48,7 +48,7 @@ type exchange struct {
 }
 
 const (
-	truncated = 0x0200 // of the flags of an answer: TC
+	truncated = 0x0200 // TC in the flags of an answer
 	timeout   = "TIMEOUT"
 )
 

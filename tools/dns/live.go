@@ -17,8 +17,8 @@ import (
 	"seine/internal/trial"
 )
 
-// giveUp has queries time out that get no answer. It is long enough for an answer to
-// come where the machine stands still meanwhile, and shorter than programs wait.
+// giveUp is the timeout of queries without an answer. It is long enough for an
+// answer that comes while the machine stands still, and shorter than programs wait.
 const giveUp = "--timeout=2s"
 
 // Live is the other live cases. Nothing of the product calls it.
@@ -75,8 +75,8 @@ func unconnected(x *trial.Trial) error {
 	})
 }
 
-// redirected: netfilter sends what goes to port 53 to a server on another port, and
-// the socket is not connected. The row has the server that the program asked.
+// redirected: netfilter redirects packets to port 53 to a server on another port,
+// and the socket is not connected. The row has the server that the program asked.
 func redirected(x *trial.Trial) error {
 	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Addr: "127.0.0.1", Port: 5301}); err != nil {
 		return err
@@ -121,7 +121,7 @@ func start(x *trial.Trial, l lab.LibC, resolv string, calls ...string) (*lab.Pro
 	return p, err
 }
 
-// overTCP: answers that are too long are asked for again over TCP.
+// overTCP: the program asks again over TCP if an answer is too long.
 func overTCP(x *trial.Trial) error {
 	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Delay: late}); err != nil {
 		return err
@@ -283,8 +283,8 @@ func ask(c *lab.Child) error {
 	return c.Report(true)
 }
 
-// few: more connections ask than there is room for. Each query is shown or counted, and
-// connections that end make room.
+// few: more connections ask than the map has room for. Each query is shown or counted,
+// and connections that end free their entry.
 func few(x *trial.Trial) error {
 	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{}); err != nil {
 		return err
@@ -319,7 +319,8 @@ func few(x *trial.Trial) error {
 		case len(flags) == 0:
 			x.Fail(trial.RowCount(len(rows), 2*splitQueries))
 			x.NoneLost()
-		// The length and the query of a connection that is not kept are counted each.
+		// If a connection is not in the map, its length field and its
+		// query are each counted.
 		case len(rows) > 2*splitQueries || len(rows)+lost < 2*splitQueries || lost > 4*splitQueries:
 			x.Errorf("maps of a few entries: %d shown and %d lost of %d", len(rows), lost, 2*splitQueries)
 		case len(rows) < 2:

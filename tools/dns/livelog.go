@@ -68,7 +68,7 @@ func dnsmasq(x *trial.Trial) (*lab.Dnsmasq, error) {
 }
 
 // agrees compares rows with the server's log. A query that was sent again is one
-// row, and as many lines.
+// row, but has one line in the log for each time.
 func agrees(x *trial.Trial, rows []*row.Row, log []lab.DNSAsked) {
 	if len(log) == 0 {
 		x.Errorf("the server's log has no query")
@@ -146,8 +146,9 @@ func clients(x *trial.Trial, resolv string, musl bool) (out []client, queries in
 	return out, queries, nil
 }
 
-// resolved: a program asks systemd-resolved, which asks dnsmasq. Both are rows, each with
-// its own process and server; dnsmasq's log has what systemd-resolved asked.
+// resolved: a program asks systemd-resolved, which asks dnsmasq. Both queries are rows,
+// each with its own process and server. dnsmasq's log has the queries of
+// systemd-resolved.
 func resolved(x *trial.Trial) error {
 	server, err := dnsmasq(x)
 	if err != nil {

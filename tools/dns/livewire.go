@@ -18,7 +18,7 @@ func stream(x *trial.Trial) error {
 	split := query(5, "split.example")
 	for _, c := range []struct {
 		name   string
-		cut    bool // the server writes the length of each answer apart
+		cut    bool // the server writes the length of each answer separately
 		nagle  bool
 		ids    []uint16
 		writes [][]byte
@@ -73,8 +73,8 @@ func stream(x *trial.Trial) error {
 	return nil
 }
 
-// malformed: what is not a query with one question is not shown, a name that is broken
-// is shown as far as it goes, and neither harms what comes after it.
+// malformed: messages that are not a query with one question are not shown. A broken
+// name is shown up to its defect. Later queries are shown as usual.
 func malformed(x *trial.Trial) error {
 	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{}); err != nil {
 		return err
@@ -99,11 +99,11 @@ func malformed(x *trial.Trial) error {
 		with(4, 0xff, 0xff),      // 65535 questions
 		with(2, 0x81, 0x80),      // an answer
 		with(2, 0x29, 0x00),      // a notification
-		lab.DNSQuery(1, "")[:12], // cut behind the header, which has one question
+		lab.DNSQuery(1, "")[:12], // ends after the header, which announces one question
 	}
 	for i := range 60 {
 		b := random(13 + 20*i)
-		b[2] |= 0x78 // of an opcode that is not a query's
+		b[2] |= 0x78 // an opcode other than a query's
 		junk = append(junk, b)
 	}
 	broken := [][]byte{

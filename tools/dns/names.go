@@ -9,7 +9,7 @@ import (
 	"seine/internal/names"
 )
 
-// Names are those that name servers tell.
+// Names takes names from the answers of name servers.
 var Names = names.Source{
 	Object: "dns", Points: Tool.Points[:len(Tool.Points)-1], Forget: []string{"queries"}, Learn: learn,
 }

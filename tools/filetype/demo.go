@@ -43,10 +43,10 @@ func kinds(x *trial.Trial) error {
 	for _, r := range rows {
 		thread := trial.Value(r.Get("thread"))
 		if thread != lab.FilesComm && !strings.HasPrefix(thread, "iou-wrk-") {
-			continue // of the threads that talk to the parent
+			continue // made by the threads that talk to the parent
 		}
 		c := lab.FileCount{Op: trial.Value(r.Get("op")), Type: trial.Value(r.Get("type"))}
-		sum := got[c.Op+" "+c.Type] // a worker of io_uring may have done some of it
+		sum := got[c.Op+" "+c.Type] // an io_uring worker may have made some of the calls
 		c.Count = sum.Count + int(r.Get("count").N)
 		c.Errors = sum.Errors + int(r.Get("errors").N)
 		c.Bytes = sum.Bytes + int64(r.Get("bytes").N)

@@ -21,7 +21,7 @@ func Live() []trial.Case {
 		{Name: "pid", Run: byPID}, {Name: "interrupted", Run: interrupted}}
 }
 
-// byPID: of two processes only the one that was asked for.
+// byPID: only the process of --pid is counted.
 func byPID(x *trial.Trial) error {
 	a, err := lab.StartFiles(x.World, "")
 	if err != nil {
@@ -58,8 +58,8 @@ func byPID(x *trial.Trial) error {
 
 const bodyInterrupted = "filetype-interrupted"
 
-// readInterrupted reads one byte from a pipe, and is interrupted by seven signals
-// while it waits: Go's handlers have the kernel make the call again.
+// readInterrupted reads one byte from a pipe. Seven signals interrupt the read;
+// Go's handlers make the kernel restart the call.
 func readInterrupted(c *lab.Child) error {
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
@@ -96,7 +96,7 @@ func asleep(pid int) error {
 	}
 }
 
-// interrupted: a read that signals interrupt, and that goes on, is one read.
+// interrupted: a read that the kernel restarts after signals counts once.
 func interrupted(x *trial.Trial) error {
 	p, err := x.World.StartReady("", "reader", bodyInterrupted, nil)
 	if err != nil {

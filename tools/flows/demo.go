@@ -43,36 +43,37 @@ var Selftest = []trial.Case{
 
 const ms = time.Millisecond
 
-// A scenario is a talk and the parts that its time must be in.
+// A scenario is a talk and the expected parts of its time.
 type scenario struct {
 	lab.Talk
 	path   *lab.Path // between the hosts; nil: their veth pair
-	loss   *lab.Loss // of segments to or from the server; its port is filled in
+	loss   *lab.Loss // for segments to or from the server; its port is filled in
 	want   []want
 	also   func(x *trial.Trial, r *row.Row, said *lab.TalkResult, client bool)
-	turns  int  // that are seen; 0: all
-	more   int  // that the server sees beyond these
+	turns  int  // turns that are seen; 0: all
+	more   int  // turns that only the server sees
 	silent bool // no turn is seen
-	// quick is how long the talk takes without its longest turn, and half of the time after
-	// which TCP sends something again. If it takes no longer, TCP did so only in that turn.
-	// Else nobody can tell why it did: parts with `when` and `also` are not compared.
+	// quick is the limit of the talk's time without its longest turn: half of the
+	// time after which TCP retransmits. If the talk stays within it, TCP
+	// retransmitted only in the longest turn. Otherwise the cause is not known, and
+	// parts with `when` and `also` are not compared.
 	quick time.Duration
-	mixed []role // sides at which both directions overlap: there are no turns, and the row says so
+	mixed []role // sides on which both directions overlap: their rows have no turns
 	needs func() error
 }
 
-// want is the bounds of a part: what one side did on purpose is at least in it, and
-// what an outer stopwatch says at most.
+// want is the bounds of a part. The lower bound is the time that one side took on
+// purpose. The upper bound is the time of an outer stopwatch.
 type want struct {
 	role  role
-	part  string // or several: a+b
+	part  string // or a sum of parts: a+b
 	from  func(*lab.TalkResult) int64
 	to    func(*lab.TalkResult) int64 // nil: the client's whole time
-	when  func(*lab.TalkSide) bool    // only if the kernel says that this is what happened; nil: always
-	open  bool                        // up to the end of the case: until both sides have closed
+	when  func(*lab.TalkSide) bool    // checks only if the kernel's counters confirm it; nil: always
+	open  bool                        // until the end of the case, when both sides have closed
 	exact bool                        // only with --exact
-	loose float64                     // how much of from must be there; 0: all
-	ticks int                         // jiffies and round trips that may lack in each turn
+	loose float64                     // the share of from that must be in the part; 0: all
+	ticks int                         // jiffies and round trips that may be missing in each turn
 }
 
 func think(r *lab.TalkResult) int64 { return r.Server.Think }
@@ -87,37 +88,38 @@ func exchanges(r *lab.TalkResult) int64 { return r.Client.Exchanges() }
 
 func held(r *lab.TalkResult) int64 { return r.Server.Held }
 
-// prompt says that no turn took much longer than an ACK is delayed: neither side was
-// late.
+// prompt reports whether no turn took much longer than a delayed ACK, so neither
+// side was late.
 func prompt(s *lab.TalkSide) bool { return slices.Max(s.Turns) < int64(60*ms) }
 
-// calm says that nothing was sent again.
+// calm reports whether nothing was retransmitted.
 func calm(s *lab.TalkSide) bool { return s.Retrans == 0 }
 
-// again says that so many segments were, and no more: a busy machine may be so slow
-// that TCP takes it for a loss.
+// again reports whether exactly n segments were retransmitted. A busy machine may
+// be so slow that TCP assumes a loss.
 func again(n int) func(*lab.TalkSide) bool {
 	return func(s *lab.TalkSide) bool { return s.Retrans == n }
 }
 
-// slowed is what else takes of the time of sending, by the kernel's figures.
+// slowed is the other parts of the sending time, by the kernel's figures.
 func slowed(r *lab.TalkSide) int64 { return r.Window + r.Buffer }
 
-// onWire is all that sending can be.
+// onWire is all parts that sending time can be in.
 const onWire = "window+buffer+loss+network"
 
-// timeouts is how long TCP waits at least before it sends a lone segment again: its
-// probe, then its timer.
+// timeouts is the least time that TCP waits before it retransmits a single segment:
+// first its probe, then its timer.
 func timeouts(n int64) func(*lab.TalkResult) int64 {
 	return func(*lab.TalkResult) int64 { return n * int64(190*ms) }
 }
 
-// line is how long the narrow path takes for so many bytes of each turn.
+// line is the time that the narrow path needs for this many bytes of each turn.
 func line(bytes int64) func(*lab.TalkResult) int64 {
 	return func(r *lab.TalkResult) int64 { return int64(len(r.Client.Turns)) * bytes * int64(time.Second) / rate }
 }
 
-// resent checks why the server sent segments again, if these were as many as are lost.
+// resent checks why the server retransmitted, if it retransmitted as many
+// segments as were lost.
 func resent(why string, n int) func(*trial.Trial, *row.Row, *lab.TalkResult, bool) {
 	return func(x *trial.Trial, r *row.Row, said *lab.TalkResult, client bool) {
 		if !client && said.Server.Retrans == n && r.Get(why).N == 0 {
@@ -128,35 +130,37 @@ func resent(why string, n int) func(*trial.Trial, *row.Row, *lab.TalkResult, boo
 
 var far = &lab.Path{Delay: 10 * ms}
 
-// rate is bytes a second of the narrow path.
+// rate is the rate of the narrow path, in bytes a second.
 const rate = 250_000
 
 var narrow = &lab.Path{Delay: 10 * ms, Rate: rate}
 
-// stalling carries nothing for a while, in the middle of the third request. TCP probes
-// for a loss meanwhile, and what the server says of the needless segment comes after its
-// answer: a segment takes 1.5 ms.
+// stalling is a path that carries nothing for a while, in the middle of the third
+// request. TCP sends a probe meanwhile. The server's report that the probe was needless
+// comes after its answer, because a segment takes 1.5 ms.
 var stalling = &lab.Path{Delay: 10 * ms, Rate: 1_000_000, Stall: 220 * ms, After: 110}
 
-// Without --exact the count of jiffies says when data came that the peer's FIN or a timer came
-// after. It lags where a processor is taken away, so of peer and unread, or idle and unread,
-// only the sum is certain then.
+// If the peer's FIN or a timer came after the data, the arrival time of the data is a
+// count of jiffies, without --exact. The count lags if the hypervisor takes the processor
+// away. Then only the sum of peer and unread, or of idle and unread, is certain.
 
-// crypt is the times of a talk in TLS. The handshake is in the first of the client's turns.
+// crypt is the expected times of a talk in TLS. The handshake is in the first
+// of the client's turns.
 var crypt = []want{
 	{role: server, part: "app", from: think, to: exchanges, ticks: 1},
 	{role: client, part: "peer", from: think, to: exchanges, ticks: 1},
 	{role: client, part: "idle", from: func(r *lab.TalkResult) int64 { return r.Client.Gap }},
 }
 
-// handed is the times of a connection that goes from one process to another. Before the other
-// one reads, the second request is unread.
+// handed is the expected times of a connection that is passed to another process. The
+// second request is unread until that process reads.
 var handed = []want{
 	{role: server, part: "app", from: think, to: exchanges},
 	{role: client, part: "peer", from: think, to: exchanges, ticks: 1},
 }
 
-// takes checks that the server's row is the process's that the connection was given to.
+// takes checks that the server's row has the process that the connection was
+// passed to.
 func takes(x *trial.Trial, r *row.Row, said *lab.TalkResult, client bool) {
 	if !client {
 		x.Want(r, "pid", said.Server.Taker)
@@ -164,8 +168,8 @@ func takes(x *trial.Trial, r *row.Row, said *lab.TalkResult, client bool) {
 	}
 }
 
-// mptcp is a connection on whose subflow the application's reads are not seen. --exact sees them
-// on its own socket, where the kernel tells of them.
+// mptcp is an MPTCP connection. The application's reads are not seen on its subflow.
+// --exact sees them on the MPTCP socket, if the kernel has the tracepoint.
 func mptcp(exact bool) scenario {
 	s := scenario{Talk: lab.Talk{Name: "mptcp", Network: lab.MPTCP4, Turns: 5, Think: 20 * ms, Gap: 20 * ms}, needs: lab.MPTCPSupported}
 	if k, err := probe.Running(); exact && err == nil && k.Args("sock_recv_length") != nil {
@@ -185,9 +189,9 @@ func mptcp(exact bool) scenario {
 	return s
 }
 
-// full is a send buffer that is smaller than what is under way. The server waits for
-// room, but for the round trips in which the congestion window is smaller still: from 10
-// segments to 90 it doubles four times.
+// full is a send buffer that is smaller than the data under way. The server waits for
+// room, except in the round trips in which the congestion window is even smaller: from
+// 10 segments to 90 it doubles four times.
 var full = []want{
 	{role: server, part: "buffer", exact: true, when: calm, open: true, from: func(r *lab.TalkResult) int64 {
 		return sending(r)*3/4 - r.Server.Window - 4*r.Client.RTT
@@ -195,7 +199,7 @@ var full = []want{
 	{role: server, part: onWire, from: sending, loose: 0.5, open: true},
 }
 
-// table is all scenarios. Half a second a turn is too short for none of them, and no
+// table is all scenarios. Half a second a turn is long enough for each, and no
 // scenario takes more than a few seconds.
 func table(exact bool) []scenario {
 	return []scenario{
@@ -226,8 +230,9 @@ func table(exact bool) []scenario {
 			{role: server, part: "app", from: think},
 		}},
 		{Talk: lab.Talk{Name: "chunks", Turns: 3, Chunks: 5, Pause: 30 * ms}, want: []want{
-			// While a piece is under way, which the kernel counts in jiffies, nobody can tell that
-			// the application pauses. The next request comes at once: see above.
+			// While a piece is under way, which the kernel counts in jiffies,
+			// a pause of the application cannot be seen. The next request
+			// comes at once: see above.
 			{role: server, part: "app", exact: true, from: func(r *lab.TalkResult) int64 { return r.Server.Pause - r.Server.Busy }, to: exchanges, ticks: 5},
 			{role: server, part: "app+unread", from: func(r *lab.TalkResult) int64 { return r.Server.Pause - r.Server.Busy }, to: exchanges, ticks: 5},
 			{role: server, part: "app+unread+" + onWire, from: pause, to: exchanges},
@@ -261,7 +266,8 @@ func table(exact bool) []scenario {
 		{Talk: lab.Talk{Name: "ipv6", Network: lab.TCP6, Turns: 5, Think: 20 * ms}, want: []want{
 			{role: server, part: "app", from: think, to: exchanges},
 		}},
-		// A handshake is a turn, or two. The server answers that the client ends the session.
+		// A handshake is a turn, or two. The server answers the
+		// client's close_notify.
 		{Talk: lab.Talk{Name: "tls-1.3", TLS: tls.VersionTLS13, Turns: 7, Think: 50 * ms, Gap: 10 * ms}, turns: 7 + 1, more: 1, want: crypt},
 		{Talk: lab.Talk{Name: "tls-1.2", TLS: tls.VersionTLS12, Turns: 7, Think: 50 * ms, Gap: 10 * ms}, turns: 7 + 2, more: 1, want: crypt},
 		{Talk: lab.Talk{Name: "rights", Hand: "rights", Turns: 7, Think: 30 * ms, Gap: 10 * ms}, want: handed, also: takes},
@@ -293,7 +299,7 @@ func table(exact bool) []scenario {
 			{role: client, part: "loss", when: again(1), from: none, to: none},
 		}},
 		{Talk: lab.Talk{Name: "pipelined", Streams: 4, InOrder: true, Turns: 13, Think: 5 * ms}, path: far, mixed: []role{client, server}},
-		// Where the path takes no time, it looks like turns to the client.
+		// If the path takes no time, the client sees turns.
 		{Talk: lab.Talk{Name: "pipelined-near", Streams: 4, InOrder: true, Turns: 13, Think: 5 * ms}, mixed: []role{server}},
 		{Talk: lab.Talk{Name: "streams", Streams: 3, Turns: 13, Think: 15 * ms}, path: far, mixed: []role{client, server}},
 		{Talk: lab.Talk{Name: "duplex", Duplex: true, Turns: 61, Gap: 5 * ms, Ask: 500}, path: far, mixed: []role{client, server}},
@@ -317,7 +323,8 @@ func table(exact bool) []scenario {
 		{Talk: lab.Talk{Name: "loss-syn", Turns: 2}, loss: &lab.Loss{To: 1, Flags: lab.SYN, Count: 1}, want: []want{
 			{role: client, part: "connect", from: func(*lab.TalkResult) int64 { return int64(950 * ms) }, to: func(r *lab.TalkResult) int64 { return r.Client.Connect }},
 		}, also: func(x *trial.Trial, r *row.Row, said *lab.TalkResult, client bool) {
-			// The figure is of requests too, which a busy machine may be slow to answer.
+			// The figure includes requests, which a busy machine
+			// may answer late.
 			if client && r.Get("retrans_syn").N == 0 {
 				x.Fail(&trial.Missing{N: 1, Text: "retrans_syn is 0 in " + trial.Dump(r)})
 			}
@@ -332,13 +339,13 @@ func table(exact bool) []scenario {
 	}
 }
 
-// closed is all talks. Timers send some segments again.
+// closed runs all talks. Timers retransmit some segments.
 func closed(flags ...string) func(*trial.Trial) error {
 	run := scenarios(flags...)
 	return func(x *trial.Trial) error { return x.Timed(func() error { return run(x) }) }
 }
 
-// scenarios holds all talks at once. Every row has to add up, and every part to be
+// scenarios runs all talks at once. Every row must add up, and every part must be
 // within its bounds.
 func scenarios(flags ...string) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
@@ -438,17 +445,18 @@ func (s *scenario) checkRow(x *trial.Trial, r *row.Row, side role, kernel *lab.T
 	}
 }
 
-// wasQuick says whether TCP's timers went off in the longest turn alone.
+// wasQuick reports whether TCP's timers expired only in the longest turn.
 func (s *scenario) wasQuick(c *lab.TalkSide) bool {
 	return s.quick == 0 || c.Whole-slices.Max(c.Turns) < int64(s.quick)
 }
 
-// checkTurns compares how many turns there were.
+// checkTurns compares the number of turns.
 func (s *scenario) checkTurns(r *row.Row, side role, kernel *lab.TalkSide, bad func(string, ...any)) {
 	switch n := r.Get("turns"); {
 	case s.silent, s.mixed != nil && !slices.Contains(s.mixed, side):
 	case s.mixed != nil && kernel.Crossed*3 < s.Messages():
-		// The machine is so busy that they are held by turns.
+		// The machine is so busy that it runs the talks one after the
+		// other.
 	case s.mixed != nil:
 		if n.Kind != row.Null || r.Get("overlaps").N == 0 {
 			bad("%s turns where there are none", trial.Value(n))

@@ -32,7 +32,7 @@ const (
 	both        = tool.AllViews
 )
 
-// SetView has a run show one view, or both.
+// SetView chooses one view, or both.
 func (c *config) SetView(name string) error {
 	if c.Closed && (name == services || name == both) {
 		return tool.Usagef("--closed: connections end, services do not: leave out --view %s", name)
@@ -106,8 +106,8 @@ func (o role) String() string { return [...]string{"unknown", "client", "server"
 
 func (o *role) Cell(c *row.Cell) { c.SetText(o.String()) }
 
-// overlapping says whether what looked like turns is something else: pipelining,
-// HTTP/2 or streams both ways. Then there are none to be told.
+// overlapping reports whether requests and answers overlap: pipelining, HTTP/2,
+// or streams both ways. Such a connection has no turns.
 func overlapping(turns, overlaps uint64) bool { return overlaps*10 > turns }
 
 // whole is the row of a connection that has ended: all its time.
@@ -116,7 +116,7 @@ func whole(e *event, r *row.Row) {
 	finish(e, r)
 }
 
-// finish fills in what is made of other columns.
+// finish fills in the columns that are derived from others.
 func finish(e *event, r *row.Row) {
 	r.Get("where").SetText(e.Part.String())
 	if overlapping(uint64(e.About.Turns), uint64(e.About.Overlaps)) {
@@ -177,7 +177,7 @@ func picture(any) tool.Plot {
 
 var walkPoint = probe.Point{Name: "walk"}
 
-// exactPoints are those of --exact.
+// exactPoints are the points of --exact.
 var exactPoints = []probe.Point{
 	{Name: "arrival", Optional: true, Misses: "when data came: unread time is exact to a jiffy", Needed: func(k *probe.Kernel) bool { return k.Args("sk_data_ready") != nil }},
 	{Name: "sending", Optional: true, Misses: "when a blocking send began: it is exact to a jiffy", Needed: func(k *probe.Kernel) bool { return k.Args("tcp_sendmsg_locked") != nil }},

@@ -4,7 +4,8 @@ package flows
 
 import "seine/internal/kern"
 
-// session tells one connection from another, also when its memory is used again.
+// session identifies a connection, even if the kernel reuses the address of its
+// socket.
 type session struct {
 	sk   uint64
 	born uint64
@@ -12,22 +13,22 @@ type session struct {
 
 func keyOf(e *event) session { return session{uint64(e.About.Sk), uint64(e.About.Born)} }
 
-// A ledger turns connections, whose times run since their beginning, into what
-// happened in an interval. What a connection does at the end of an interval is a guess:
-// what seems to be the server's thinking may turn out to be a pause in a request. A row
-// that has been shown stays as it is. So what was shown too much of a part is not shown
-// when more of it comes, and meanwhile it is taken from the largest other part. Each row
-// adds up to its interval. A guess about a part of which no more comes stays.
+// A ledger turns the times of connections, which count from their start, into times of
+// an interval. The part at the end of an interval is a guess: the server's thinking may
+// turn out to be a pause in a request. A row that has been shown cannot be corrected. So
+// if a part was shown with too much time, later rows show less of it, and until then the
+// excess is taken from the largest other part. Each row adds up to its interval. A wrong
+// guess remains if no more time of that part comes.
 type ledger struct {
-	all   bool              // what did nothing too
+	all   bool              // also connections that did nothing
 	shown map[session]parts // so far
 }
 
 func newLedger(all bool) *ledger { return &ledger{all, map[session]parts{}} }
 
-// until is when the parts of e end. It is the time of e, or later: a walk over the
-// connections that was preempted between reading the clock and reading the parts finds
-// in them what happened meanwhile.
+// until is when the parts of e end. It is the time of e or later: if a walk is
+// preempted between reading the clock and reading the parts, the parts include the
+// time in between.
 func until(e *event) uint64 { return max(uint64(e.TS), uint64(e.About.Born)+e.Part.sum()) }
 
 func (l *ledger) diff(prev, cur *event) bool {
@@ -36,10 +37,12 @@ func (l *ledger) diff(prev, cur *event) bool {
 	moved := prev == nil || a.Closed != 0
 	if prev != nil {
 		was := &prev.About
-		// It may have been walked over after it took the time of its end.
+		// The walk may have found the connection after it recorded the
+		// time of its end.
 		since = min(until(prev), now)
 		moved = moved || a.TX != was.TX || a.RX != was.RX
-		// Bytes are read while they move: they may seem to go back a bit.
+		// Counters of bytes are read while they change, so they may
+		// seem to decrease a little.
 		a.TX -= min(a.TX, was.TX)
 		a.RX -= min(a.RX, was.RX)
 		a.Turns -= min(a.Turns, was.Turns)
@@ -60,8 +63,8 @@ func (l *ledger) diff(prev, cur *event) bool {
 	return l.all || moved || uint64(p.Idle+p.Closing+p.Unknown) < p.sum()
 }
 
-// part is what now is more than shown, where no part can be less than nothing: what
-// was shown too much is taken from the others.
+// part is the difference of now and shown, without negative parts: time that was
+// shown too much is taken from the others.
 func part(now, shown *parts) (out parts) {
 	var over uint64
 	o := out.each()

@@ -16,7 +16,7 @@ func TestLedger(t *testing.T) {
 	var prev *event
 	var shown parts
 	for i, now := range []parts{
-		{App: 100},                             // it seems to think
+		{App: 100},                             // the server seems to think
 		{App: 20, Receiving: 130},              // but the request had not ended
 		{App: 20, Receiving: 130, Network: 50}, // 80 less of app than was shown
 		{App: 60, Receiving: 200, Network: 90}, // and at last more again
@@ -41,13 +41,14 @@ func TestLedger(t *testing.T) {
 		prev = &e
 	}
 	if want := (parts{App: 100, Receiving: 160, Network: 90}); shown != want {
-		// 40 of the app's first 100 are never undone: no later row has less than nothing of it.
+		// 40 of the app's first 100 are never corrected, because no row
+		// can have a negative part.
 		t.Errorf("all rows are %+v, want %+v", shown, want)
 	}
 }
 
-// TestLedgerEnd: a connection that took the time of its end before an output walked over
-// it has a last row of nothing.
+// TestLedgerEnd: if a connection recorded the time of its end before an output walked
+// over it, its last row has no time.
 func TestLedgerEnd(t *testing.T) {
 	l := newLedger(false)
 	at := func(ts kern.Mono) *event {
@@ -66,8 +67,8 @@ func TestLedgerEnd(t *testing.T) {
 	}
 }
 
-// TestLedgerPreempted: a row has the time that went by between reading the clock and
-// reading the parts, and the next one does not have it again.
+// TestLedgerPreempted: a row includes the time between reading the clock and reading
+// the parts, and the next row does not repeat it.
 func TestLedgerPreempted(t *testing.T) {
 	l := newLedger(false)
 	at := func(ts kern.Mono, idle kern.Nanos) *event {

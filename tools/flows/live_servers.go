@@ -24,7 +24,8 @@ import (
 	"seine/internal/trial"
 )
 
-// realServer is a case with a server of Debian's. Guests have none; elsewhere make test installs it.
+// realServer is a case with a server from Debian. Guests have none; make test
+// installs it on the machine.
 func realServer(start func(*lab.World, string) (*lab.Server, error), run func(*trial.Trial, *lab.Server) error) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		s, err := start(x.World, "server")
@@ -38,17 +39,19 @@ func realServer(start func(*lab.World, string) (*lab.Server, error), run func(*t
 	}
 }
 
-// slot is how far a quantile of a histogram may be off: half of a slot.
+// slot is the possible error of a histogram's quantile: half of a slot.
 const slot = 16
 
-// quantile is one of durations: at least the share q of them is no longer, as histograms have it.
+// quantile is the least duration that at least the share q of them does not
+// exceed, as in histograms.
 func quantile(d []time.Duration, q float64) time.Duration {
 	d = slices.Sorted(slices.Values(d))
 	return d[max(int(math.Ceil(q*float64(len(d)))), 1)-1]
 }
 
-// nginx delays each of many requests for a different time. Each connection's app is
-// what $request_time says at least, and at most what the client's stopwatch says.
+// nginx: the server delays each of many requests for a different time. The app time
+// of each connection is at least nginx's $request_time and at most the time of the
+// client's stopwatch.
 func nginx(flags ...string) func(*trial.Trial) error {
 	return realServer(lab.StartNginx, func(x *trial.Trial, s *lab.Server) error {
 		const requests = 40
@@ -112,7 +115,7 @@ func nginx(flags ...string) func(*trial.Trial) error {
 	})
 }
 
-// each runs f so many times at once.
+// each runs f n times concurrently.
 func each(n int, f func(i int) error) error {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
@@ -217,7 +220,8 @@ func postgres(flags ...string) func(*trial.Trial) error {
 	})
 }
 
-// quantiles compares those of turns with two stopwatches, one inside and one outside.
+// quantiles compares quantiles of turns with those of an inner and an outer
+// stopwatch.
 func quantiles(x *trial.Trial, r *row.Row, inner, outer []time.Duration) {
 	h, ok := r.Get("turn_us").Ref.(*kern.Hist)
 	if !ok {
@@ -239,7 +243,7 @@ func dumps(rows []*row.Row) (out []string) {
 	return out
 }
 
-// pgStarting is what PostgreSQL says while it starts.
+// pgStarting is PostgreSQL's error code while it starts.
 const pgStarting = "57P03"
 
 // pgConnect begins a session, as soon as the server has started.
@@ -296,7 +300,7 @@ func pgReady(c net.Conn) error {
 	}
 }
 
-// redis: what redis-benchmark measures is what turns are to us, and each batch is one turn.
+// redis: our turns are what redis-benchmark measures; each batch is one turn.
 func redis(x *trial.Trial, s *lab.Server) error {
 	path, err := exec.LookPath("redis-benchmark")
 	if err != nil {
@@ -337,7 +341,7 @@ func redis(x *trial.Trial, s *lab.Server) error {
 				}
 				if h, ok := r.Get("turn_us").Ref.(*kern.Hist); ok && id == "rport" && c.sleep > 0 {
 					within(x, r, "p50", h.Quantile(0.5), float64(c.sleep*1000), p50)
-					within(x, r, "p99", h.Quantile(0.99), float64(c.sleep*1000), most) // of few turns, two may be far apart there
+					within(x, r, "p99", h.Quantile(0.99), float64(c.sleep*1000), most) // with few turns, two neighbours may be far apart there
 				}
 			})
 		}
@@ -347,9 +351,9 @@ func redis(x *trial.Trial, s *lab.Server) error {
 	return nil
 }
 
-// within compares a quantile with how long redis slept for each request, and with what
-// redis-benchmark's stopwatch says from before it asks until it has read the answer. A
-// quantile of a histogram may be off by half of a slot.
+// within compares a quantile with two bounds: the time that redis slept for each
+// request, and the time that redis-benchmark measured from before the request until it
+// had read the answer. A quantile of a histogram may be off by half of a slot.
 func within(x *trial.Trial, r *row.Row, what string, us, slept, said float64) {
 	if us < slept-slept/slot || us > said+said/slot+100 {
 		x.Errorf("%s is %v us; redis slept for %v, and redis-benchmark says %v, in %s", what, us, slept, said, trial.Dump(r))

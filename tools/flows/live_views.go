@@ -13,7 +13,7 @@ import (
 	"seine/internal/trial"
 )
 
-// thinker and sleeper are talks of which each output tells a bit.
+// thinker and sleeper are talks that span several outputs.
 var (
 	thinker = lab.Talk{Name: "think", Turns: 13, Think: 40 * ms, Gap: 10 * ms}
 	sleeper = lab.Talk{Name: "late", Turns: 11, Late: 30 * ms, Gap: 10 * ms}
@@ -44,11 +44,11 @@ func intervals(flags ...string) func(*trial.Trial) error {
 	}
 }
 
-// together compares what all rows of one side of a talk add up to.
+// together compares the sum of all rows of one side of a talk.
 func together(x *trial.Trial, rows []*row.Row, r role, talk *lab.Talk, port int, said *lab.TalkResult) {
 	part, from, to := []string{"app"}, said.Server.Think, said.Client.Exchanges()
 	if talk.Late > 0 {
-		// Requests may seem to have come while the client paused.
+		// A request may seem to have arrived during the client's pause.
 		part, from, to = []string{"unread"}, said.Server.Late-int64(talk.Turns)*int64(jiffy()+2*ms), to+said.Client.Gap
 	}
 	if r == client {
@@ -129,7 +129,8 @@ func grouped(flags ...string) func(*trial.Trial) error {
 					x.Want(r, "service", name)
 					x.Want(r, "conns", 1)
 					x.Want(r, "turns", talk.Turns)
-					// What the server took must be most of it: a busy machine takes time too.
+					// The server's time must be most of it;
+					// a busy machine adds its own.
 					if took := said[i].Server.Think + said[i].Server.Late; took > said[i].Client.Exchanges()*6/10 {
 						x.Want(r, "verdict", verdict)
 					}
@@ -146,8 +147,8 @@ func grouped(flags ...string) func(*trial.Trial) error {
 	}
 }
 
-// subflows: an MPTCP connection that has two of them. What the application does is not to be
-// seen on either.
+// subflows: an MPTCP connection with two subflows. The application's reads and writes are
+// not seen on either.
 func subflows(flags ...string) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		if err := lab.MPTCPSupported(); err != nil {
@@ -232,8 +233,8 @@ func quiet(x *trial.Trial) error {
 
 func exactly(flags []string) bool { return len(flags) > 0 }
 
-// turn checks a histogram: how many turns, and that all together took as long as the
-// stopwatches say.
+// turn checks the count of a histogram, and that its sum agrees with the
+// stopwatches.
 func turn(x *trial.Trial, r *row.Row, id string, n int, said *lab.TalkResult, exact bool) {
 	from, to := said.Server.Think+said.Server.Late, said.Client.Exchanges()
 	h, ok := r.Get(id).Ref.(*kern.Hist)
@@ -250,7 +251,7 @@ func turn(x *trial.Trial, r *row.Row, id string, n int, said *lab.TalkResult, ex
 	// A message counts as delivered a round trip after it was sent, and the handshake of a
 	// busy machine may have been slow.
 	slack := int64(n) * (int64(each) + max(said.Client.RTT, said.Server.RTT))
-	to += said.Server.Send // a call may return when the client has had the answer for long
+	to += said.Server.Send // the call may return long after the client has the answer
 	var least, most uint64
 	for _, b := range h.Buckets() {
 		least += b.Lo * b.Count

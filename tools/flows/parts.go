@@ -57,8 +57,8 @@ func (p *parts) add(o *parts) {
 // String names the largest parts: "app 91 %  network 6 %".
 func (p *parts) String() string { return p.largest(3, func(int) bool { return true }) }
 
-// largest names the n largest of some parts, as shares of these, those below a
-// percent not at all.
+// largest names the n largest of some parts with their shares, without those
+// below one percent.
 func (p *parts) largest(n int, of func(part int) bool) string {
 	var all uint64
 	var order []int
@@ -78,7 +78,7 @@ func (p *parts) largest(n int, of func(part int) bool) string {
 	return strings.Join(out, "  ")
 }
 
-// where is the column of such a text.
+// where is the type of the column with that text.
 type where uint64
 
 func (where) Kind() row.Kind { return row.Text }

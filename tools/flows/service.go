@@ -18,8 +18,8 @@ import (
 // turns is struct turns of flows.bpf.c: the turns of one service, in microseconds.
 type turns struct{ Turn, First kern.Hist }
 
-// service is one process of a container, or of a network namespace, at one port that
-// it serves or one address that it asks.
+// service is a process name of a container or network namespace, with one port that
+// it serves or one address that it sends requests to.
 type service struct {
 	Service  string    `col:"service,width=28" help:"process, and the port that it serves or the address that it asks"`
 	Side     side      `col:"side,width=4" help:"in: it serves; out: it sends requests"`
@@ -77,8 +77,8 @@ func (w *word) Cell(c *row.Cell) {
 	}
 }
 
-// ofTurn says whether a part belongs to turns: what comes before the first one, between
-// them and after the last one does not.
+// ofTurn reports whether a part belongs to turns. Time before the first turn, between
+// turns and after the last one does not.
 func ofTurn(part int) bool {
 	switch partNames[part] {
 	case "connect", "accept", "idle", "closing", "unknown":
@@ -87,17 +87,17 @@ func ofTurn(part int) bool {
 	return true
 }
 
-// fewTurns is how many are too few for a verdict.
+// fewTurns is the least number of turns for a verdict.
 const fewTurns = 10
 
 // directory makes services of connections.
 type directory struct {
-	named map[uint64]*service // by number, without figures: those of the last output too
+	named map[uint64]*service // by number, without figures; also those of the last output
 }
 
 func newDirectory() *directory { return &directory{map[uint64]*service{}} }
 
-// rows adds up what connections did in an output, and the turns that were counted.
+// rows adds up the connections of an output and the turns that were counted.
 func (d *directory) rows(span time.Duration, moved []event, counted map[uint64]*turns) []service {
 	now := map[uint64]*service{}
 	for i := range moved {
@@ -174,7 +174,7 @@ func (s *service) finish(span time.Duration) {
 		s.Turns, s.Turn, s.First = kern.Opt(kern.None), hist{}, hist{}
 		return
 	}
-	s.Turns = kern.Opt(s.Turn.Count) // of the same moments as the histogram
+	s.Turns = kern.Opt(s.Turn.Count) // over the same turns as the histogram
 	s.Rate = kern.Opt(math.Round(float64(s.Turn.Count) / span.Seconds() * 10))
 	if s.Turn.Count == 0 {
 		return

@@ -9,12 +9,12 @@ import (
 	"slices"
 )
 
-// functions finds where functions are in an ELF file: those that it exports, and
-// with static all that it has names for. It is nil for files that are not for
-// this machine in 64 bits: their functions take their arguments elsewhere.
+// functions finds the offsets of functions in an ELF file: exported functions,
+// and with static all named ones. It is nil for files of another architecture or
+// of 32 bits, which pass arguments differently.
 func functions(r io.ReaderAt, static bool) (out map[string]uint64) {
 	defer func() {
-		if recover() != nil { // anybody may have written the file
+		if recover() != nil { // the file is not trusted
 			out = nil
 		}
 	}()

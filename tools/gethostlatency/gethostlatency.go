@@ -27,7 +27,7 @@ type config struct {
 	libs *libraries
 }
 
-// made is a field of which Each makes the text.
+// made is a column whose text Each makes.
 type made[T any] struct{ V T }
 
 func (made[T]) Kind() row.Kind    { return row.Text }
@@ -48,8 +48,8 @@ type lookup struct {
 	Pad      uint32          `col:"-"`
 }
 
-// calls is enum call of gethostlatency.bpf.c. The last one stands for what --lib
-// names.
+// calls is enum call of gethostlatency.bpf.c. The last one stands for the
+// functions of --lib.
 var calls = [...]string{
 	"getaddrinfo", "gethostbyname", "gethostbyname2", "gethostbyname_r", "gethostbyname2_r", "gethostbyaddr", "gethostbyaddr_r",
 	"other",
@@ -57,7 +57,8 @@ var calls = [...]string{
 
 type call uint32
 
-// What getaddrinfo returns, and what h_errno holds, as glibc and musl have them.
+// The return values of getaddrinfo and the values of h_errno, in glibc and
+// musl.
 var (
 	eai = map[int32]string{
 		-1: "EAI_BADFLAGS", -2: "EAI_NONAME", -3: "EAI_AGAIN", -4: "EAI_FAIL", -5: "EAI_NODATA", -6: "EAI_FAMILY", -7: "EAI_SOCKTYPE",

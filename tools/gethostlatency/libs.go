@@ -20,20 +20,20 @@ import (
 	"seine/internal/tool"
 )
 
-// libraries are the files whose functions are probed: every C library that some
-// process has mapped, those that lie in the usual places of each root directory
-// in use, and what --lib names. Probes are on inodes, so each file has them once
-// for all processes, and a file that was replaced on disk keeps those that it
-// has. A file is kept open, so that it is there for all programs and its inode
-// number is not used again.
+// libraries are the files whose functions are probed: every C library that a
+// process has mapped, those in the usual places of each root directory in use,
+// and the files of --lib. Probes are on inodes, so each file needs them once for
+// all processes, and a file that was replaced on disk keeps its probes. A file
+// is kept open, so that every program can be attached to it and its inode number
+// is not reused.
 type libraries struct {
 	lib    string   // the value of --lib
 	asked  []wanted // by --lib
 	notice chan int
 
 	mu     sync.Mutex
-	files  map[fileID]*library // nil: looked at, and of no use
-	mapped map[mapID]bool      // those of files, as /proc/PID/maps tells them
+	files  map[fileID]*library // nil: checked, and not a C library
+	mapped map[mapID]bool      // files that were checked, by their numbers in /proc/PID/maps
 	probes []*probes
 	done   chan struct{} // closed at the end
 	worker sync.WaitGroup
@@ -54,7 +54,7 @@ type library struct {
 type fileID struct{ dev, ino uint64 }
 
 // mapID is the device and the inode in /proc/PID/maps. On some file systems they
-// are not those of stat.
+// differ from those of stat.
 type mapID struct{ dev, ino string }
 
 // newLibraries reads the value of --lib.
@@ -72,7 +72,7 @@ func newLibraries(lib string) *libraries {
 	return l
 }
 
-// check says whether --lib names files with resolvers.
+// check checks that the files of --lib have resolvers.
 func (l *libraries) check() error {
 	l.begin()
 	defer l.end()
@@ -110,7 +110,7 @@ func (l *libraries) end() {
 	l.files = nil
 }
 
-// find takes in the files that are there now.
+// find adds the files that exist now.
 func (l *libraries) find() error {
 	for _, w := range l.asked {
 		f, err := os.Open(w.path)
@@ -139,7 +139,7 @@ func (l *libraries) find() error {
 	return nil
 }
 
-// look has a process looked at that began another program.
+// look queues a process that has started another program.
 func (l *libraries) look(pid int) {
 	select {
 	case l.notice <- pid:
@@ -147,8 +147,8 @@ func (l *libraries) look(pid int) {
 	}
 }
 
-// again is when a new process is looked at once more: at first it has mapped
-// nothing but its loader.
+// again is when a new process is examined again: at first it has mapped only
+// its loader.
 var again = []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second}
 
 func (l *libraries) work(done chan struct{}) {
@@ -166,7 +166,7 @@ func (l *libraries) work(done chan struct{}) {
 	}
 }
 
-// inside searches a process, unless the end has come.
+// inside searches a process, unless the run has ended.
 func (l *libraries) inside(pid int, search func(*libraries, int)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,8 +182,8 @@ func isLibc(name string) bool {
 		strings.HasPrefix(name, "libc.musl-") || strings.HasPrefix(name, "libuClibc-")
 }
 
-// inMaps finds the C libraries that a process has mapped. What is mapped can be
-// opened there even if it has been deleted, or lies in another mount namespace.
+// inMaps finds the C libraries that a process has mapped. map_files opens them
+// even if they were deleted or are in another mount namespace.
 func (l *libraries) inMaps(pid int) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
@@ -208,7 +208,7 @@ func (l *libraries) inMaps(pid int) {
 	}
 }
 
-// cpus is what a C compiler calls the architectures.
+// cpus is a C compiler's names of the architectures.
 var cpus = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
 
 // places is where C libraries are.
@@ -222,7 +222,7 @@ var places = func() []string {
 }()
 
 // inRoot finds C libraries in the usual places below a process's root directory,
-// also those that nobody has mapped yet.
+// also those that no process has mapped yet.
 func (l *libraries) inRoot(pid int) {
 	l.inDir(fmt.Sprintf("/proc/%d/root", pid))
 }
@@ -239,7 +239,8 @@ func (l *libraries) inDir(dir string) {
 		if err != nil {
 			continue
 		}
-		// Anybody may have put a FIFO or a device there, also between the two.
+		// The path may be a FIFO or a device, or become one between the
+		// two calls.
 		if _, known := l.files[idOf(fd)]; !known && isRegular(fd) {
 			how.Flags = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_CLOEXEC
 			if fd, err := unix.Openat2(root, name, &how); err == nil {
@@ -263,15 +264,15 @@ func isRegular(fd int) bool {
 	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
 }
 
-// add takes in a file, unless it is there already, and puts the programs that
-// are loaded on it. It is nil if no probe can be put there.
+// add adds a file that is not known yet and attaches the loaded programs to it.
+// It returns nil if the file cannot be probed.
 func (l *libraries) add(f *os.File, static bool) *library {
 	id := idOf(int(f.Fd()))
 	if lib, known := l.files[id]; known {
 		f.Close()
 		return lib
 	}
-	// The kernel is given a path; this one leads to the open file.
+	// The kernel takes a path; this one leads to the open file.
 	exe, err := link.OpenExecutable(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 	funcs := functions(f, static)
 	if err != nil || funcs == nil {
@@ -282,7 +283,8 @@ func (l *libraries) add(f *os.File, static bool) *library {
 	lib := &library{file: f, exe: exe, funcs: funcs}
 	l.files[id] = lib
 	for _, p := range l.probes {
-		// A file that refuses is one that is not seen: no reason to end.
+		// A file that cannot be probed is not seen. That is not a
+		// reason to end.
 		_ = p.put(lib)
 	}
 	return lib

@@ -16,7 +16,7 @@ import (
 	"seine/internal/tool"
 )
 
-// TestLib: what --lib may hold, and what it may not.
+// TestLib: valid and invalid values of --lib.
 func TestLib(t *testing.T) {
 	l := newLibraries("/a/b.so:f,/c:d/e,/x")
 	if got, want := fmt.Sprint(l.asked), "[{/a/b.so f} {/c:d/e } {/x }]"; got != want {
@@ -32,7 +32,7 @@ func TestLib(t *testing.T) {
 	}
 }
 
-// TestMaps: a C library that is mapped is found, whatever its directory is called.
+// TestMaps: a mapped C library is found, whatever the name of its directory.
 func TestMaps(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "with blanks", "libc.so.6")
 	self, err := os.ReadFile("/proc/self/exe")
@@ -64,7 +64,7 @@ func TestMaps(t *testing.T) {
 	}
 }
 
-// TestFIFO: what is in the place of a C library and is none holds nobody up.
+// TestFIFO: a FIFO in the place of a C library does not block the search.
 func TestFIFO(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "lib64"), 0o755); err != nil {
@@ -88,7 +88,7 @@ func TestFIFO(t *testing.T) {
 	}
 }
 
-// FuzzFunctions: no file breaks it.
+// FuzzFunctions: no file makes it panic.
 func FuzzFunctions(f *testing.F) {
 	self, err := os.ReadFile("/proc/self/exe")
 	if err != nil {

@@ -39,7 +39,7 @@ func Live() []trial.Case {
 	}
 }
 
-// A libc is a C library, with what its programs do here.
+// A libc is a C library and the results of its functions.
 type libc struct{ lab.LibC }
 
 func glibc() libc { return libc{lab.Glibc} }
@@ -55,8 +55,8 @@ func (l libc) start(x *trial.Trial, etc map[string]string, calls ...string) (*la
 	return p, err
 }
 
-// everyCall is each function, for a host that is there and one that is not, and
-// what it says in the end.
+// everyCall is each function, for a host that exists and one that does not,
+// with the result.
 func everyCall() (args, results []string) {
 	for _, c := range calls[:len(calls)-1] {
 		yes, no, result := "a.example", "nx.example", "HOST_NOT_FOUND"
@@ -73,8 +73,8 @@ func everyCall() (args, results []string) {
 	return args, results
 }
 
-// calledBy: every call of a C library, with latencies as the program itself has
-// them.
+// calledBy: every function of a C library, with the latencies that the program
+// itself measured.
 func calledBy(l libc) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Delay: late}); err != nil {
@@ -110,7 +110,8 @@ func (l libc) compare(x *trial.Trial, p *lab.Proc, results []string) error {
 		x.Want(rows[i], "inflight", 1)
 		off = append(off, time.Duration(reports[i].NS-int64(rows[i].Get("latency_us").N)))
 	}
-	// The machine may stand still between the two stopwatches, but not at every call.
+	// The machine may stand still between the two clock readings, but not
+	// at every call.
 	slack := 5 * time.Millisecond
 	if lab.Emulated() {
 		slack *= 20
@@ -122,7 +123,7 @@ func (l libc) compare(x *trial.Trial, p *lab.Proc, results []string) error {
 	return nil
 }
 
-// agrees compares a row with what the program says of the call.
+// agrees compares a row with the program's report of the call.
 func agrees(x *trial.Trial, r *row.Row, p *lab.Proc, got lab.Resolved, result string) {
 	x.Want(r, "pid", p.PID)
 	x.Want(r, "comm", p.Comm)
@@ -138,8 +139,8 @@ func agrees(x *trial.Trial, r *row.Row, p *lab.Proc, got lab.Resolved, result st
 	}
 }
 
-// later: programs that begin after the tool, in mount namespaces with C
-// libraries of their own that nobody had in use.
+// later: programs that start after the tool, in mount namespaces with their own
+// C libraries, which no process used before.
 func later(x *trial.Trial) error {
 	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Delay: late}); err != nil {
 		return err
@@ -156,7 +157,7 @@ func later(x *trial.Trial) error {
 		}
 		procs = append(procs, p)
 	}
-	time.Sleep(3 * again[len(again)-1]) // until they have been looked at
+	time.Sleep(3 * again[len(again)-1]) // until the tool has examined them
 	var reports []lab.Resolved
 	for _, p := range procs {
 		r, err := lab.Resolve(p, 1)
@@ -205,8 +206,8 @@ func replaced(x *trial.Trial) error {
 	return musl().compare(x, p, []string{"success", "HOST_NOT_FOUND"})
 }
 
-// refused: somebody has a C library in use that the kernel puts no probes on,
-// since there is a breakpoint. That is no reason not to see the others.
+// refused: a process uses a C library that the kernel cannot probe, because it
+// has a breakpoint there. The tool still sees the other libraries.
 func refused(x *trial.Trial) error {
 	text, err := os.ReadFile(glibc().Files[len(glibc().Files)-1])
 	if err != nil {
@@ -248,7 +249,7 @@ func refused(x *trial.Trial) error {
 	return glibc().compare(x, p, []string{"success"})
 }
 
-// own: a resolver that a program brings along.
+// own: a resolver that is part of a program.
 func own(x *trial.Trial) error {
 	p, err := glibc().start(x, etc, "own_resolver", "own.example", "own_resolver", "other.example")
 	if err != nil {
@@ -354,7 +355,7 @@ func inflight(x *trial.Trial) error {
 	return nil
 }
 
-// killed: a program that ends in the middle of a lookup is not one under way.
+// killed: the lookup of a program that has ended does not count as under way.
 func killed(x *trial.Trial) error {
 	server, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Delay: late})
 	if err != nil {
@@ -382,7 +383,7 @@ func killed(x *trial.Trial) error {
 	return glibc().compare(x, next, []string{"success"})
 }
 
-// dnsmasq: a real server, whose answers come 50 ms late by way of a forwarder.
+// dnsmasq: a real server behind a forwarder that delays its answers by 50 ms.
 func dnsmasq(x *trial.Trial) error {
 	d, err := lab.StartDnsmasq(x.World, "", lab.Dnsmasq{Port: 5353, Names: map[string]netip.Addr{"late.example": netip.MustParseAddr("192.0.2.9")}})
 	if errors.Is(err, lab.ErrNotSupported) {

@@ -13,16 +13,17 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// probes is one program and where it is.
+// probes is one program and the files that it is attached to.
 type probes struct {
 	libs   *libraries
 	prog   *ebpf.Program
-	symbol string // empty: all of them, and the cookie tells which
+	symbol string // empty: all functions; the cookie says which one
 	ret    bool
 	links  []link.Link
 }
 
-// attach puts a program on its function in all files. The first one finds them.
+// attach attaches a program to its function in all files. The first program
+// finds the files.
 func (l *libraries) attach(prog *ebpf.Program, ps *ebpf.ProgramSpec) (io.Closer, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -38,8 +39,8 @@ func (l *libraries) attach(prog *ebpf.Program, ps *ebpf.ProgramSpec) (io.Closer,
 	kind, symbol, _ := strings.Cut(ps.SectionName, "/")
 	p := &probes{libs: l, prog: prog, symbol: symbol, ret: strings.HasPrefix(kind, "uretprobe")}
 	l.probes = append(l.probes, p)
-	// A file that refuses is one that is not seen: anybody may have such a one. It
-	// is an error where it was asked for, or where all of them refuse.
+	// A file that cannot be probed is not seen; any user may have such a file. It
+	// is an error only if --lib names it, or if no file can be probed.
 	var asked, other error
 	for _, lib := range l.files {
 		if err := p.put(lib); err != nil && lib.asked {
@@ -58,8 +59,8 @@ func (l *libraries) attach(prog *ebpf.Program, ps *ebpf.ProgramSpec) (io.Closer,
 	return p, nil
 }
 
-// put attaches the program in one file, on those of its functions that are
-// there.
+// put attaches the program in one file, to those of its functions that the file
+// has.
 func (p *probes) put(lib *library) error {
 	if lib == nil {
 		return nil
@@ -105,8 +106,9 @@ func (p *probes) keep(l link.Link, err error) error {
 	return err
 }
 
-// Close takes the program out of all files. Each takes a grace period of the
-// kernel, so they are waited for together. The last program ends the search.
+// Close detaches the program from all files. Each file takes a grace period of
+// the kernel, so Close waits for all of them together. The last program ends
+// the search.
 func (p *probes) Close() error {
 	l := p.libs
 	l.mu.Lock()

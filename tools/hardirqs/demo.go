@@ -18,11 +18,11 @@ import (
 
 const bodyInterrupt = "hardirqs-interrupt"
 
-// source is what can be had to interrupt the machine: a block device that is more
-// than memory, or our own program where it lies on one; in a guest without disks
-// the serial line of the console, which nobody reads. Empty if there is none.
+// source is a file whose use causes interrupts: a block device that is not
+// memory, or our own binary if it is on one; in a guest without disks the serial
+// line of the console, which nobody reads. It is empty if there is none.
 func source() string {
-	found, _ := filepath.Glob("/sys/block/*/device") // loop and zram have none
+	found, _ := filepath.Glob("/sys/block/*/device") // loop and zram have no interrupts
 	for i, f := range found {
 		found[i] = "/dev/" + filepath.Base(filepath.Dir(f))
 	}
@@ -52,7 +52,7 @@ func open() (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|unix.O_DIRECT, 0)
 }
 
-// interrupt uses the source so many times, and waits for it each time.
+// interrupt uses the source n times, and waits for it each time.
 func interrupt(c *lab.Child) error {
 	var count int
 	if err := c.Arg(&count); err != nil {
@@ -63,7 +63,7 @@ func interrupt(c *lab.Child) error {
 		return err
 	}
 	defer f.Close()
-	page := make([]byte, 8192) // a part of it is aligned as disks want it
+	page := make([]byte, 8192) // a part of it has the alignment that disks need
 	page = page[4096-uintptr(unsafe.Pointer(&page[0]))%4096:][:4096]
 	for i := range count {
 		if f.Name() != serial {
@@ -78,7 +78,7 @@ func interrupt(c *lab.Child) error {
 	return c.Report(true)
 }
 
-// load has a device interrupt the machine.
+// load makes a device interrupt the machine.
 func load(w *lab.World, count int) error {
 	p, err := w.Start("", "reader", bodyInterrupt, count)
 	if err != nil {
@@ -103,14 +103,15 @@ var Selftest = []trial.Case{
 	{Name: "agrees", Run: counts("--by=irq,hardirq,cpu")},
 }
 
-// counts: of each interrupt on each processor as many as the kernel itself counts
-// while the tool is attached for sure, and no more than while it may be.
+// counts: for each interrupt on each processor, the tool's count lies between two
+// counts of the kernel: that of the time in which the tool was surely attached,
+// and that of the time in which it may have been.
 func counts(flags ...string) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		if source() == "" {
 			return trial.Skip("no disk to read from, and no guest's console")
 		}
-		f, err := open() // a serial line has its interrupt while it is open
+		f, err := open() // a serial line has an interrupt only while it is open
 		if err != nil {
 			return err
 		}
@@ -119,14 +120,15 @@ func counts(flags ...string) func(*trial.Trial) error {
 	}
 }
 
-// round is one of counts, and returns in what the tool and the kernel differ.
+// round is one round of counts. It returns the differences of the tool and the
+// kernel.
 func round(x *trial.Trial, flags []string) (differ []error, err error) {
 	wrong := func(format string, args ...any) { differ = append(differ, fmt.Errorf(format, args...)) }
 	rows, at, err := x.Counted("/proc/interrupts", func() error { return load(x.World, 499) }, flags...)
 	if err != nil {
 		return nil, err
 	}
-	// Of devices that share a line each handler is asked each time.
+	// If devices share a line, each interrupt calls all handlers.
 	seen := map[string]map[int]uint64{}
 	for _, r := range rows {
 		line, cpu, n := trial.Value(r.Get("irq")), int(r.Get("cpu").N), r.Get("count").N
@@ -144,7 +146,7 @@ func round(x *trial.Trial, flags []string) (differ []error, err error) {
 	var moved uint64
 	for line, cpus := range at[3].Count {
 		if strings.Trim(line, "0123456789") != "" {
-			continue // LOC, RES and the like are no device's
+			continue // LOC, RES and others do not belong to a device
 		}
 		for cpu := range cpus {
 			n := at[2].Count[line][cpu] - at[1].Count[line][cpu]
@@ -159,8 +161,8 @@ func round(x *trial.Trial, flags []string) (differ []error, err error) {
 	return differ, nil
 }
 
-// named says whether a line of /proc/interrupts has a handler of that name: after
-// the controller and the kind, with a comma between those that share it.
+// named reports whether a line of /proc/interrupts has a handler of that name.
+// Names come after the controller and the kind, separated by commas.
 func named(text, name string) bool {
 	for one := range strings.SplitSeq(text, ", ") {
 		if one == name || strings.HasSuffix(one, " "+name) {

@@ -18,7 +18,7 @@ var readme string
 
 type config struct{ family.TimesConfig }
 
-// name is of an interrupt's handler, as in /proc/interrupts.
+// name is the name of an interrupt's handler, as in /proc/interrupts.
 type name [40]byte
 
 func (name) Kind() row.Kind { return row.Text }

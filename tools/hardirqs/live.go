@@ -19,7 +19,7 @@ func Live() []trial.Case {
 	}
 }
 
-// net: interrupts of a disk or a serial line are not the network's.
+// net: --net does not show interrupts of a disk or a serial line.
 func net(x *trial.Trial) error {
 	if source() == "" {
 		return trial.Skip("no disk to read from, and no guest's console")
@@ -42,7 +42,7 @@ func net(x *trial.Trial) error {
 	return nil
 }
 
-// dist: the histograms, whose sums are no longer than the whole.
+// dist: the sum of a histogram is at most the time of the run.
 func dist(x *trial.Trial) error {
 	if source() == "" {
 		return trial.Skip("no disk to read from, and no guest's console")

@@ -54,8 +54,8 @@ var Selftest = []trial.Case{
 	{Name: "software", Run: withRadios(oneScan)},
 }
 
-// cannot is why this kernel has nothing to see, nil where it has. Whether the
-// tracepoint is there is looked up apart from what the tool says: err.
+// cannot is the reason why this kernel has nothing to see, or nil. It looks up
+// the tracepoint independently of the tool's error, err.
 func cannot() (why, err error) {
 	k, err := probe.Running()
 	if err != nil {
@@ -68,7 +68,7 @@ func cannot() (why, err error) {
 	return why, nil
 }
 
-// needHwsim says what the traffic needs.
+// needHwsim is the error of a machine without simulated radios.
 func needHwsim() error {
 	switch host.Module(hwsim) {
 	case host.ModuleLoaded, host.ModuleBuiltin:
@@ -79,8 +79,8 @@ func needHwsim() error {
 
 const hwsim = "mac80211_hwsim"
 
-// withRadios skips a case where the kernel cannot: case "without" then looks at
-// how that is said. A guest of the matrix has simulated radios, or fails.
+// withRadios skips a case if the kernel cannot run it; the case "without" then
+// checks the message. A guest of the matrix must have simulated radios.
 func withRadios(run func(*trial.Trial) error) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		none := needHwsim()
@@ -99,14 +99,14 @@ func withRadios(run func(*trial.Trial) error) func(*trial.Trial) error {
 	}
 }
 
-// scanRun is a scan, what its process knows, and its rows.
+// scanRun is a scan, the report of its process, and its rows.
 type scanRun struct {
 	*lab.Scanner
 	lab.WifiScanned
 	rows []*row.Row
 }
 
-// run makes scans at once, waits for them, and gives each its rows.
+// run makes concurrent scans, waits for them, and assigns the rows to them.
 func run(x *trial.Trial, scanners []*lab.Scanner, during func() error) ([]scanRun, error) {
 	runs := make([]scanRun, len(scanners))
 	for _, do := range []func(*lab.Scanner) error{(*lab.Scanner).Begin, (*lab.Scanner).Begun} {
@@ -131,9 +131,9 @@ func run(x *trial.Trial, scanners []*lab.Scanner, during func() error) ([]scanRu
 	return runs, deal(x, runs)
 }
 
-// deal ends the tool and gives each scan its rows.
+// deal ends the tool and assigns the rows to the scans.
 func deal(x *trial.Trial, runs []scanRun) error {
-	// The kernel tells of the end after the tool has seen it.
+	// The kernel reports the end to the process after the tool has seen it.
 	rows, err := x.Detach()
 	if err != nil {
 		return err
@@ -177,7 +177,7 @@ func listeners(x *trial.Trial, phy string, channels uint32, scans ...lab.WifiSca
 	return scanners, nil
 }
 
-// scanned is a scene whose scans have been made while the tool looked on.
+// scanned is a scene after its scans, with the tool attached.
 func scanned(x *trial.Trial, phy string, channels uint32, scans ...lab.WifiScan) (ap *lab.Radio, runs []scanRun, err error) {
 	ap, scanners, err := scene(x, phy, channels, scans...)
 	if err != nil {
@@ -193,7 +193,7 @@ func scanned(x *trial.Trial, phy string, channels uint32, scans ...lab.WifiScan)
 // bands are those of the frequencies in use here.
 var bands = map[uint32]string{2412: "2.4GHz", 2437: "2.4GHz", 2462: "2.4GHz", 5180: "5GHz", 5200: "5GHz", 5745: "5GHz"}
 
-// check compares the rows of a scan that came to its end with what was asked for.
+// check compares the rows of a completed scan with its request.
 func (s *scanRun) check(x *trial.Trial, ap *lab.Radio, by string) {
 	want := []string{"start"}
 	for _, f := range s.Scan.MHz {
@@ -254,7 +254,8 @@ func (s *scanRun) check(x *trial.Trial, ap *lab.Radio, by string) {
 		found = 1
 	}
 	x.Want(last, "networks", found)
-	// Those that were heard as their channel was left count for the scan alone.
+	// Beacons that were heard while the radio left their channel count for
+	// the scan only.
 	took := last.Get("duration_ms").N
 	left := 1 + (took-min(stay, took))/uint64(lab.BeaconInterval)
 	if n := last.Get("beacons").N; by == "software" && (n < beacons || n > beacons+left) || found > 0 && n == 0 {
@@ -266,10 +267,11 @@ func (s *scanRun) check(x *trial.Trial, ap *lab.Radio, by string) {
 	}
 }
 
-// least is how long the kernel stays on the channels at the least, in nanoseconds: a ninth
-// of a second on each (IEEE80211_PASSIVE_CHANNEL_TIME, and hwsim's firmware longer), or
-// two times a 33rd if it asks (IEEE80211_PROBE_DELAY, IEEE80211_CHANNEL_TIME), rounded
-// down to whole ticks of at most 10 ms, of which the first has begun.
+// least is the least time that the kernel stays on the channels, in nanoseconds: a ninth
+// of a second on each (IEEE80211_PASSIVE_CHANNEL_TIME; hwsim's firmware stays longer), or
+// two 33rds of a second if it sends probe requests (IEEE80211_PROBE_DELAY,
+// IEEE80211_CHANNEL_TIME). Each is rounded down to whole ticks of at most 10 ms, and the
+// first tick is only a part of one.
 func (s *scanRun) least() uint64 {
 	const tick = 12 * time.Millisecond // and what is rounded
 	stay := time.Second/9 - tick
@@ -279,7 +281,7 @@ func (s *scanRun) least() uint64 {
 	return uint64(len(s.Scan.MHz)) * uint64(stay)
 }
 
-// oneScan: a network found by asking for it, with flags.
+// oneScan: an active scan with flags finds a network.
 func oneScan(x *trial.Trial) error {
 	ap, runs, err := scanned(x, "one", 1, lab.WifiScan{
 		SSIDs: []string{network, ""}, MHz: []uint32{2412, 2437, 2462, 5180},
@@ -299,7 +301,7 @@ func oneScan(x *trial.Trial) error {
 	return nil
 }
 
-// ended checks the rows of a scan that did not come to its end by itself.
+// ended checks the rows of a scan that did not complete.
 func (s *scanRun) ended(x *trial.Trial, result string) {
 	if len(s.rows) < 2 {
 		x.Errorf("%d rows, want a start and an end", len(s.rows))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ieee80211scan shows Wi-Fi scans: who asked for what, the channels that
-// a software scan goes through, the networks that are heard, and the end.
+// Package ieee80211scan shows Wi-Fi scans: the request and its process, the
+// channels of a software scan, the networks that are heard, and the end.
 package ieee80211scan
 
 import (
@@ -47,7 +47,7 @@ const (
 	module  = "cfg80211"
 )
 
-// ways are those of a tracepoint in cfg80211.
+// ways are the ways of a tracepoint in cfg80211.
 func ways(point string) []probe.Way {
 	var out []probe.Way
 	for _, name := range []string{"btf", "raw"} {

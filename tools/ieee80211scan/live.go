@@ -32,7 +32,7 @@ func Live() []trial.Case {
 	}
 }
 
-// without: the refusal names the module and what to do.
+// without: the error names the module and the remedy.
 func without(x *trial.Trial) error {
 	why, err := cannot()
 	if err != nil {
@@ -51,7 +51,8 @@ func without(x *trial.Trial) error {
 	return nil
 }
 
-// twoAtOnce: two radios, two processes, other channels; one hears the network.
+// twoAtOnce: two radios and two processes scan different channels; one hears
+// the network.
 func twoAtOnce(x *trial.Trial) error {
 	ap, runs, err := scanned(x, "two", 1,
 		lab.WifiScan{MHz: []uint32{2462, 2437, 5180, 5200, 5745, 2412}}, lab.WifiScan{MHz: []uint32{5745, 2412, 5180, 2462, 5200}})
@@ -75,10 +76,11 @@ func twoAtOnce(x *trial.Trial) error {
 	return nil
 }
 
-// far is a list of channels that takes a second, without the network's.
+// far is a list of channels that takes a second and does not include the
+// network's.
 var far = []uint32{2412, 2462, 5180, 5200, 5745, 2417, 2422, 2427, 2432, 2442}
 
-// aborted: by whoever asked for it.
+// aborted: the process aborts its own scan.
 func aborted(x *trial.Trial) error {
 	_, runs, err := scanned(x, "abort", 1, lab.WifiScan{MHz: far, Abort: true})
 	if err != nil {
@@ -91,7 +93,7 @@ func aborted(x *trial.Trial) error {
 	return nil
 }
 
-// down: the interface is switched off meanwhile.
+// down: the interface goes down during the scan.
 func down(x *trial.Trial) error {
 	_, scanners, err := scene(x, "down", 1, lab.WifiScan{MHz: far})
 	if err != nil {
@@ -108,7 +110,7 @@ func down(x *trial.Trial) error {
 	return nil
 }
 
-// oneChannel: the one that the radio is on already, where nothing is tuned.
+// oneChannel: the radio is already on the only channel, so it is not tuned.
 func oneChannel(x *trial.Trial) error {
 	ap, runs, err := scanned(x, "here", 1, lab.WifiScan{MHz: []uint32{2412}})
 	if err != nil {
@@ -118,7 +120,7 @@ func oneChannel(x *trial.Trial) error {
 	return nil
 }
 
-// few: where the maps have a few entries each, one scan after the other finds room.
+// few: the maps have few entries. Each of many scans in turn finds room.
 func few(x *trial.Trial) error {
 	ap, scanners, err := scene(x, "few", 1, slices.Repeat([]lab.WifiScan{{MHz: []uint32{2437}}}, 5)...)
 	if err != nil {
@@ -190,7 +192,7 @@ func firmware(x *trial.Trial) error {
 	return nil
 }
 
-// refused: a monitor hears what is there, and does not scan.
+// refused: a monitor interface does not scan.
 func refused(x *trial.Trial) error {
 	r, err := x.World.NewRadio("", "no", 1)
 	if err != nil {

@@ -28,7 +28,8 @@ var has = map[string][]what{
 	"result": {end}, "plan": {start}, "asked": {start},
 }
 
-// each leaves out what a row says nothing about and puts the rest into words.
+// each leaves out the columns that a row does not have and makes the texts of
+// the others.
 func each(e *event, r *row.Row) {
 	for id, kinds := range has {
 		keep := false
@@ -117,7 +118,7 @@ func count(n uint32, of string) string {
 
 func ms(n kern.Nanos) float64 { return float64(n) / 1e6 }
 
-// mhz is 2412, or 902.5 where the frequency is no whole number.
+// mhz is 2412, or 902.5 if the frequency is not a whole number.
 func mhz(khz uint32) string { return strconv.FormatFloat(float64(khz)/1000, 'f', -1, 64) }
 
 // cell is the text of a value.
@@ -198,7 +199,7 @@ func bandOf(khz uint32) band {
 	return 2
 }
 
-// software says who goes through the channels.
+// software says who steps through the channels.
 type software uint8
 
 func (s software) String() string {
@@ -223,7 +224,7 @@ func (mac) Kind() row.Kind { return row.Text }
 
 func (m *mac) Cell(c *row.Cell) { c.SetText(m.String()) }
 
-// mode is the number of names that are asked for; without any, nothing is sent.
+// mode is the number of requested names. Without any, nothing is sent.
 type mode uint32
 
 func (m mode) String() string {
@@ -249,7 +250,7 @@ func (ssid) Kind() row.Kind { return row.Text }
 
 func (s *ssid) Cell(c *row.Cell) { c.SetText(s.name()) }
 
-// asked is the first names that a request is for.
+// asked is the first names of a request.
 type asked [4]ssid
 
 // list quotes them: a name may hold anything.
@@ -301,7 +302,7 @@ func (plan) Kind() row.Kind { return row.Text }
 
 func (*plan) Cell(c *row.Cell) { *c = row.Cell{} }
 
-// result and words are text that is made of other columns.
+// result and words are texts that are made of other columns.
 type result int32
 
 func (result) Kind() row.Kind { return row.Text }
