@@ -10,8 +10,8 @@ import (
 	"seine/internal/tool"
 )
 
-// forgetful are the maps that throw out old entries without a word, and why that is
-// told or does no harm.
+// forgetful are the maps that evict old entries silently, with the reason why that
+// is reported or harmless.
 var forgetful = map[string]string{
 	"openers":    "a socket whose entry has gone is counted when it is looked for",
 	"flows":      "a packet whose flow has gone is counted when it is looked for",
@@ -20,8 +20,8 @@ var forgetful = map[string]string{
 	"peers":      "a peer is shown again, as the README says",
 }
 
-// TestForgetful: a map that holds what is under way refuses what does not fit, which is
-// counted. One that throws out something else instead loses it without a word.
+// TestForgetful: a map of operations under way refuses entries that do not fit, and
+// counts them. An LRU map would evict another entry silently.
 func TestForgetful(t *testing.T) {
 	seen := map[string]bool{}
 	each(t, func(t *testing.T, _ *tool.Tool, spec *ebpf.CollectionSpec) {

@@ -12,7 +12,8 @@ import (
 	"seine/internal/tool"
 )
 
-// fieldsOf is where the fields of a map's values are, with those of what has no name.
+// fieldsOf is the offsets of the fields of a map's values, including fields of
+// anonymous structs.
 func fieldsOf(t *testing.T, m *ebpf.MapSpec) map[string]btf.Bits {
 	t.Helper()
 	s, ok := btf.As[*btf.Struct](m.Value)
@@ -32,8 +33,9 @@ func fieldsOf(t *testing.T, m *ebpf.MapSpec) map[string]btf.Bits {
 	return out
 }
 
-// TestOwnersLayout: what a tool reads of an entry in a table that it shares is where the
-// object has it that writes the table. Only what is a tool's own it has in a map apart.
+// TestOwnersLayout: a tool that shares the table of owners reads each field at the
+// offset at which the table's object writes it. Only fields of the tool's own are in a
+// separate map.
 func TestOwnersLayout(t *testing.T) {
 	table, err := object.Spec(tool.Owners.Name)
 	if err != nil {

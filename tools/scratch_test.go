@@ -11,8 +11,8 @@ import (
 	"seine/internal/tool"
 )
 
-// perCPU is the per-CPU arrays that programs keep state in, and why that is right
-// though another run of a program may come between on the same processor.
+// perCPU is the per-CPU arrays that programs keep state in, and why that is safe
+// although another program run may come in between on the same processor.
 var perCPU = map[string]string{
 	"hardirqs began":  "a handler of a hard interrupt is not preempted",
 	"softirqs begins": "a softirq is not interrupted by another one of its processor",
@@ -22,7 +22,8 @@ var perCPU = map[string]string{
 // TestScratch: no tool uses a per-CPU array as scratch memory. From Linux 7.0 on a
 // program on a tracepoint can be preempted, and the next task on that processor runs it
 // too; before, a softirq interrupts a program that runs for a process. Then one run
-// finds what the other has written. Counts that an output reads are only added to.
+// would read what the other has written. Arrays of counts are allowed, because programs
+// only add to them.
 func TestScratch(t *testing.T) {
 	used := map[string]bool{}
 	each(t, func(t *testing.T, tl *tool.Tool, spec *ebpf.CollectionSpec) {

@@ -11,13 +11,13 @@ import (
 	"seine/internal/object"
 )
 
-// privateStack is BPF_PRIV_STACK_MIN_SIZE: from 6.13 on a function that uses as much
-// stack has one for each processor instead of the task's.
+// privateStack is BPF_PRIV_STACK_MIN_SIZE: from 6.13 on, a function that uses this
+// much stack gets a per-CPU stack instead of the task's.
 const privateStack = 64
 
-// TestUprobeStacks: a task can be preempted inside of a uprobe's program, and the
-// kernel runs the program for the next task all the same. So both would use one
-// private stack, and no function of such a program may be large enough to have one.
+// TestUprobeStacks: a task can be preempted inside of a uprobe program, and the
+// kernel still runs the program for the next task. Both would use the same private
+// stack. So no function of such a program may be large enough to get one.
 func TestUprobeStacks(t *testing.T) {
 	checked := 0
 	for _, tl := range All {
@@ -42,7 +42,7 @@ func TestUprobeStacks(t *testing.T) {
 	}
 }
 
-// stacks is how many bytes of stack each function uses.
+// stacks is the stack size of each function, in bytes.
 func stacks(insns asm.Instructions) map[string]int {
 	out := map[string]int{}
 	fn := ""

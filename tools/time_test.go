@@ -10,7 +10,7 @@ import (
 	"seine/internal/tool"
 )
 
-// fast are the tools of which a row is a packet: several of a second are the rule.
+// fast are the tools whose rows are packets: several rows a second are normal.
 var fast = []string{"ipecn", "tcpdrop", "tcpretrans", "tcpsnoop"}
 
 // TestTimes: rows that come faster than one a second have a clock with microseconds.

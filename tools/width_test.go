@@ -12,8 +12,8 @@ import (
 	"seine/internal/tool"
 )
 
-// TestWidths: a column of a table has room for the words that it can hold. Those
-// that are made of several, and protocols that hardly anybody has, may be longer.
+// TestWidths: a column of a table is wide enough for its words. Combined words,
+// and names of rare protocols, may be longer.
 func TestWidths(t *testing.T) {
 	eachView(t, func(t *testing.T, tl *tool.Tool, v tool.View, s *row.Schema, _ int) {
 		own := wordsOf(v.Output)
@@ -37,7 +37,7 @@ func TestWidths(t *testing.T) {
 	})
 }
 
-// wordsOf is the words of columns whose types the tools declare themselves, by id.
+// wordsOf is the words of columns whose types tools declare themselves, by id.
 func wordsOf(o tool.Output) map[string][]string {
 	out := map[string][]string{}
 	each, ok := reflect.TypeOf(o).FieldByName("Each") // a func of the structs that rows are made of

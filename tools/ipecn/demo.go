@@ -35,8 +35,8 @@ var Selftest = []trial.Case{
 	{Name: "ipv6", Hosts: lab.TwoHosts, Run: marked(lab.UDP6)},
 }
 
-// send has the first host send to the last one, and says by which ports. It returns
-// when all has come there.
+// send makes the first host send to the last one, and returns the ports when
+// everything has arrived.
 func send(w *lab.World, m lab.Marks) (from, to int, err error) {
 	hosts := w.Hosts()
 	sink, err := lab.StartTargets(w, hosts[len(hosts)-1], "sink", lab.Target{Network: m.Network})
@@ -51,7 +51,7 @@ func send(w *lab.World, m lab.Marks) (from, to int, err error) {
 	return x.Port, sink.Port(0), errors.Join(x.Run(), sink.Receive(m.Bytes()), sink.End())
 }
 
-// crossing is a device and a direction, and tally how many rows it has.
+// crossing is a device and a direction; tally is the number of its rows.
 type crossing struct{ netns, dev, dir string }
 
 func tally(rows []*row.Row) map[crossing]int {
@@ -105,7 +105,7 @@ func expect(x *trial.Trial, m lab.Marks, want map[crossing]int, flags ...string)
 	return nil
 }
 
-// marked: only what is marked CE is shown, at both devices.
+// marked: only packets marked CE are shown, at both devices.
 func marked(n lab.Network) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		w := x.World

@@ -37,8 +37,8 @@ func congested(n lab.Network) func(*trial.Trial) error {
 	}
 }
 
-// segments: what the kernel keeps together is one row that says how many. On
-// older kernels veth does not, and each is a row.
+// segments: a buffer of several packets is one row with their number. On older
+// kernels veth does not keep them together, and each packet is a row.
 func segments(x *trial.Trial) error {
 	if err := x.Attach(); err != nil {
 		return err
@@ -78,7 +78,7 @@ func forwarded(x *trial.Trial) error {
 	})
 }
 
-// oneDevice: of these four crossings two are by devices of that name.
+// oneDevice: two of these four crossings are of devices with that name.
 func oneDevice(x *trial.Trial) error {
 	w := x.World
 	if err := w.Via("client", "router", "server"); err != nil {
@@ -113,7 +113,7 @@ func summary(x *trial.Trial) error {
 	for _, r := range rows {
 		m, ok := mixes[int(r.Get("sport").N)]
 		if !ok || trial.Value(r.Get("proto")) != "udp" {
-			continue // IPv6 tells its neighbours of itself
+			continue // IPv6 announces itself to its neighbours
 		}
 		seen++
 		x.Want(r, "not_ect", m.None)

@@ -30,16 +30,18 @@ var Selftest = []trial.Case{
 	{Name: "sizes", Hosts: lab.TwoHosts, Run: sizes},
 }
 
-// What goes over a link before an IP header when sent, and not when received.
+// The link's header counts when a packet is sent, and not when it is received.
 const ethernet = 14
 
 // headers of UDP and IP.
 var headers = map[lab.Network]int{lab.UDP4: 20 + 8, lab.UDP6: 40 + 8}
 
-// where is a row's place; dev is empty for rows that are not told apart by it.
+// where is a metric and a device; dev is empty for rows that are not split by
+// device.
 type where struct{ metric, dev, netns string }
 
-// send has the first host send to the last one, and returns when all has come there.
+// send makes the first host send to the last one, and returns when everything
+// has arrived.
 func send(w *lab.World, m lab.Marks, gro bool) error {
 	hosts := w.Hosts()
 	to, err := lab.StartTargets(w, hosts[len(hosts)-1], "sink", lab.Target{Network: m.Network, GRO: gro})
@@ -62,7 +64,7 @@ func send(w *lab.World, m lab.Marks, gro bool) error {
 	return errors.Join(x.Wait(), to.End())
 }
 
-// times is a histogram of n packets of a size; more are put in with and.
+// times is a histogram of n packets of one size; and adds more.
 func times(n, size int) *kern.Hist { return and(&kern.Hist{}, n, size) }
 
 func and(h *kern.Hist, n, size int) *kern.Hist {
@@ -85,8 +87,8 @@ func hists(x *trial.Trial, rows []*row.Row) map[where]*kern.Hist {
 	return got
 }
 
-// compare looks at packets above 200 bytes: IPv6 tells its neighbours of itself
-// in smaller ones.
+// compare looks at packets above 200 bytes, because IPv6 announces itself in
+// smaller ones.
 func compare(x *trial.Trial, rows []*row.Row, want map[where]*kern.Hist) {
 	got := hists(x, rows)
 	least := slices.IndexFunc(times(1, 200).Slots[:], func(n uint64) bool { return n > 0 })
@@ -107,10 +109,10 @@ func compare(x *trial.Trial, rows []*row.Row, want map[where]*kern.Hist) {
 	x.NoneLost()
 }
 
-// all is a place that is not told apart by device.
+// all is a metric of all devices.
 func all(metric string) where { return where{metric, "-", "-"} }
 
-// sizes: over a plain link nothing is cut or put together.
+// sizes: over a plain link nothing is segmented or merged.
 func sizes(x *trial.Trial) error {
 	if err := x.Attach(); err != nil {
 		return err

@@ -35,8 +35,8 @@ func wire(x *trial.Trial) (func() error, error) {
 	return c.Close, nil
 }
 
-// segments: what is sent as one is cut on its way to the driver, and put
-// together again on its way from the driver.
+// segments: a large packet is segmented on its way to the driver, and merged
+// again on its way from the driver.
 func segments(x *trial.Trial) error {
 	unwire, err := wire(x)
 	if err != nil {
@@ -49,7 +49,8 @@ func segments(x *trial.Trial) error {
 	const sends, segs = 13, 11
 	var sent, cut, arrived, joined kern.Hist
 	for _, m := range []lab.Marks{
-		// One send after the other, on one processor: what is polled for is a send's.
+		// The sends follow each other on one processor, so each poll
+		// finds the packets of one send.
 		{Network: lab.UDP4, None: sends, Size: 500, Segments: segs, Stepwise: true},
 		{Network: lab.UDP6, None: sends, Size: 1300, Segments: segs, Stepwise: true},
 	} {
@@ -72,7 +73,7 @@ func segments(x *trial.Trial) error {
 	return nil
 }
 
-// tcp: no packet at the device is larger than it can carry, those of the stack
+// tcp: packets at the device are not larger than its MTU; packets of the stack
 // are.
 func tcp(x *trial.Trial) error {
 	unwire, err := wire(x)
@@ -132,7 +133,7 @@ func frags(x *trial.Trial) error {
 	return nil
 }
 
-// loopback has no driver that would poll.
+// loopback: the device has no driver that polls.
 func loopback(x *trial.Trial) error {
 	rows, err := x.Rows(func() error {
 		return send(x.World, lab.Marks{Network: lab.UDP6, None: 19, Size: 2000}, false)
@@ -147,7 +148,7 @@ func loopback(x *trial.Trial) error {
 	return nil
 }
 
-// devices: one that forwards, and a filter for one device of it.
+// devices: a router, and a filter for one of its devices.
 func devices(x *trial.Trial) error {
 	w := x.World
 	if err := w.Via("client", "router", "server"); err != nil {

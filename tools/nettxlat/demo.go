@@ -45,7 +45,7 @@ var Selftest = []trial.Case{
 	{Name: "tap", Run: tap},
 }
 
-// ends is a row's device and how packets ended.
+// ends is the device of a row and how its packets ended.
 type ends struct{ dev, end string }
 
 // hists is the histograms by device and end.
@@ -58,7 +58,7 @@ func hists(x *trial.Trial, rows []*row.Row) map[ends]*kern.Hist {
 	return got
 }
 
-// counts compares how many packets of a device came to which end.
+// counts compares the packets of a device by their end.
 func counts(x *trial.Trial, got map[ends]*kern.Hist, want map[ends]uint64) {
 	for at, n := range want {
 		if h := got[at]; h == nil || h.Count != n {
@@ -72,7 +72,7 @@ func counts(x *trial.Trial, got map[ends]*kern.Hist, want map[ends]uint64) {
 	}
 }
 
-// unsupported turns what a kernel lacks into a skip.
+// unsupported turns an error about a missing feature into a skip.
 func unsupported(err error) error {
 	if errors.Is(err, lab.ErrNotSupported) {
 		return trial.Skip("%v", err)
@@ -80,7 +80,7 @@ func unsupported(err error) error {
 	return err
 }
 
-// tap: the device keeps packets until we, its driver, take them.
+// tap: the device keeps packets until this process reads them.
 func tap(x *trial.Trial) error {
 	t, err := x.World.OpenTap("", "tap0")
 	if err != nil {

@@ -23,7 +23,7 @@ func Live() []trial.Case {
 	}
 }
 
-// send has the first host send datagrams to the last one.
+// send makes the first host send datagrams to the last one.
 func send(w *lab.World, n int) error {
 	f, err := lab.StartFlood(w, lab.Flood{Count: n, Size: 100})
 	if err != nil {
@@ -39,7 +39,7 @@ func send(w *lab.World, n int) error {
 // veth hands packets to its peer's stack.
 func veth(x *trial.Trial) error { return crossing(x, "client", "eth0") }
 
-// napi: the peer polls, and puts packets together.
+// napi: the peer polls and merges packets.
 func napi(x *trial.Trial) error {
 	if err := errors.Join(x.World.Join("client", "server"), x.World.NoIPv6("client", "eth0")); err != nil {
 		return err
@@ -105,7 +105,7 @@ func crossing(x *trial.Trial, host, dev string) error {
 	return nil
 }
 
-// dropped: the device has no room for what it is not relieved of.
+// dropped: the device is full, because nobody reads from it.
 func dropped(x *trial.Trial) error {
 	t, err := x.World.OpenTap("", "tap0")
 	if err != nil {
@@ -168,7 +168,8 @@ func virtio(x *trial.Trial) error {
 		if taken, err := x.World.SendFrames("", dev, n, 700); err != nil || taken < n {
 			return fmt.Errorf("%s took %d of %d packets: %w", dev, taken, n, err)
 		}
-		// The driver frees what has been sent when it sends more, and counts it then.
+		// The driver frees sent packets when it sends more, and counts
+		// them then.
 		for end := time.Now().Add(time.Minute); ; all++ {
 			time.Sleep(50 * time.Millisecond)
 			sent, err := x.World.Sent("", dev)

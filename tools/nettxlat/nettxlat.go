@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nettxlat shows how long devices keep the packets that they are to
-// send.
+// Package nettxlat shows how long devices keep packets before they are sent.
 package nettxlat
 
 import (

@@ -13,7 +13,7 @@ import (
 	"seine/internal/trial"
 )
 
-// Demo is traffic of which much hangs.
+// Demo is traffic with many operations that hang.
 var Demo = trial.Workload{
 	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
@@ -32,9 +32,9 @@ var Demo = trial.Workload{
 // Selftest is the cases of doctor --selftest.
 var Selftest = []trial.Case{{Name: "kinds", Hosts: lab.TwoHosts, Run: kinds(lab.TCP4)}}
 
-// kinds: one of each kind begins to hang while the tool runs, beside connections that are
-// well. Each is shown when it is a second old, with the age that the stopwatches of both ends
-// say, and nothing else is.
+// kinds: one operation of each kind begins to hang while the tool runs, beside healthy
+// connections. Each is shown when it is a second old, with the age that both ends
+// measured. Nothing else is shown.
 func kinds(n lab.Network) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		p, err := start(x.World, n)
@@ -67,7 +67,7 @@ func kinds(n lab.Network) func(*trial.Trial) error {
 
 func usual(b began) bool { return b.Usual }
 
-// latest is the rows of the last output that has any.
+// latest is the rows of the last output with rows.
 func latest(rows []*row.Row) []*row.Row {
 	if len(rows) == 0 {
 		return nil
@@ -77,7 +77,7 @@ func latest(rows []*row.Row) []*row.Row {
 	return rows[i:]
 }
 
-// compare holds rows against all that hangs.
+// compare compares rows with everything that hangs.
 func (p *players) compare(x *trial.Trial, rows []*row.Row, began []began, at trial.Ended) {
 	found := map[string]*row.Row{}
 	for _, r := range rows {
@@ -101,8 +101,7 @@ func (p *players) compare(x *trial.Trial, rows []*row.Row, began []began, at tri
 	}
 }
 
-// name is what tells apart all that hangs. Whoever asks for a name has a port that it does
-// not say.
+// name identifies an operation that hangs. The port of a lookup is not known.
 func name(what string, lport, rport int, typ string) string {
 	if what == "lookup" {
 		return what + " " + typ
@@ -110,7 +109,7 @@ func name(what string, lport, rport int, typ string) string {
 	return fmt.Sprint(what, " ", lport, " → ", rport)
 }
 
-// one compares a row with what hangs.
+// one compares a row with one operation.
 func (p *players) one(x *trial.Trial, r *row.Row, b began, at trial.Ended) {
 	owner, host, other := p.client, "client", "server"
 	switch b.What {
@@ -146,8 +145,9 @@ func (p *players) one(x *trial.Trial, r *row.Row, b began, at trial.Ended) {
 	}
 	x.Want(r, "bytes", bytes)
 	x.Want(r, "count", count)
-	// TCP keeps the moment of a SYN in milliseconds, and that of the last data in jiffies, both of
-	// those that came and, where its other stamp was begun anew, of those that were sent.
+	// TCP keeps the time of a SYN in milliseconds. It keeps the time of the last
+	// received data in jiffies, and so it does for sent data if its finer timestamp
+	// was reset.
 	slack := map[string]time.Duration{"connect": time.Millisecond, "unread": 2 * kern.Jiffy(), "request": 2 * kern.Jiffy()}[b.What]
 	age := time.Duration(r.Get("age_ms").N)
 	if least, most := time.Duration(at.From-b.After)-slack, time.Duration(at.To-b.Before)+slack; age < least || age > most {

@@ -28,10 +28,12 @@ func Live() []trial.Case {
 	}
 }
 
-// once is the flags of a run that looks when it is detached, at what is of any age.
+// once is the flags of a run that walks once, at the end, and shows operations
+// of any age.
 var once = []string{"--min=1ns", "--interval=1h"}
 
-// older: what began to hang before the tool did is shown, and as old as it is.
+// older: operations that began to hang before the tool started are shown with
+// their whole age.
 func older(x *trial.Trial) error {
 	p, err := start(x.World, lab.TCP4)
 	if err != nil {
@@ -52,8 +54,8 @@ func older(x *trial.Trial) error {
 	return nil
 }
 
-// all: with --all there are also calls of accept that wait, requests whose answer nobody
-// waits for, and what a peer that has gone sent.
+// all: --all also shows calls of accept that wait, requests whose answer nobody waits
+// for, and data of a peer that has gone.
 func all(x *trial.Trial) error {
 	p, err := start(x.World, lab.TCP4)
 	if err != nil {
@@ -104,7 +106,7 @@ func all(x *trial.Trial) error {
 	return nil
 }
 
-// filters: they hold for all kinds.
+// filters: filters apply to all kinds.
 func filters(x *trial.Trial) error {
 	p, err := start(x.World, lab.TCP4)
 	if err != nil {
@@ -152,10 +154,11 @@ func filters(x *trial.Trial) error {
 	return nil
 }
 
-// hanging is began, where a variable has that name.
+// hanging is another name of began, for functions with a variable of that name.
 type hanging = began
 
-// ends: what has ended is not shown any more, a lookup whose program has gone among it.
+// ends: operations that have ended are no longer shown. This includes a lookup
+// whose program has gone.
 func ends(x *trial.Trial) error {
 	p, err := start(x.World, lab.TCP4)
 	if err != nil {
@@ -169,7 +172,7 @@ func ends(x *trial.Trial) error {
 		return err
 	}
 	want := len(slices.DeleteFunc(began, usual))
-	most := 0 // of an output; the last ones may come while the processes end
+	most := 0 // rows of an output; the last outputs may come while the processes end
 	x.Until(func(rows []*row.Row) bool { most = max(most, len(latest(rows))); return most >= want })
 	for _, one := range []*lab.Proc{p.client, p.server, p.asker} {
 		one.Kill()
@@ -230,8 +233,8 @@ func drip(c *lab.Child) error {
 	return nil
 }
 
-// dripping: a reader that does not read is shown when the first byte is a second old, though
-// others keep coming. Its age is short of the truth by an output's interval at most.
+// dripping: a reader that does not read is shown when the first byte is a second old,
+// though more bytes keep coming. The age may be too small by at most one interval.
 func dripping(x *trial.Trial) error {
 	p, err := x.World.StartReady("", "drip", bodyDrip, nil)
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 	"seine/internal/tool"
 )
 
-// question is what a lookup asks for.
+// question is the name and type of a lookup.
 type question struct{ name, typ string }
 
 const dnsPort = 53
 
-// lookups adds the queries that have no answer. Those whose socket is gone, as of a walk
-// that began then, are nobody's any more.
+// lookups adds the queries that have no answer. It leaves out queries whose socket was
+// gone when the walk began.
 func (c *config) lookups(s *tool.Session, began kern.Mono, asks map[uint64]bool, add func(*hang)) error {
 	c.names = c.names[:0]
 	m, now := s.Maps["queries"], kern.MonoNow()
@@ -33,7 +33,8 @@ func (c *config) lookups(s *tool.Session, began kern.Mono, asks map[uint64]bool,
 		copy(bytesOf(&q), value)
 		switch {
 		case uint64(q.Start) == kern.None || q.Start > began:
-			// It is not filled in yet, or its socket may be younger than the walk.
+			// The entry is not filled in yet, or its socket may be
+			// newer than the walk.
 		case !asks[k.Sock]:
 			gone = append(gone, k)
 		default:
@@ -45,7 +46,8 @@ func (c *config) lookups(s *tool.Session, began kern.Mono, asks map[uint64]bool,
 		}
 		return nil
 	})
-	// Aborted: keys came and went; the next walk finds the rest.
+	// Aborted: keys were added and deleted meanwhile; the next walk finds
+	// the rest.
 	if err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
 		return err
 	}

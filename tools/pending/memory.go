@@ -8,37 +8,39 @@ import (
 	"seine/internal/kern"
 )
 
-// memory is what the walks before the last one found. It makes up for what TCP's stamps
-// do not tell: data that came after the first ones refresh their stamp, and a buffer may
-// have taken long to fill. After a keepalive probe stamps may not tell whether a request was
-// answered: what hung before it hangs on if nothing has come since.
+// memory is the result of earlier walks. It replaces timestamps that TCP does not keep:
+// later data refresh the timestamp of the first ones, and a buffer may have taken long to
+// fill. After a keepalive probe the timestamps may not show whether a request was
+// answered. Then a request that hung before the probe still hangs if nothing has come
+// since.
 type memory struct {
 	at    kern.Mono // of the last walk
 	hangs map[key]past
 	lone  map[uint64]lone
 }
 
-// past is something that hung at the last walk.
+// past is an operation that hung at the last walk.
 type past struct {
 	since          kern.Mono
 	sent, received uint32
 }
 
-// lone is a connection whose client went on without an answer after it had waited for
-// one: so it did not ask for one.
+// lone is a connection whose client sent again without an answer, although it had
+// waited. So the client does not expect an answer.
 type lone struct {
 	kern.Tuple
 	seen kern.Mono
 }
 
 const (
-	// waited is how long a client waits at least for an answer that it wants.
+	// waited is how long a client that expects an answer waits at least.
 	waited = time.Second
-	// loneFor is how long a lone connection is remembered that is not seen to wait.
+	// loneFor is how long a lone connection is remembered after it was last
+	// seen waiting.
 	loneFor = time.Hour
 )
 
-// take corrects the ages of what hangs now, and remembers it.
+// take corrects the ages of the operations that hang now, and remembers them.
 func (m *memory) take(all []*hang) { m.takeAt(all, kern.MonoNow()) }
 
 func (m *memory) takeAt(all []*hang, at kern.Mono) {
@@ -51,7 +53,7 @@ func (m *memory) takeAt(all []*hang, at kern.Mono) {
 		before, was := m.hangs[keyOf(h)]
 		switch {
 		case h.Unsure && (!was || before.sent != p.sent || before.received != p.received):
-			h.Hidden = true // it did not hang when that could be told
+			h.Hidden = true // it did not hang while the timestamps could show it
 			continue
 		case h.What == unread && was && before.received == p.received:
 			p.since = min(p.since, before.since)
@@ -73,10 +75,10 @@ func (m *memory) takeAt(all []*hang, at kern.Mono) {
 	m.at, m.hangs = at, now
 }
 
-// oneWay says whether h is a request that wants no answer.
+// oneWay reports whether h is a request whose client expects no answer.
 func (m *memory) oneWay(h *hang) bool {
 	l, ok := m.lone[h.Sk]
-	l.Sock = h.Sock // it may have got its number meanwhile
+	l.Sock = h.Sock // its cookie may have been assigned meanwhile
 	if !ok || h.What != request || l.Tuple != h.Tuple {
 		return false
 	}

@@ -11,7 +11,7 @@ import (
 
 const second = kern.Mono(time.Second)
 
-// a look of a walk at a socket.
+// look is what a walk sees of a socket.
 type look struct {
 	what           what
 	at, age        kern.Mono
@@ -24,7 +24,7 @@ func (l look) hang() *hang {
 	return h
 }
 
-// TestMemory: what a walk sees and stamps do not tell.
+// TestMemory: ages that come from walks, not from timestamps.
 func TestMemory(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -51,7 +51,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestUnsure: after a keepalive probe, a request hangs that hung before it.
+// TestUnsure: a request that hung before a keepalive probe hangs after it too.
 func TestUnsure(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -77,7 +77,8 @@ func TestUnsure(t *testing.T) {
 	}
 }
 
-// TestLone: a client that goes on without an answer, after it has waited, wants none.
+// TestLone: a client that waits and then sends again without an answer expects
+// none.
 func TestLone(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -66,13 +66,14 @@ const (
 	accept
 )
 
-// made is a field of which each makes the text: the number of a question, from 1 on.
+// made is a column whose text each makes: the number of a question, from 1 on.
 type made struct{ V uint64 }
 
 func (made) Kind() row.Kind    { return row.Text }
 func (*made) Cell(c *row.Cell) { *c = row.Cell{} }
 
-// key tells things that hang apart. Of lookups sk is the number of the question.
+// key identifies an operation that hangs. For lookups, sk is the number of the
+// question.
 type key struct {
 	sk   uint64
 	what what
@@ -80,7 +81,8 @@ type key struct {
 
 func keyOf(h *hang) key { return key{h.Sk, h.What} }
 
-// again counts the processes that have a socket open: the walk goes from one to the next.
+// again counts the processes that have a socket open, because the walk finds
+// the socket once in each process.
 func again(have, h *hang) {
 	if have.Last != uint32(h.PID) {
 		have.Holders++
@@ -91,7 +93,7 @@ func again(have, h *hang) {
 	}
 }
 
-// read finds all that hangs.
+// read finds everything that hangs.
 func (c *config) read(s *tool.Session, add func(*hang)) error {
 	began := kern.MonoNow()
 	asks := map[uint64]bool{}
@@ -115,7 +117,7 @@ func (c *config) read(s *tool.Session, add func(*hang)) error {
 	return c.lookups(s, began, asks, first)
 }
 
-// whole says which of them are shown.
+// whole chooses the rows that are shown.
 func (c *config) whole(all []*hang) func(*hang, *row.Row) bool {
 	c.memory.take(all)
 	return func(h *hang, r *row.Row) bool {

@@ -15,14 +15,14 @@ import (
 	"seine/internal/lab"
 )
 
-// The lab of this tool: a server and a client that leave each other hanging in every way.
+// The lab of this tool: a server and a client that hang in every way.
 
 const (
 	bodyServer  = "pending-server"
 	bodyClient  = "pending-client"
 	message     = 17 // bytes
-	answers     = 3  // before a server falls silent
-	connections = 11 // that are well
+	answers     = 3  // answers before a server falls silent
+	connections = 11 // healthy ones
 	waiting     = 2  // connections that nobody accepts
 	muteName    = "mute.example"
 )
@@ -32,13 +32,15 @@ func init() {
 	lab.Register(bodyClient, hangs)
 }
 
-// players are both ends, a firewall that answers no SYN, and whoever looks up a name.
+// players are both ends, a firewall that drops SYNs, and a process that looks
+// up a name.
 type players struct {
 	network                      lab.Network
 	client, server, names, asker *lab.Proc
 }
 
-// began is something that began to hang between two moments of the monotonic clock.
+// began is an operation that began to hang between two times of the monotonic
+// clock.
 type began struct {
 	What          string
 	Type          string // of a lookup
@@ -75,12 +77,14 @@ func start(w *lab.World, n lab.Network) (*players, error) {
 	return p, err
 }
 
-// begin has everything hang that can, lookups too if these are seen.
+// begin makes one operation of each kind hang, lookups too if the tool can see
+// them.
 func (p *players) begin(lookups bool) (out []began, err error) {
 	if err := p.client.Call("go", &out); err != nil {
 		return nil, err
 	}
-	// What the server has seen: when a connection was there, and when data were.
+	// The server's report: when a connection was established, and when data
+	// arrived.
 	var there map[int]int64
 	if err := p.server.Call("there", &there); err != nil {
 		return nil, err
@@ -116,9 +120,9 @@ type served struct {
 	Addr    string
 }
 
-// serve listens on a port for each kind of server: silent accepts, and does nothing;
-// deaf too; mute answers some messages and then reads on without a word; sink reads; echo
-// answers all; after the first message nothing reaches dead; idle accepts nobody.
+// serve listens on a port for each kind of server. silent and deaf accept and do nothing.
+// mute answers some messages, then only reads. sink only reads. echo answers all
+// messages. Nothing reaches dead after the first message. idle does not accept.
 func serve(c *lab.Child) error {
 	var a served
 	if err := c.Arg(&a); err != nil {
@@ -147,7 +151,8 @@ func serve(c *lab.Child) error {
 	return c.Await("end")
 }
 
-// moments is when a server first saw what of a client, by the client's port.
+// moments is when a server first saw a client's connection and data, by the
+// client's port.
 type moments struct {
 	mu   sync.Mutex
 	at   map[int]int64
@@ -176,7 +181,7 @@ func (m *moments) saw(fd int) {
 	}
 }
 
-// wait returns when all has been seen that was begun.
+// wait returns when the server has seen everything that was begun.
 func (m *moments) wait() map[int]int64 {
 	for {
 		m.mu.Lock()
@@ -275,7 +280,7 @@ func portOf(sa unix.Sockaddr) int {
 	return sa.(*unix.SockaddrInet4).Port
 }
 
-// turned is b as the server has it.
+// turned is b from the server's side.
 func (b began) turned() began {
 	b.Lport, b.Rport = b.Rport, b.Lport
 	return b
@@ -294,8 +299,8 @@ func exchange(fd, n int) error {
 	return nil
 }
 
-// well is connections that wait for nothing: all of a client's messages were answered, with
-// and without keepalive probes since, or nobody waits for an answer, or the peer has gone.
+// well makes healthy connections: all messages of the client were answered, with and
+// without keepalive probes since, or nobody waits for an answer, or the peer has gone.
 func (a *asked) well() ([]began, error) {
 	for i := range connections {
 		fd, _, err := a.open("echo")
@@ -338,7 +343,7 @@ func (a *asked) sent(kind string) (b began, fd int, err error) {
 	return b, fd, err
 }
 
-// told is a message that nobody waits for an answer to.
+// told is a message to which nobody expects an answer.
 func (a *asked) told(kind string) (began, error) {
 	b, fd, err := a.sent(kind)
 	b.What, b.Bytes, b.Usual = "request", 0, true
@@ -348,7 +353,7 @@ func (a *asked) told(kind string) (began, error) {
 	return b, acknowledged(fd)
 }
 
-// watch waits for the socket as most servers do.
+// watch adds the socket to an epoll, as most servers do.
 func watch(fd int) error {
 	e, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -399,9 +404,9 @@ func (a *asked) silent() ([]began, error) {
 	return []began{b.turned()}, err
 }
 
-// requests that are not answered: the first one of a connection, one after others, in the
-// jiffy of their answers, and one that does not arrive. A thread reads from the first one, the
-// others are watched.
+// request: requests without an answer. One is the first of its connection, one comes
+// after others in the jiffy of their answers, and one does not arrive. A thread reads
+// from the first connection; the others are in an epoll.
 func (a *asked) requests() (out []began, err error) {
 	for _, kind := range []string{"sink", "mute", "dead"} {
 		fd, b, err := a.open(kind)
@@ -434,7 +439,8 @@ func (a *asked) requests() (out []began, err error) {
 	return out, nil
 }
 
-// inCall makes a system call in a thread of its own, and returns when that sleeps in it.
+// inCall makes a system call in a thread of its own, and returns when the
+// thread sleeps in it.
 func inCall(call int, f func()) error {
 	var thread atomic.Int32
 	go func() {
@@ -448,7 +454,7 @@ func inCall(call int, f func()) error {
 	})
 }
 
-// acknowledged returns when all that was sent has arrived.
+// acknowledged returns when everything that was sent has been acknowledged.
 func acknowledged(fd int) error {
 	return lab.Until("all data are acknowledged", func() (bool, error) {
 		i, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
@@ -456,7 +462,8 @@ func acknowledged(fd int) error {
 	})
 }
 
-// unread: data that the server does not read. When they came the server says.
+// unread: data that the server does not read. The server reports when they
+// arrived.
 func (a *asked) unread() ([]began, error) {
 	told, err := a.told("deaf")
 	b := told.turned()
@@ -501,7 +508,7 @@ func (a *asked) blocked() ([]began, error) {
 	return []began{b, other}, err
 }
 
-// taken is how many bytes the peer has acknowledged.
+// taken is the number of bytes that the peer has acknowledged.
 func taken(fd int) (int, error) {
 	i, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil {

@@ -24,10 +24,10 @@ var Selftest = []trial.Case{
 	{Name: "hot", Run: hot},
 }
 
-// near says whether so many samples are as many as perf's own, which are taken at other
-// moments: within 15 per cent, and half where the machine is emulated. There a run of the
-// program takes milliseconds, and the next sample is late. There are from least to most of
-// perf's.
+// near reports whether the number of samples agrees with perf's, which are taken at other
+// times: within 15 per cent, or within half on an emulated machine. There a run of the
+// program takes milliseconds, and the next sample is late. perf took least to most
+// samples.
 func near(samples, least, most uint64) error {
 	off := 0.15
 	if lab.Emulated() {
@@ -39,8 +39,8 @@ func near(samples, least, most uint64) error {
 	return nil
 }
 
-// rate is so many samples a second, or fewer where the machine is emulated: there
-// the sampling itself would take a good part of the time.
+// rate is n samples a second, or fewer on an emulated machine, where the sampling
+// itself would take much of the time.
 func rate(hz int) int {
 	if lab.Emulated() {
 		return hz / 5
@@ -48,9 +48,9 @@ func rate(hz int) int {
 	return hz
 }
 
-// most says whether n are more than 90 per cent; a third where the machine is
-// emulated: there the process's other threads, its way in and out of the kernel and
-// every interrupt take as long as what it does, the more so the busier the host is.
+// most reports whether n is more than 90 per cent, or a third on an emulated
+// machine. There the other threads of the process, system calls and interrupts take
+// as long as the measured work, and longer on a busy host.
 func most(n, all uint64) bool {
 	if lab.Emulated() {
 		return n*3 > all
@@ -58,7 +58,8 @@ func most(n, all uint64) bool {
 	return n*10 > all*9
 }
 
-// with adds up the samples whose stack in a column satisfies a test, and all.
+// with adds up the samples whose stack in a column passes a test, and all
+// samples.
 func with(rows []*row.Row, column string, test func(*kern.Stack) bool) (n, all uint64) {
 	for _, r := range rows {
 		all += r.Get("count").N
@@ -69,7 +70,7 @@ func with(rows []*row.Row, column string, test func(*kern.Stack) bool) (n, all u
 	return n, all
 }
 
-// through tests for a function whose name ends so.
+// through tests for a function whose name has this suffix.
 func through(function string) func(*kern.Stack) bool {
 	return func(st *kern.Stack) bool {
 		return slices.ContainsFunc(st.Frames, func(f kern.Frame) bool { return f.Sym == function || strings.HasSuffix(f.Sym, "."+function) })
@@ -95,8 +96,8 @@ func sampled(x *trial.Trial, body string, want time.Duration, flags ...string) (
 
 const second = time.Second
 
-// hot: the function that the time goes to is in more than 90 per cent of the
-// samples, and there are as many as perf takes of the process.
+// hot: the hot function is in more than 90 per cent of the samples, and perf
+// takes as many samples of the process.
 func hot(x *trial.Trial) error {
 	hz := rate(499)
 	perf, err := lab.StartSamples(hz)

@@ -39,7 +39,7 @@ func Live() []trial.Case {
 	}
 }
 
-// stacksAlone: stacks that are not told apart by process have their names too.
+// stacksAlone: stacks that are not split by process have names too.
 func stacksAlone(x *trial.Trial) error {
 	p, err := x.World.Start("", "burner", bodyBurn, second)
 	if err != nil {
@@ -56,7 +56,8 @@ func stacksAlone(x *trial.Trial) error {
 	return p.Wait()
 }
 
-// kernel: a program that is in the kernel all the time, by either stack.
+// kernel: a program that is always in the kernel, by kernel stack and by user
+// stack.
 func kernel(x *trial.Trial) error {
 	if _, err := os.Stat("/proc/kallsyms"); err != nil {
 		return trial.Skip("%v", err)
@@ -65,8 +66,8 @@ func kernel(x *trial.Trial) error {
 	if err != nil {
 		return err
 	}
-	// From 6.2 on it reads by iterators. On arm64 what clears the memory has no
-	// frame, so its caller is missing.
+	// From 6.2 on the read goes through iterators. On arm64 the function that
+	// clears memory has no frame, so its caller is missing.
 	n, all := with(rows, "kstack", func(st *kern.Stack) bool {
 		return through("read_zero")(st) || through("read_iter_zero")(st) || through("__arch_clear_user")(st)
 	})
@@ -89,8 +90,8 @@ func kernel(x *trial.Trial) error {
 	return nil
 }
 
-// fair: of two processes each gets as many samples as by perf, on the processor that
-// it runs on.
+// fair: each of two processes has as many samples as perf takes of it, on the
+// processor that it runs on.
 func fair(x *trial.Trial) error {
 	hz := rate(997)
 	want := []time.Duration{second, second / 3}
@@ -151,8 +152,8 @@ func fair(x *trial.Trial) error {
 	return nil
 }
 
-// idle: processors that do nothing are left out, and shown when they are asked
-// for, as often as by perf.
+// idle: idle processors are left out. With --include-idle they have as many
+// samples as perf takes.
 func idle(x *trial.Trial) error {
 	const hz = 199
 	work := func() error {
@@ -199,7 +200,7 @@ func idle(x *trial.Trial) error {
 	return near(n, idle[2]-idle[1], idle[3]-idle[0])
 }
 
-// interrupted says whether a stack is that of an interrupt.
+// interrupted reports whether a stack is that of an interrupt.
 func interrupted(st *kern.Stack) bool {
 	return slices.ContainsFunc(st.Frames, func(f kern.Frame) bool {
 		return strings.Contains(f.Sym, "softirq") || strings.Contains(f.Sym, "irq_exit") || strings.Contains(f.Sym, "sysvec") || strings.Contains(f.Sym, "interrupt")
@@ -209,9 +210,9 @@ func interrupted(st *kern.Stack) bool {
 // below is the layers that a transfer goes through.
 var below = []string{"socket", "tcp", "ip", "queue", "napi", "driver"}
 
-// net: a bulk transfer is in the network code, most of it in TCP, which copies,
-// and some in each layer below. Functions of modules have their names. What is
-// rare may need more than one transfer to be met by a sample.
+// net: most samples of a bulk transfer are in TCP, which copies the data, and
+// some are in each layer below. Functions of modules have names. A layer that
+// takes little time may need more than one transfer until a sample hits it.
 func net(x *trial.Trial) error {
 	_, err := os.Stat("/sys/module/veth/sections")
 	module := err == nil // veth, and the kernel has names for its functions
@@ -238,7 +239,7 @@ func net(x *trial.Trial) error {
 	}
 	in, least := all-layers["-"], uint64(70)
 	if lab.Emulated() {
-		least = 50 // the rest is the runtime's threads and the scheduler, which take long there
+		least = 50 // the rest is Go's runtime and the scheduler, which take long there
 	}
 	if in*100 < all*least {
 		x.Errorf("%d of %d samples of a transfer are in the network code: %v", in, all, layers)

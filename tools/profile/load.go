@@ -10,7 +10,7 @@ import (
 	"seine/internal/lab"
 )
 
-// bulk is so many bytes, or what takes as long where the machine is emulated.
+// bulk is n bytes, or on an emulated machine fewer, which take as long.
 func bulk(bytes int) int {
 	if lab.Emulated() {
 		return bytes / 50
@@ -31,7 +31,7 @@ const (
 
 var burned uint64
 
-// burnHere is where the time goes.
+// burnHere is the hot function.
 //
 //go:noinline
 func burnHere() {
@@ -52,8 +52,8 @@ var (
 	block  []byte
 )
 
-// busy calls f until it has used as much processor time as it was told to, and
-// reports how much that was.
+// busy calls f until it has used the given processor time, and reports the time
+// that it used.
 func busy(c *lab.Child, f func()) (err error) {
 	var want time.Duration
 	if err := c.Arg(&want); err != nil {
@@ -74,7 +74,7 @@ func busy(c *lab.Child, f func()) (err error) {
 	return c.Report(cpuTime() - start)
 }
 
-// cpuTime is what this thread has used.
+// cpuTime is the processor time of this thread.
 func cpuTime() time.Duration {
 	var t unix.Timespec
 	unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t)

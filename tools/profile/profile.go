@@ -25,7 +25,7 @@ type config struct {
 	Period uint64 `bpf:"period"`
 }
 
-// layer is a stack id too, which its Namer makes a layer of.
+// layer is a stack id that its Namer turns into the name of a layer.
 type layer int32
 
 func (layer) Kind() row.Kind { return row.Text }

@@ -25,7 +25,8 @@ const (
 
 var root = uint32(netlink.HANDLE_ROOT)
 
-// shaped is the kinds that are known by name, with a rate where they have one.
+// shaped is the kinds with a name of their own, with a rate where they have
+// one.
 var shaped = []lab.Qdisc{
 	{Kind: "tbf", Rate: rate, Burst: burst, Limit: 1 << 20},
 	{Kind: "fq"},
@@ -58,7 +59,7 @@ var Selftest = []trial.Case{
 	{Name: "rate", Run: trial.Undisturbed(shapedRate)},
 }
 
-// overTap opens a device with a queue, which sends nothing of its own accord.
+// overTap opens a device with a queue. The device sends nothing by itself.
 func overTap(w *lab.World, q lab.Qdisc, do func(*lab.Tap) error, more ...uint16) error {
 	tap, err := w.OpenTap("", "tap0", more...)
 	if err != nil {
@@ -71,8 +72,9 @@ func overTap(w *lab.World, q lab.Qdisc, do func(*lab.Tap) error, more ...uint16)
 	return do(tap)
 }
 
-// drained waits until nothing is in the queue of a device. The queue is empty a
-// moment before the last packet is told of, on the processor that takes it out.
+// drained waits until the queue of a device is empty. The queue is empty
+// shortly before the tracepoint fires for the last packet, on the processor
+// that takes it out.
 func drained(w *lab.World, host, dev string) error {
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		c, err := w.QdiscCount(host, dev, root)
@@ -88,7 +90,7 @@ func drained(w *lab.World, host, dev string) error {
 	}
 }
 
-// unsupported turns what a kernel lacks into a skip.
+// unsupported turns an error about a missing feature into a skip.
 func unsupported(err error) error {
 	if errors.Is(err, lab.ErrNotSupported) {
 		return trial.Skip("%v", err)
@@ -110,10 +112,10 @@ func of(x *trial.Trial, r *row.Row) (count, *kern.Hist) {
 	return c, h
 }
 
-// least is how many of n packets must be seen. Where some process is exempt from
-// BPF, what a softirq sends on top of it is not seen (see the README): of packets
-// that leave one by one, as a timer lets them, as many as the process has of a
-// processor. In guests no process is exempt, and no packet is missing.
+// least is how many of n packets must be seen. If a process is exempt from BPF,
+// packets that a softirq sends on top of it are not seen (see the README). If a
+// timer sends packets one by one, the share of missing packets is the process's
+// share of a processor. In guests no process is exempt, and no packet is missing.
 func least(n uint64) uint64 {
 	if lab.Emulated() {
 		return n
@@ -121,15 +123,15 @@ func least(n uint64) uint64 {
 	return n - min(n, 2+n/10)
 }
 
-// same compares, as least allows.
+// same compares two counts, as least allows.
 func same(c, want count) bool {
 	near := func(a, b uint64) bool { return a >= least(b) && a <= b }
 	return near(c.timed, want.timed) && near(c.split, want.split) && near(c.requeued, want.requeued) &&
 		near(c.unknown, want.unknown) && near(c.bypassed, want.bypassed) && near(c.dropped, want.dropped)
 }
 
-// unlike says how c differs from want. If only pieces lack that have a time, it is
-// a trial.Missing.
+// unlike is an error that says how c differs from want. If only pieces with a time
+// are missing, it is a trial.Missing.
 func unlike(c, want count) error {
 	if same(c, want) {
 		return nil
@@ -142,7 +144,7 @@ func unlike(c, want count) error {
 	return fmt.Errorf("%+v, want %+v", c, want)
 }
 
-// single is the one row that there must be.
+// single is the only row; there must be exactly one.
 func single(x *trial.Trial, rows []*row.Row) (count, *kern.Hist, error) {
 	x.NoneLost()
 	if len(rows) != 1 {
@@ -156,7 +158,7 @@ func single(x *trial.Trial, rows []*row.Row) (count, *kern.Hist, error) {
 	return c, h, nil
 }
 
-// shapedRate: with a known rate it is known how long packets wait.
+// shapedRate: the rate says how long packets wait.
 func shapedRate(x *trial.Trial) error {
 	return unsupported(overTap(x.World, shaped[0], func(*lab.Tap) error {
 		const n = 101
@@ -167,8 +169,8 @@ func shapedRate(x *trial.Trial) error {
 	}))
 }
 
-// rated sends n frames at once, of which burst bytes leave at once and the rest
-// at the rate, and compares.
+// rated sends n frames at once and compares. burst bytes leave at once, and the
+// rest leaves at the rate.
 func rated(x *trial.Trial, n int, send func() error, flags ...string) error {
 	if err := x.Attach(flags...); err != nil {
 		return err
@@ -192,9 +194,9 @@ func rated(x *trial.Trial, n int, send func() error, flags ...string) error {
 	}
 	x.Fail(unlike(c, count{timed: uint64(n)}))
 	x.Want(rows[0], "dev", "tap0")
-	// The k-th cannot leave before the rate allows, and was sent somewhere
-	// within the time of sending. If some were not seen (see least), it may be the last
-	// ones.
+	// The k-th frame cannot leave before the rate allows it, and it was sent at some
+	// time during the sending. If some frames were not seen (see least), these may be
+	// the last ones.
 	var sum time.Duration
 	wait := func(k int) time.Duration {
 		return max(0, time.Duration(k*frame-burst)*time.Second/rate-sending)

@@ -38,7 +38,7 @@ func Live() []trial.Case {
 	}
 }
 
-// counted ends the tool, whose one row must have these numbers.
+// counted ends the tool. Its only row must have these numbers.
 func counted(x *trial.Trial, want count) error {
 	rows, err := x.Detach()
 	if err != nil {
@@ -51,7 +51,8 @@ func counted(x *trial.Trial, want count) error {
 	return err
 }
 
-// split: tbf cuts what is larger than may go at once. Each piece has its time.
+// split: tbf cuts packets that are larger than its burst. Each piece has a
+// time.
 func split(x *trial.Trial) error {
 	w := x.World
 	if err := w.NoIPv6("client", "eth0"); err != nil {
@@ -152,8 +153,8 @@ func splitDrops(x *trial.Trial) error {
 	return nil
 }
 
-// splitGone: there is room for one queue that cuts packets. When it has gone, there is room
-// for the next one.
+// splitGone: the map has room for one queue that cuts packets. When that queue is
+// deleted, there is room for the next one.
 func splitGone(x *trial.Trial) error {
 	w := x.World
 	const sends, segs, size = 3, 7, 958 // with headers a frame
@@ -203,8 +204,8 @@ func less(n int) int {
 	return n
 }
 
-// tcp: the queue cuts TCP's large packets, or does not, and drops pieces of them.
-// How long the others wait is known by the timestamps that TCP put into them.
+// tcp: the queue drops pieces of TCP's large packets, or whole packets. The
+// timestamps that TCP put into the others say how long they waited.
 func tcp(q lab.Qdisc) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		w := x.World
@@ -250,14 +251,14 @@ func tcp(q lab.Qdisc) func(*trial.Trial) error {
 		if n := uint64(len(waits)); c.timed < least(n) || c.timed > n+9 || c.unknown+c.requeued+c.bypassed > n-least(n) || (c.split > 0) != (q.Burst < 70_000) {
 			x.Errorf("%+v of %d segments; the queue says %+v", c, n, k)
 		}
-		// A packet of which no piece had room is one.
+		// A packet counts as one drop if no piece of it had room.
 		if q.Kind == "tbf" && (c.dropped > uint64(k.Dropped) || (c.dropped > 0) != (k.Dropped > 0)) {
 			x.Errorf("%d dropped, the queue says %+v", c.dropped, k)
 		}
 		slices.Sort(waits)
 		share := func(percent int) time.Duration { return waits[(len(waits)-1)*percent/100] }
 		last := float64(h.Max)
-		if !lab.Emulated() { // a packet that left unseen may leave its time to another: see least
+		if !lab.Emulated() { // the time of a packet that left unseen may go to another one: see least
 			last = h.Quantile(0.98)
 		}
 		// The sender's clock counts milliseconds. On an emulated machine a packet may
@@ -278,8 +279,8 @@ func tcp(q lab.Qdisc) func(*trial.Trial) error {
 	}
 }
 
-// everyKind: one after the other, as root. What is bypassed while it is empty
-// is counted as such.
+// everyKind: each kind in turn, as the root queue. Packets that bypass the
+// empty queue are counted as bypassed.
 func everyKind(x *trial.Trial) error {
 	tested := 0
 	for _, q := range shaped {
@@ -328,7 +329,7 @@ func everyKind(x *trial.Trial) error {
 	return nil
 }
 
-// drops: what the queue has no room for, as it counts itself.
+// drops: the tool counts as many drops as the queue itself.
 func drops(x *trial.Trial) error {
 	const n, room = 61, 20
 	return held(x, room*frame, func(letGo func() error) error {
@@ -358,12 +359,12 @@ func drops(x *trial.Trial) error {
 	})
 }
 
-// held is a queue with room for so many bytes, whose frames leave together when it is
-// told to let go.
+// held is a queue with room for n bytes. Its frames leave together when it is
+// released.
 func held(x *trial.Trial, room int, do func(letGo func() error) error, more ...uint16) error {
 	slow := lab.Qdisc{Kind: "tbf", Handle: netlink.MakeHandle(1, 0), Rate: 100, Burst: 2 * frame, Limit: room}
 	return unsupported(overTap(x.World, slow, func(*lab.Tap) error {
-		// What may go at once goes.
+		// The burst leaves at once.
 		if _, err := x.World.SendFrames("", "tap0", 2, frame); err != nil {
 			return err
 		}
@@ -398,7 +399,7 @@ func bulk(x *trial.Trial) error {
 	}, unix.IFF_MULTI_QUEUE)
 }
 
-// before: what was in the queue when we came has no time.
+// before: packets that were in the queue before the tool have no time.
 func before(x *trial.Trial) error {
 	return held(x, 1<<20, func(letGo func() error) error {
 		const n, later = 17, 5
@@ -418,7 +419,8 @@ func before(x *trial.Trial) error {
 	})
 }
 
-// bypass: an empty pfifo lets everything past, what it is to cut behind it too.
+// bypass: packets bypass an empty pfifo, also those that are segmented behind
+// it.
 func bypass(x *trial.Trial) error {
 	return unsupported(overTap(x.World, lab.Qdisc{Kind: "pfifo", Limit: 1000}, func(*lab.Tap) error {
 		rows, err := x.Rows(func() error {
@@ -480,7 +482,7 @@ func requeues(x *trial.Trial) error {
 	if err != nil {
 		return err
 	}
-	// IPv6 tells its neighbours of itself.
+	// IPv6 announces itself to its neighbours.
 	if c.timed == 0 || c.timed+c.bypassed < n-2 || c.timed+c.bypassed > n+9 || c.unknown+c.dropped+c.split > 2 {
 		x.Errorf("%+v, want %d timed and bypassed together", c, n)
 	}
@@ -490,7 +492,7 @@ func requeues(x *trial.Trial) error {
 	return nil
 }
 
-// card: a guest's own, which is slow enough for queues to form.
+// card: the network card of a guest, which is slow enough for queues to form.
 func card(x *trial.Trial) error {
 	dev, err := x.World.Card("", "virtio_net")
 	if err != nil {
@@ -525,7 +527,7 @@ func card(x *trial.Trial) error {
 	return nil
 }
 
-// children: a queue below another one, by its functions.
+// children: a queue below another one, seen by probes on its functions.
 func children(x *trial.Trial) error {
 	k, err := probe.Running()
 	if err != nil {
@@ -553,7 +555,7 @@ func children(x *trial.Trial) error {
 	return nil
 }
 
-// messages: each reason for seeing nothing has its own.
+// messages: each reason for seeing nothing has a message of its own.
 func messages(x *trial.Trial) error {
 	w := x.World
 	note := func(want string, flags ...string) {

@@ -21,8 +21,8 @@ import (
 	"seine/internal/tool"
 )
 
-// functions are those that put packets into the queues of a kind and take them
-// out. Most kinds call them alike.
+// functions are the kernel functions that enqueue and dequeue packets of a
+// kind. Most kinds follow one naming scheme.
 func functions(kind string) (enqueue, dequeue string) {
 	switch kind {
 	case "codel", "pie", "fq_pie", "ets", "dualpi2":
@@ -34,18 +34,18 @@ func functions(kind string) (enqueue, dequeue string) {
 // instance is a queueing discipline of a device.
 type instance struct {
 	kind, dev string
-	child     bool   // of another one, so that no tracepoint tells of it
-	under     string // that one's kind
+	child     bool   // it is below another one, so no tracepoint fires for it
+	under     string // the kind of the queue above
 }
 
 // hasNone are the kinds without a queue.
 var hasNone = []string{"noqueue", "noop", "mq", "mqprio", "ingress", "clsact"}
 
-// instances lists those of the network namespaces that are wanted, as far as
-// host.AllNetns knows them. Whole is false if there may be more that we cannot
-// look at.
+// instances lists the queueing disciplines of the wanted network namespaces, as
+// far as host.AllNetns knows them. whole is false if there may be more that
+// cannot be read.
 func instances(wanted []uint32) (out []instance, whole bool) {
-	whole = host.HasCap(host.CapSysPtrace) // else others' namespaces are not known
+	whole = host.HasCap(host.CapSysPtrace) // otherwise namespaces of other processes are not known
 	found := 0
 	for _, n := range host.AllNetns() {
 		if len(wanted) > 0 && !slices.Contains(wanted, n.Inode) {
@@ -59,7 +59,7 @@ func instances(wanted []uint32) (out []instance, whole bool) {
 	return out, whole && found >= len(wanted)
 }
 
-// here lists those of the thread's network namespace.
+// here lists the queueing disciplines of the thread's network namespace.
 func here() []instance {
 	links, _ := netlink.LinkList()
 	names := map[int]string{}
@@ -69,15 +69,16 @@ func here() []instance {
 	return family(list(), names)
 }
 
-// qdisc is what the kernel says of a queueing discipline.
+// qdisc is the kernel's description of a queueing discipline.
 type qdisc struct {
 	kind           string
 	dev            int
 	handle, parent uint32
 }
 
-// list asks for those of the thread's namespace. Package netlink's own would read
-// the options of each kind too, and fail at what it does not know.
+// list asks the kernel for those of the thread's namespace. The function of
+// package netlink would also parse the options of each kind, and fail for kinds
+// that it does not know.
 func list() (out []qdisc) {
 	req := nl.NewNetlinkRequest(unix.RTM_GETQDISC, unix.NLM_F_DUMP)
 	req.AddData(&nl.TcMsg{Family: nl.FAMILY_ALL})
@@ -97,7 +98,7 @@ func list() (out []qdisc) {
 	return out
 }
 
-// family says of each queueing discipline what it is below.
+// family finds the parent of each queueing discipline.
 func family(all []qdisc, names map[int]string) (out []instance) {
 	for i, q := range all {
 		x := instance{kind: q.kind, dev: names[q.dev]}
@@ -114,13 +115,13 @@ func family(all []qdisc, names map[int]string) (out []instance) {
 	return out
 }
 
-// anyChild says whether there is one of a kind that is below another, anywhere.
+// anyChild reports whether any queue of a kind is below another one.
 func anyChild(kind string) bool {
 	all, _ := instances(nil)
 	return slices.ContainsFunc(all, func(i instance) bool { return i.kind == kind && i.child })
 }
 
-// look says why there may be nothing to see.
+// look returns the reasons why there may be nothing to see.
 func look(cfg any, w *tool.Wanted) ([]string, error) {
 	kind := cfg.(*config).Kind
 	all, whole := instances(w.Netns)
@@ -148,7 +149,7 @@ func look(cfg any, w *tool.Wanted) ([]string, error) {
 	return hidden(kind, all, k.Offers()["kprobe"])
 }
 
-// hidden says what cannot be seen of those that there are.
+// hidden reports the existing queues that cannot be seen.
 func hidden(kind string, all []instance, functions error) ([]string, error) {
 	i := slices.IndexFunc(all, func(i instance) bool { return i.child })
 	if i < 0 || functions == nil {
@@ -163,7 +164,7 @@ func hidden(kind string, all []instance, functions error) ([]string, error) {
 	return nil, fmt.Errorf("%w: %s: without kprobes only the root queue of a device can be seen; 'seine qdisclat %s' shows it, with all below it", probe.ErrNotSupported, text, c.under)
 }
 
-// presence is how a kernel has a queueing discipline.
+// presence is whether a kernel has a queueing discipline, and how.
 type presence int
 
 const (
@@ -176,7 +177,7 @@ const (
 func findModule(kind string) presence {
 	symbols, err := os.ReadFile("/proc/kallsyms")
 	if err != nil || hasFunction(symbols, kind) {
-		return loaded // or nobody knows
+		return loaded // or it is not known
 	}
 	dir := filepath.Join("/lib/modules", host.KernelVersion())
 	for _, f := range []string{"modules.dep", "modules.builtin"} {
@@ -207,13 +208,13 @@ func hasModule(list []byte, kind string) bool {
 	return bytes.Contains(list, []byte("/sch_"+kind+".ko"))
 }
 
-// kinds are those that people ask for, to find what was meant.
+// kinds are known names, for suggestions after a typing error.
 var kinds = []string{
 	"bfifo", "cake", "cbq", "cbs", "choke", "codel", "drr", "etf", "ets", "fq", "fq_codel", "fq_pie", "gred", "hfsc", "hhf", "htb",
 	"multiq", "netem", "pfifo", "pfifo_fast", "pie", "plug", "prio", "qfq", "red", "sfb", "sfq", "skbprio", "taprio", "tbf", "teql",
 }
 
-// unused says why no device has one of a kind.
+// unused says why no device uses a kind.
 func unused(kind string, p presence) ([]string, error) {
 	use := fmt.Sprintf("'tc qdisc add dev DEV root %s …'", kind)
 	switch {

@@ -17,7 +17,8 @@ import (
 	"seine/internal/probe"
 )
 
-// TestUnused: each reason why nobody has a queueing discipline has its own words.
+// TestUnused: each reason why no device uses a queueing discipline has its own
+// message.
 func TestUnused(t *testing.T) {
 	for _, c := range []struct {
 		kind   string
@@ -67,7 +68,7 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-// TestFamily: what hangs on mq is a transmit queue's own.
+// TestFamily: a child of mq is the root of a transmit queue.
 func TestFamily(t *testing.T) {
 	one := netlink.MakeHandle(1, 0)
 	got := family([]qdisc{
@@ -82,7 +83,8 @@ func TestFamily(t *testing.T) {
 	}
 }
 
-// TestFind: functions by name, whatever the compiler made of it; modules by file.
+// TestFind: functions are found by name, even with a suffix of the compiler;
+// modules by file.
 func TestFind(t *testing.T) {
 	symbols := []byte("0000000000000000 t tbf_enqueue\n0000000000000000 t codel_qdisc_enqueue.cold\t[sch_codel]\n0000000000000000 t etf_enqueue_timesortedlist [sch_etf]\n")
 	for kind, want := range map[string]bool{"tbf": true, "codel": true, "etf": true, "fq": false, "bf": false, "tb": false} {
@@ -98,8 +100,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestInstances: queues of a namespace in which no process is, and which only
-// ip-netns(8) holds, are found; and it is known which namespaces are not.
+// TestInstances: queues of a namespace without a process, which only
+// ip-netns(8) holds, are found. Namespaces that cannot be read are reported.
 func TestInstances(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("making a namespace needs root")

@@ -70,7 +70,7 @@ func views(cfg any) []tool.View {
 	}}
 }
 
-// child is the point for queues below others: their kind's own functions.
+// child is the point for queues below others: the functions of their kind.
 func child(kind string) probe.Point {
 	enqueue, dequeue := functions(kind)
 	return probe.Point{
@@ -96,7 +96,8 @@ func child(kind string) probe.Point {
 				}
 				return io.NopCloser(nil), nil // others look without taking, or by dequeue
 			case "child__kprobe__dequeue":
-				// Where it is made of two, the queue above calls the inner one to look ahead.
+				// If the function is made of two, the queue
+				// above calls the inner one to peek.
 				if l, err := link.Kretprobe("__"+dequeue, p, nil); err == nil {
 					return l, nil
 				}

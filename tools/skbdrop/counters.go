@@ -23,14 +23,14 @@ type counter struct {
 	Count uint64    `col:"count,width=8,sum" help:"by how much it grew"`
 }
 
-// telling are parts of the names of counters that tell of packets thrown away.
+// telling are parts of the names of counters that count dropped packets.
 var telling = []string{
 	"Drop", "Discard", "Error", "Errs", "NoPorts", "NoRoutes", "UnknownProtos", "Overflow", "Prune", "Reject",
 	"Fails", "Failed", "Truncated", "TooBigErrors", "IPReversePathFilter", "ACKSkipped", "ChallengeACK",
 	"PAWS", "OutOfWindowIcmps", "TCPMD5", "TCPAOBad", "TCPAOKeyNotFound", "TCPAORequired",
 }
 
-// tells says whether a counter is about drops.
+// tells reports whether a counter counts drops.
 func tells(name string) bool {
 	return slices.ContainsFunc(telling, func(part string) bool { return strings.Contains(name, part) })
 }
@@ -38,11 +38,11 @@ func tells(name string) bool {
 // task is struct task_netns of skbdrop.bpf.c.
 type task struct{ TID, Netns uint32 }
 
-// namespaces are the network namespaces whose counters are read: the ones that
-// --netns names, else all. A run has given up its privileges by then. It reads the
-// counters as files of tasks, since it may not enter a namespace; an iterator tells
-// which namespace a task is in. A namespace without a task, that ip-netns(8) has a
-// name for, is read by files that were opened before.
+// namespaces are the network namespaces whose counters are read: those of --netns,
+// else all. By then the run has given up its privileges and cannot enter a
+// namespace. So it reads the counters in /proc/TID/net. An iterator says which
+// namespace a task is in. A namespace without a task that ip-netns(8) has named is
+// read through files that were opened before.
 type namespaces struct {
 	ses    *tool.Session
 	tasks  map[uint32][]uint32          // a few tasks of each
@@ -60,7 +60,7 @@ const perNetns = 3
 
 func counters(ses *tool.Session) (func(last bool) ([]counter, error), error) {
 	if ses.Wanted().On&^tool.FilterNetns != 0 {
-		return func(bool) ([]counter, error) { return nil, nil }, nil // they count everybody's packets
+		return func(bool) ([]counter, error) { return nil, nil }, nil // they count the packets of all processes
 	}
 	n := &namespaces{ses: ses, named: map[uint32]host.CounterFiles{}, unread: map[uint32]error{}, ids: map[uint32]uint64{}}
 	for _, ns := range host.NamedNetns() {
@@ -110,7 +110,7 @@ func (n *namespaces) moved(last bool) ([]counter, error) {
 	return moved, nil
 }
 
-// warn says which counters are missing.
+// warn reports the counters that are missing.
 func (n *namespaces) warn() {
 	if n.walked != nil {
 		n.ses.Warn("counters of namespaces without a name could not be read: " + n.walked.Error())
@@ -131,8 +131,8 @@ func (n *namespaces) warn() {
 
 var errEmpty = errors.New("no process is in it, and it was named after the start of the tool: start the tool again")
 
-// read reads the counters of all namespaces. What cannot be read goes to unread; it
-// counts from the first time that it can.
+// read reads the counters of all namespaces. Namespaces that cannot be read go to
+// unread. Their counters count from the first successful read on.
 func (n *namespaces) read() map[uint32]host.Counters {
 	first := n.before == nil
 	n.tasks = map[uint32][]uint32{}
@@ -146,7 +146,7 @@ func (n *namespaces) read() map[uint32]host.Counters {
 		names[ns.Inode] = n.wants(ns.Inode)
 	}
 	for inode, files := range n.named {
-		if !names[inode] { // deleted: it is not for us to keep it
+		if !names[inode] { // deleted: do not keep it alive
 			files.Close()
 			delete(n.named, inode)
 		}
@@ -185,8 +185,9 @@ func (n *namespaces) read() map[uint32]host.Counters {
 	return all
 }
 
-// ofTasks reads the counters of a namespace as files of one of its tasks, unless that
-// has meanwhile moved to another namespace, whose files have another inode.
+// ofTasks reads the counters of a namespace in the files of one of its tasks. It
+// skips a task that has moved to another namespace; the inode of its files shows
+// that.
 func (n *namespaces) ofTasks(inode uint32) (c host.Counters, err error) {
 	for _, tid := range n.tasks[inode] {
 		var files host.CounterFiles

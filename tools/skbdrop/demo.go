@@ -18,10 +18,10 @@ import (
 	"seine/internal/trial"
 )
 
-// closed is a port that nobody has: those that are given out begin at 10000.
+// closed is a port without a socket: ports for cases begin at 10000.
 const closed = 9
 
-// Where UDP receives; of such functions the compiler inlines some.
+// Functions in which UDP receives. The compiler inlines some of them.
 const (
 	received4 = "__udp4_lib_rcv udp_rcv udp_queue_rcv_one_skb"
 	received6 = "__udp6_lib_rcv udpv6_rcv"
@@ -58,7 +58,7 @@ var Selftest = []trial.Case{
 	{Name: "no-socket", Hosts: lab.TwoHosts, Run: noSocket(lab.UDP4)},
 }
 
-// overflowing sends to a server that does not read.
+// overflowing makes a client send to a server that does not read.
 func overflowing(w *lab.World, n int) error {
 	f, err := lab.StartFlood(w, lab.Flood{Count: n, Size: 1000, RcvBuf: 8192, Idle: true, ClientHost: "client", ServerHost: "server"})
 	if err != nil {
@@ -68,10 +68,10 @@ func overflowing(w *lab.World, n int) error {
 	return err
 }
 
-// reasoned says whether this kernel tells why it drops.
+// reasoned reports whether this kernel gives reasons for drops.
 func reasoned() bool { return told() > 2 }
 
-// told is how many arguments the tracepoint has.
+// told is the number of arguments of the tracepoint.
 func told() int {
 	k, err := probe.Running()
 	if err != nil {
@@ -80,16 +80,17 @@ func told() int {
 	return len(k.Args("kfree_skb"))
 }
 
-// by is what cases group drops by.
+// by is the columns that cases group drops by.
 const by = "--by=reason,location,kstack,proto,dev,lport,rport,family,dir"
 
-// want is the one group of drops that a case makes, and what counts them too.
+// want is the only group of drops that a case makes, and the kernel's counter
+// of them.
 type want struct {
 	reason   string // a * at the end stands for more
-	through  string // functions of which the stack has one
+	through  string // the stack has one of these functions
 	proto    string
 	dev      string
-	dir      string // in unless it says otherwise
+	dir      string // in by default
 	lport    string
 	rport    string
 	count    int
@@ -112,8 +113,8 @@ func counted(x *trial.Trial, traffic func() error, list ...want) error {
 	return err
 }
 
-// sentAgain is how many segments TCP has sent again, and probes of a window, as the
-// kernel counts.
+// sentAgain is the number of TCP retransmissions and window probes, as the kernel
+// counts them.
 func sentAgain(w *lab.World) (n int, err error) {
 	for _, h := range w.Hosts() {
 		c, err := w.Counters(h)
@@ -125,8 +126,9 @@ func sentAgain(w *lab.World) (n int, err error) {
 	return n, nil
 }
 
-// compare records in what rows differ from what was wanted. On a busy machine TCP
-// sends again what has come, and the peer drops it: so many times at most.
+// compare records the differences of the rows from the wanted drops. On a busy
+// machine TCP retransmits data that has arrived, and the peer drops it; again is
+// the limit of such drops.
 func compare(x *trial.Trial, rows []*row.Row, again int, list []want) {
 	moved := map[string]int{}
 	for _, r := range rows {
@@ -163,7 +165,7 @@ func compare(x *trial.Trial, rows []*row.Row, again int, list []want) {
 	}
 	for _, r := range rows {
 		switch proto := trial.Value(r.Get("proto")); {
-		case !reasoned(), proto == "icmpv6": // nobody wants the reports that IPv6 makes of itself
+		case !reasoned(), proto == "icmpv6": // IPv6's own reports are dropped, because nothing receives them
 		case proto == "tcp" && int(r.Get("count").N) <= again:
 			again -= int(r.Get("count").N)
 		default:
@@ -180,7 +182,7 @@ func (w *want) is(r *row.Row) bool {
 		trial.Value(r.Get("dir")) == cmp.Or(w.dir, "in") && has(r, "dev", w.dev) && slices.ContainsFunc(frames(r), func(f string) bool { return slices.Contains(strings.Fields(w.through), f) })
 }
 
-// has tells whether a column has a value; "" is any.
+// has reports whether a column has a value; "" stands for any value.
 func has(r *row.Row, id, value string) bool { return value == "" || trial.Value(r.Get(id)) == value }
 
 // frames are the functions of a row's stack.
@@ -193,7 +195,7 @@ func frames(r *row.Row) (names []string) {
 	return names
 }
 
-// noSocket: datagrams for a port that nobody has.
+// noSocket: datagrams to a port without a socket.
 func noSocket(network lab.Network) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		w := want{reason: "NO_SOCKET", through: received4, proto: "udp", dev: "eth0", lport: fmt.Sprint(closed), count: 23,

@@ -29,11 +29,11 @@ func Live() []trial.Case {
 	}
 }
 
-// socketTold says whether it tells the socket too.
+// socketTold reports whether the tracepoint also names the socket.
 func socketTold() bool { return told() > 3 }
 
-// segments: a buffer that stands for seven datagrams counts as seven. Old veth
-// devices do not keep them together.
+// segments: a buffer of seven datagrams counts as seven. On old kernels veth
+// does not keep them together.
 func segments(x *trial.Trial) error {
 	addr := lab.UDP4.At(x.World.Addr4("server"), closed)
 	m, err := lab.StartMarks(x.World, "client", "sender", lab.Marks{Network: lab.UDP4, Addr: addr, None: 1, Segments: 7})
@@ -109,7 +109,7 @@ func netfilter(x *trial.Trial) error {
 		want{reason: "NETFILTER_DROP", through: "nf_hook_slow", proto: "udp", dev: "eth0", lport: fmt.Sprint(closed), count: 23})
 }
 
-// protocol: packets of a protocol that nobody speaks (RFC 3692).
+// protocol: packets of an unknown protocol (RFC 3692).
 func protocol(x *trial.Trial) error {
 	p := lab.Packet{Src: x.World.Addr4("client"), Dst: x.World.Addr4("server"), Proto: 253, Payload: make([]byte, 20)}
 	return counted(x, func() error {
@@ -117,8 +117,8 @@ func protocol(x *trial.Trial) error {
 	}, want{reason: "IP_NOPROTO", through: "ip_protocol_deliver_rcu ip_local_deliver_finish", proto: "253", dev: "eth0", count: 19, counters: map[string]int{"IpInUnknownProtos": 19}})
 }
 
-// extensions: what comes after an extension header of IPv6 is found, and nothing is
-// read where the packet ends within one.
+// extensions: headers after an IPv6 extension header are found. If the packet ends
+// within an extension header, nothing is read.
 func extensions(x *trial.Trial) error {
 	const options = 60 // for the destination
 	packet := func(payload ...[]byte) lab.Packet {
@@ -139,8 +139,8 @@ func extensions(x *trial.Trial) error {
 	)
 }
 
-// reset: RSTs that are within the window and not where the next byte is, as a
-// stranger would guess (RFC 5961): they are not obeyed.
+// reset: RSTs within the window but not at the next byte, as an attacker would
+// guess (RFC 5961), are ignored by TCP.
 func reset(x *trial.Trial) error {
 	if !reasoned() {
 		return trial.Skip("without reasons a TCP socket drops without a word: tcpdrop knows how to see it")
@@ -189,7 +189,7 @@ func qdisc(x *trial.Trial) error {
 	if err != nil {
 		return err
 	}
-	// Reports that IPv6 makes of itself may be among what the queue drops.
+	// The queue may also drop IPv6's own reports.
 	errs := moved["UdpSndbufErrors"]
 	if n := int64(dropped) - errs; errs < 50 || n < 0 || n > moved["Ip6OutRequests"] {
 		return fmt.Errorf("the queue has dropped %d of 101 and of %d of IPv6, UDP says %d: want more than 50", dropped, moved["Ip6OutRequests"], errs)
@@ -201,13 +201,13 @@ func qdisc(x *trial.Trial) error {
 	return nil
 }
 
-// none: packets that reach those they are for. Where the kernel gives reasons,
-// nothing of it counts.
+// none: packets that reach their receivers. If the kernel gives reasons, the
+// tool counts none of them.
 func none(x *trial.Trial) error {
 	if !reasoned() {
 		return trial.Skip("this kernel gives no reasons: packets that were used may be among what it frees")
 	}
-	if err := x.World.PinChildren(); err != nil { // what is overtaken may be dropped
+	if err := x.World.PinChildren(); err != nil { // a packet that was overtaken may be dropped
 		return err
 	}
 	s, err := lab.StartTCP(x.World, lab.Sessions{Count: 23, Send: 100000, Recv: 1000})

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package skbdrop counts dropped packets by reason, place and what they were.
+// Package skbdrop counts dropped packets by reason, place and properties of the
+// packet.
 package skbdrop
 
 import (
@@ -32,7 +33,7 @@ func (proto) Kind() row.Kind { return row.Text }
 
 func (p *proto) Cell(c *row.Cell) {
 	switch name, ok := ethers[*p-ether]; {
-	case *p == 0: // also hop-by-hop options of IPv6, but those are not looked at alone
+	case *p == 0: // also the number of IPv6 hop-by-hop options, but these are never the protocol
 		*c = row.Cell{}
 	case *p < ether:
 		c.SetText(kern.Proto(*p).String())
@@ -43,7 +44,7 @@ func (p *proto) Cell(c *row.Cell) {
 	}
 }
 
-// name is text of Go's own.
+// name is a text that Go makes.
 type name string
 
 func (name) Kind() row.Kind      { return row.Text }
@@ -74,8 +75,8 @@ type value struct {
 	Bytes uint64 `col:"bytes,width=10,sum" help:"bytes in them, with those headers that were still there"`
 }
 
-// unclassified is the reason on kernels that give none: some of what they free
-// so was used.
+// unclassified is the reason on kernels without reasons: some of the packets
+// that they free with this call were not dropped.
 func unclassified(k *key, _ *value, r *row.Row) {
 	if c := r.Get("reason"); k.Reason == family.DropUntold && c != nil {
 		c.SetText("unclassified")

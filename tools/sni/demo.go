@@ -38,8 +38,8 @@ var Selftest = []trial.Case{
 	{Name: "segments", Hosts: lab.TwoHosts, Run: byGo("", 100)},
 }
 
-// byGo: Go's own client, whose ClientHello is written in pieces of so many bytes, after
-// a preface. The server says what it got.
+// byGo: Go's own client writes its ClientHello in pieces of n bytes, after a preface.
+// The server reports what it received.
 func byGo(preface string, piece int) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		server, err := lab.StartTLS(x.World, "server", "web", preface)
@@ -76,7 +76,7 @@ func byGo(preface string, piece int) func(*trial.Trial) error {
 	}
 }
 
-// shaken runs clients under the tool's eyes until there are n rows.
+// shaken runs clients while the tool is attached, until there are n rows.
 func shaken(x *trial.Trial, n int, run func() error) ([]*row.Row, error) {
 	if err := x.Attach(); err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func shaken(x *trial.Trial, n int, run func() error) ([]*row.Row, error) {
 	return rows, err
 }
 
-// agree compares rows with what the server got of its clients.
+// agree compares rows with what the server received from its clients.
 func agree(x *trial.Trial, rows []*row.Row, server *lab.TLS) error {
 	sessions, err := server.Sessions()
 	if err != nil {

@@ -27,7 +27,7 @@ func Live() []trial.Case {
 	}
 }
 
-// commands: programs of the machine, each with a session.
+// commands: programs of the machine make one session each.
 func commands(x *trial.Trial, list func(host, port string) [][]string) error {
 	server, err := lab.StartTLS(x.World, "", "web", "")
 	if err != nil {
@@ -54,7 +54,7 @@ func commands(x *trial.Trial, list func(host, port string) [][]string) error {
 			if err := p.Tell("go"); err != nil {
 				return err
 			}
-			p.Wait() // it says nothing of its end that a child of ours would
+			p.Wait() // it does not report its end as our own children do
 		}
 		return nil
 	})
@@ -90,8 +90,8 @@ func curl(x *trial.Trial) error {
 	})
 }
 
-// other: what is not TLS, or only looks like it, gives no row, and a session that comes
-// after it gives one.
+// other: data that is not TLS, or only looks like it, gives no row. A TLS session after
+// it gives one.
 func other(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 7, Send: 5000, Recv: 100})
 	if err != nil {
@@ -143,7 +143,7 @@ const bodySplit = "sni-split"
 // splitHellos is how many connections say hello at the same time.
 const splitHellos = 23
 
-// clientHello is one as Go makes it.
+// clientHello is a ClientHello made by Go.
 func clientHello(name string) ([]byte, error) {
 	client, server := net.Pipe()
 	go tls.Client(client, &tls.Config{ServerName: name}).Handshake()
@@ -158,8 +158,9 @@ func clientHello(name string) ([]byte, error) {
 	return append(b, rest...), err
 }
 
-// greet opens connections to itself, sends the first half of a ClientHello by each,
-// then the second one, and closes them. Those of odd numbers never send the second half.
+// greet opens connections to itself, sends the first half of a ClientHello on each, then
+// the second half, and closes them. Connections with odd numbers never send the second
+// half.
 func greet(c *lab.Child) error {
 	b, err := clientHello("www.example")
 	if err != nil {
@@ -202,8 +203,8 @@ func greet(c *lab.Child) error {
 	return c.Report(true)
 }
 
-// few: more connections begin a ClientHello than there is room for. Each is shown or
-// counted, and those that end in the middle of one make room.
+// few: more connections begin a ClientHello than the map has room for. Each is shown
+// or counted. Connections that end in the middle of one free their entry.
 func few(x *trial.Trial) error {
 	flag, err := x.Few()
 	if err != nil {

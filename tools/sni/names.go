@@ -10,7 +10,7 @@ import (
 	"seine/internal/names"
 )
 
-// Names are those of servers that TLS clients ask for.
+// Names takes names from the ClientHellos of TLS clients.
 var Names = names.Source{Object: "sni", Points: Tool.Points, Learn: learn}
 
 func learn(raw []byte, tell func(names.Name)) {

@@ -15,7 +15,7 @@ import (
 //go:embed README.md
 var readme string
 
-// made is a field of which Each makes the text.
+// made is a column whose text Each makes.
 type made[T any] struct{ V T }
 
 func (made[T]) Kind() row.Kind    { return row.Text }
@@ -30,7 +30,7 @@ type hello struct {
 	Data made[[4096]byte] `col:"version,width=7,key;alpn,width=12,key;name,width=30,key" help:"highest version of TLS that the client offers; protocols that it offers; server name that it asks for, absent if it names none"`
 }
 
-// describe takes the ClientHello apart.
+// describe parses the ClientHello.
 func describe(h *hello, r *row.Row) {
 	c := kern.TLSHello(h.Data.V[:min(int(h.Len), len(h.Data.V))])
 	for id, text := range map[string]string{"version": c.Version, "alpn": c.ALPN, "name": c.Name} {

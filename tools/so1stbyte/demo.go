@@ -27,7 +27,8 @@ var Selftest = []trial.Case{
 	{Name: "think", Run: histogram},
 }
 
-// histogram: a server that waits puts all connections into the right buckets.
+// histogram: the delay of a server puts all connections into the expected
+// buckets.
 func histogram(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 7, Send: 100, Recv: 1000, Think: think})
 	if err != nil {

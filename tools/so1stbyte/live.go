@@ -39,8 +39,8 @@ func Live() []trial.Case {
 	}
 }
 
-// apart: a connect that takes a second, since its first SYN is lost, and a server
-// that takes 50 ms, are told apart.
+// apart: the row separates a connect that takes a second, because its first SYN
+// is lost, from a server that takes 50 ms.
 func apart(x *trial.Trial) error {
 	const port, second = 4817, uint64(time.Second)
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 2, Send: 100, Recv: 1000, Think: think, Port: port})
@@ -62,7 +62,7 @@ func apart(x *trial.Trial) error {
 	for i, r := range rows {
 		own := res.Client.Sessions[i]
 		connect, wait := r.Get("connect_us").N, r.Get("wait_us").N
-		// The client's stopwatch runs a little longer, for each part.
+		// The client's stopwatch runs a little longer for each part.
 		least := [...]uint64{second, 0}[i]
 		if connect < least || connect > uint64(own.ConnectNS) {
 			x.Errorf("connect %d took %d ns, want from %d to %d", i+1, connect, least, own.ConnectNS)
@@ -113,7 +113,8 @@ func sessions(s lab.Sessions) func(*trial.Trial) error {
 	}
 }
 
-// reads: every way to read, after the end too, and connections without a read.
+// reads: every way to read, also after the peer has closed, and connections
+// without a read.
 func reads(x *trial.Trial) error {
 	calls := []lab.Call{lab.Read, lab.Readv, lab.Recv, lab.Recvfrom, lab.Recvmsg, lab.Recvmmsg, lab.Splice}
 	if lab.UringSupported() == nil {
@@ -123,7 +124,8 @@ func reads(x *trial.Trial) error {
 	for _, c := range calls {
 		for _, n := range []lab.Network{lab.TCP4, lab.TCP6} {
 			all = append(all, lab.FirstByte{Network: n, Read: c}, lab.FirstByte{Network: n, Read: c, Late: true}, lab.FirstByte{Network: n})
-			// Sockets of servers, at addresses that those which connected had.
+			// Sockets of servers, at kernel addresses of sockets
+			// that had connected.
 			all = append(all, lab.FirstByte{Network: n, Read: c, Served: true}, lab.FirstByte{Network: n, Read: c, Served: true})
 		}
 		if c != lab.Splice {
@@ -142,7 +144,7 @@ func reads(x *trial.Trial) error {
 		return err
 	}
 	var want []lab.FirstByte
-	none := 0 // TCP connections whose connecting end ends without a read
+	none := 0 // TCP connections whose client ends without a read
 	for _, o := range out {
 		if o.Read != "" && !o.Served {
 			want = append(want, o)
@@ -193,8 +195,8 @@ func mptcp(x *trial.Trial) error {
 	return sessions(lab.Sessions{Count: 13, Send: 100, Recv: 1000, Network: lab.MPTCP4})(x)
 }
 
-// reused: sockets that never connected read no first byte, though their address in
-// the kernel is that of one that did.
+// reused: a socket that never connected has no first byte, even if a connected
+// socket was at its kernel address before.
 func reused(x *trial.Trial) error {
 	p, err := x.World.Start("", "reuser", bodyReuse, nil)
 	if err != nil {
@@ -211,7 +213,8 @@ func reused(x *trial.Trial) error {
 	return p.Wait()
 }
 
-// unreachable: errors that are read, with what had been sent, are no first byte.
+// unreachable: errors that are read together with the sent data do not count as
+// a first byte.
 func unreachable(x *trial.Trial) error {
 	f, err := lab.StartRefused(x.World, "sender", 3, 101)
 	if err != nil {
@@ -229,8 +232,8 @@ const bodyMany = "so1stbyte-many"
 // manySockets are connected at the same time.
 const manySockets = 23
 
-// many connects UDP sockets, all before the first of them gets a byte, and reads one
-// byte of each; and it does so with others again, when these have been closed.
+// many connects UDP sockets, all before the first one gets a byte, and reads one
+// byte from each. When these are closed, it repeats this with other sockets.
 func many(c *lab.Child) error {
 	if err := c.Await("go"); err != nil {
 		return err
@@ -268,8 +271,8 @@ func many(c *lab.Child) error {
 	return c.Report(true)
 }
 
-// few: more sockets wait than there is room for. Each is shown or counted, and those
-// that end make room.
+// few: more sockets wait than the map has room for. Each is shown or counted.
+// Sockets that end free their entry.
 func few(x *trial.Trial) error {
 	flag, err := x.Few()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 
 const bodyReuse = "so1stbyte-reuse"
 
-// reuse has n sockets of UDP connect and end unread, and then as many, at the
-// addresses in the kernel that those had, receive without ever connecting.
+// reuse connects n UDP sockets and closes them unread. Then as many sockets, at
+// the same kernel addresses, receive without ever connecting.
 func reuse(n int) (received int) {
 	to := &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}, Port: 9}
 	for range n {

@@ -11,8 +11,9 @@ import (
 	"seine/internal/trial"
 )
 
-// mute is connections to a server that never answers, and one that is never made.
-// The first two of UDP wait for a datagram; the socket of the last one is closed.
+// mute is connections to a server that never answers, and one that is never
+// established. The first two UDP sockets wait for a datagram; the last one is
+// closed.
 func mute(x *trial.Trial) ([]lab.Hang, error) {
 	targets, err := lab.StartTargets(x.World, "server", "mute",
 		lab.Target{Network: lab.TCP4}, lab.Target{Network: lab.TCP4, Kind: lab.Silent}, lab.Target{Network: lab.UDP4})
@@ -29,7 +30,8 @@ func mute(x *trial.Trial) ([]lab.Hang, error) {
 	}, nil
 }
 
-// pending: what has not had a byte when the run ends is shown, as old as it is.
+// pending: connections without a byte at the end of the run are shown with
+// their age.
 func pending(x *trial.Trial) error {
 	list, err := mute(x)
 	if err != nil {
@@ -76,8 +78,8 @@ func pending(x *trial.Trial) error {
 	return nil
 }
 
-// pendingHistogram: by default they are a histogram of their own, at each tick as
-// many as there are then.
+// pendingHistogram: without --events they have a histogram of their own. Each
+// output counts the connections that wait then.
 func pendingHistogram(x *trial.Trial) error {
 	list, err := mute(x)
 	if err != nil {
@@ -110,7 +112,8 @@ func pendingHistogram(x *trial.Trial) error {
 		x.Want(r, "comm", "hanging")
 		x.Want(r, "proto", "tcp")
 		d := r.Get("latency_us").Ref.(*kern.Hist)
-		// The age of the first tells whether the second had begun, to a microsecond.
+		// The age of the first connection says whether the second had
+		// begun, exact to a microsecond.
 		age := int64(d.Max) * 1000
 		one, two := age < begun[1].After-begun[0].Before, age+1000 > begun[1].Before-begun[0].After
 		if d.Max <= old || !(one && d.Count == 1 || two && d.Count == 2) {
@@ -124,7 +127,7 @@ func pendingHistogram(x *trial.Trial) error {
 	return nil
 }
 
-// unanswered: what ends without ever having had a byte is shown as such.
+// unanswered: connections that end without a byte are shown as such.
 func unanswered(x *trial.Trial) error {
 	targets, err := lab.StartTargets(x.World, "server", "mute", lab.Target{Network: lab.TCP4}, lab.Target{Network: lab.TCP4, Kind: lab.BoundOnly})
 	if err != nil {

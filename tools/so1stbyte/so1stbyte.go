@@ -78,7 +78,7 @@ func views(cfg any) []tool.View {
 	}}
 }
 
-// release is the end of sockets that are not TCP's.
+// release is the end of sockets other than TCP.
 var release = probe.Point{
 	Name: "release", Optional: true, Misses: "the end of sockets other than TCP: they take up room until a new socket replaces them",
 	Ways: []probe.Way{

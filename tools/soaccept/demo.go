@@ -34,14 +34,14 @@ var Selftest = []trial.Case{
 	{Name: "ipv6", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 10, Recv: 10, Network: lab.TCP6})},
 }
 
-// sessions makes a case of sessions whose every accept is a row with the peer.
+// sessions makes a case of sessions. Each accept is a row with the peer.
 func sessions(s lab.Sessions) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		t, err := lab.StartTCP(x.World, s)
 		if err != nil {
 			return err
 		}
-		if s.Uring { // the first accept is asked for before the tool comes
+		if s.Uring { // the first accept is requested before the tool starts
 			if err := t.Server.Within(unix.SYS_IO_URING_ENTER); err != nil {
 				return err
 			}
@@ -55,7 +55,7 @@ func sessions(s lab.Sessions) func(*trial.Trial) error {
 		}
 		want := s.Count
 		if k, err := probe.Running(); s.Uring && err == nil && probe.UringLayout("old")(k) == nil {
-			want-- // what completes does not say what it was
+			want-- // the completion does not name the operation
 		}
 		x.Await(want)
 		rows, err := x.Detach()

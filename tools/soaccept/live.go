@@ -35,8 +35,9 @@ func uring(x *trial.Trial) error {
 	return sessions(lab.Sessions{Count: 13, Send: 10, Recv: 10, Uring: true})(x)
 }
 
-// mptcp: what a Go program listens on; the connection and its subflow are one row,
-// and so is that of a client that speaks plain TCP, which is a TCP socket.
+// mptcp: an MPTCP listener, which Go programs open by default. A connection and
+// its subflow are one row. A plain TCP client is one row too; its socket is a TCP
+// socket.
 func mptcp(plain bool) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		if err := lab.MPTCPSupported(); err != nil {
@@ -46,7 +47,7 @@ func mptcp(plain bool) func(*trial.Trial) error {
 	}
 }
 
-// outcomes makes a case of accepts of every outcome, of which some are shown.
+// outcomes makes a case of accepts with every result, of which some are shown.
 func outcomes(flag string, shown func(lab.Accepted) bool) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		a, err := lab.StartAccepts(x.World, "", "clumsy")
@@ -112,8 +113,8 @@ func outcome(x *trial.Trial, r *row.Row, o lab.Accepted) {
 	x.Want(r, "lport", lport)
 }
 
-// blocked: a server that waits in accept is shown with --blocked alone, as long as
-// it has waited.
+// blocked: a server that waits in accept is shown only with --blocked, with its
+// waiting time.
 func blocked(x *trial.Trial) error {
 	for _, flags := range [][]string{nil, {"--blocked"}} {
 		h, err := lab.StartHangs(x.World, "", "idle", lab.Hang{Network: lab.TCP4}, lab.Hang{Network: lab.TCP4})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package soaccept shows each accept: who, from whom, how it ended.
+// Package soaccept shows each accept: the process, the peer and the result.
 package soaccept
 
 import (
@@ -39,7 +39,7 @@ type event struct {
 // result is what accept returned: 0 or a negative errno.
 type result int32
 
-// words are what accept(2) says of its errors, shortened.
+// words are accept(2)'s descriptions of its errors, shortened.
 var words = map[unix.Errno]string{
 	unix.EAGAIN: "Nothing to accept", unix.EBADF: "Invalid sockfd", unix.ECONNABORTED: "Conn aborted",
 	unix.EFAULT: "Sock struct addr invalid", unix.EINTR: "Interrupted", unix.EINVAL: "Not listening",
@@ -53,7 +53,7 @@ func (result) Kind() row.Kind { return row.Text }
 // Cell has the text for result and, in N, the number for errno.
 func (r *result) Cell(c *row.Cell) {
 	e := unix.Errno(-*r)
-	if e >= 512 { // the call was interrupted and is made again
+	if e >= 512 { // the call was interrupted and is restarted
 		e = unix.EINTR
 	}
 	s, ok := words[e]
@@ -66,7 +66,8 @@ func (r *result) Cell(c *row.Cell) {
 	*c = row.Cell{Kind: row.Text, S: s, N: uint64(-int64(e))}
 }
 
-// tidy shows names of UNIX sockets, and no ends that a row does not have.
+// tidy fills in names of UNIX sockets and removes addresses that a row does not
+// have.
 func tidy(e *event, r *row.Row) {
 	if e.Pending != 0 {
 		r.Get("result").SetText("Pending")
@@ -83,7 +84,7 @@ func tidy(e *event, r *row.Row) {
 	if inet && e.Result < 0 {
 		*r.Get("raddr"), *r.Get("rport") = row.Cell{}, row.Cell{}
 	}
-	if e.Family == unix.AF_UNSPEC { // the descriptor was no socket
+	if e.Family == unix.AF_UNSPEC { // the descriptor was not a socket
 		for _, id := range []string{"laddr", "raddr", "family", "proto"} {
 			*r.Get(id) = row.Cell{}
 		}

@@ -96,8 +96,8 @@ func protoOf(n lab.Network) string {
 	return "unix"
 }
 
-// peers is the port of the service as the writer's socket and the reader's know it:
-// the reader has accepted the connection. Sockets that are not connected have none.
+// peers is the port of the service, as the sockets of writer and reader know it.
+// The reader has accepted the connection. Unconnected sockets have no such port.
 func peers(l lab.Load, e lab.Ends) (writer, reader int) {
 	writer, reader = e.ReaderPort, e.ReaderPort
 	if protoOf(l.Network) == "udp" {
@@ -116,8 +116,8 @@ func shown(port int) string {
 	return strconv.Itoa(port)
 }
 
-// run does the loads under the tool and says what should have been counted by
-// direction, protocol and port.
+// run makes the loads while the tool is attached, and returns the expected
+// counts by direction, protocol and port.
 func run(x *trial.Trial, loads []lab.Load, flags ...string) ([]*row.Row, want, error) {
 	o, err := lab.StartIO(x.World, "", "io", loads...)
 	if err != nil {
@@ -153,7 +153,7 @@ var pairs = []struct{ write, read lab.Call }{
 	{lab.Write, lab.Splice},
 }
 
-// calls: what each system call moves over each network, exactly.
+// calls: the exact bytes of each system call over each network.
 func calls(networks ...lab.Network) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		var loads []lab.Load

@@ -37,7 +37,8 @@ func Live() []trial.Case {
 	}
 }
 
-// oneProcess: with no filter of sockets, a splice from a pipe is not a read of one.
+// oneProcess: without a socket filter, a splice from a pipe does not count as a
+// read of a socket.
 func oneProcess(x *trial.Trial) error {
 	l := lab.Load{Network: lab.TCP4, Write: lab.Splice, Read: lab.Read, Count: 21, Size: 333}
 	o, err := lab.StartIO(x.World, "", "io", l)
@@ -63,7 +64,7 @@ func oneProcess(x *trial.Trial) error {
 	return nil
 }
 
-// uring: requests of a ring make no system call each.
+// uring: io_uring requests, which make no system call of their own.
 func uring(x *trial.Trial) error {
 	if err := lab.UringSupported(); err != nil {
 		return trial.Skip("%v", err)
@@ -82,7 +83,7 @@ func uring(x *trial.Trial) error {
 	return nil
 }
 
-// counts is how many messages rows tell of.
+// counts is the number of messages that the rows count.
 func counts(rows []*row.Row) (sent, received int) {
 	for _, r := range rows {
 		if trial.Value(r.Get("dir")) == "write" {
@@ -94,8 +95,8 @@ func counts(rows []*row.Row) (sent, received int) {
 	return sent, received
 }
 
-// largeBatches: of the messages of one call the first 64 are counted where only system
-// calls tell of them, and the others are counted as lost.
+// largeBatches: by system calls, the first 64 messages of one call are counted, and
+// the others are counted as lost.
 func largeBatches(x *trial.Trial) error {
 	const batch, n = 71, 3 * 71
 	o, err := lab.StartIO(x.World, "", "io", lab.Load{Network: lab.UDP4, Count: n, Size: 70, Batch: batch, Write: lab.Sendmmsg, Read: lab.Recvmmsg})
@@ -123,8 +124,8 @@ func largeBatches(x *trial.Trial) error {
 
 const bodyAlike, alikes = "socketio-alike", 7
 
-// receiveAlike has requests to receive and to send under way at once, all with the same
-// user_data.
+// receiveAlike has receive and send requests under way at the same time, all with the
+// same user_data.
 func receiveAlike(c *lab.Child) error {
 	ring, err := lab.NewRing(2 * alikes)
 	if err != nil {
@@ -148,8 +149,8 @@ func receiveAlike(c *lab.Child) error {
 	return err
 }
 
-// alike: before 5.19 the kernel names a request of io_uring by its user_data alone. Those
-// that have the same are counted as lost.
+// alike: before 5.19 the kernel identifies an io_uring request only by its user_data.
+// Requests with the same user_data are counted as lost.
 func alike(x *trial.Trial) error {
 	if err := lab.UringSupported(); err != nil {
 		return trial.Skip("%v", err)
@@ -190,7 +191,8 @@ func mptcp(x *trial.Trial) error {
 	return nil
 }
 
-// failures: errors are counted as such, EAGAIN not at all, peeks without bytes.
+// failures: failed calls are counted as errors, EAGAIN is not counted, and
+// peeks count without bytes.
 func failures(x *trial.Trial) error {
 	var loads []lab.Load
 	for _, n := range []lab.Network{lab.TCP4, lab.TCP6, lab.Unix, lab.UnixDgram} {
@@ -225,7 +227,7 @@ var mixed = []lab.Load{
 	{Network: lab.Unix, Count: 23, Size: 10},
 }
 
-// by: fewer key fields are sums.
+// by: rows with fewer key fields are sums.
 func by(x *trial.Trial) error {
 	rows, _, err := run(x, mixed, "--by=dir")
 	if err != nil {
@@ -239,7 +241,7 @@ func by(x *trial.Trial) error {
 	return nil
 }
 
-// lport: a key column that is shown is counted by.
+// lport: a key column in the table becomes part of the key.
 func lport(x *trial.Trial) error {
 	o, err := lab.StartIO(x.World, "", "io", mixed[0], mixed[1])
 	if err != nil {
@@ -259,8 +261,8 @@ func lport(x *trial.Trial) error {
 	return nil
 }
 
-// service: however many connections a server has accepted, its rows are of one port,
-// and so are its clients'.
+// service: the rows of a server and of its clients have one port, however many
+// connections there are.
 func service(networks ...lab.Network) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		for _, n := range networks {
@@ -306,7 +308,7 @@ func proto(x *trial.Trial) error {
 	return nil
 }
 
-// parallel: threads of two processes at once, and nothing is lost.
+// parallel: threads of two processes run concurrently, and nothing is lost.
 func parallel(x *trial.Trial) error {
 	n := 4 * 5003
 	if lab.Emulated() {
@@ -328,7 +330,7 @@ func parallel(x *trial.Trial) error {
 		w.add(fmt.Sprintf("%d write ", p.pid), lab.Calls{Count: n, Bytes: int64(n * p.write)})
 		w.add(fmt.Sprintf("%d read ", p.pid), lab.Calls{Count: n, Bytes: int64(n * p.read)})
 	}
-	// Each connection ends with a read that finds the end: of no bytes.
+	// Each connection ends with a read of 0 bytes.
 	for _, r := range rows {
 		size := uint64(300)
 		if int(r.Get("pid").N) == rally.Server.PID {
@@ -343,7 +345,7 @@ func parallel(x *trial.Trial) error {
 	return nil
 }
 
-// intervals: outputs cover their own time, and add up.
+// intervals: each output covers its own interval, and the outputs add up.
 func intervals(x *trial.Trial) error {
 	rows, w, err := run(x, []lab.Load{{Network: lab.TCP4, Count: 2003, Size: 100}}, "--interval=50ms")
 	if err != nil {
@@ -353,7 +355,8 @@ func intervals(x *trial.Trial) error {
 	return nil
 }
 
-// smallMap: what does not fit is counted as lost, and the rest is right.
+// smallMap: calls that do not fit into the map are counted as lost, and the
+// others are right.
 func smallMap(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 211, Send: 100, Recv: 50, Brief: true})
 	if err != nil {

@@ -40,7 +40,7 @@ var known = []lab.Load{
 	{Network: lab.TCP6, Count: 29, Size: 32768},
 }
 
-// run does the loads under the tool; every row is the process's.
+// run makes the loads while the tool is attached. Every row has the process.
 func run(x *trial.Trial, loads []lab.Load, flags ...string) (*lab.IO, []*row.Row, error) {
 	o, err := lab.StartIO(x.World, "", "io", loads...)
 	if err != nil {
@@ -59,7 +59,7 @@ func run(x *trial.Trial, loads []lab.Load, flags ...string) (*lab.IO, []*row.Row
 	return o, rows, nil
 }
 
-// histogram is what loads must give.
+// histogram is the expected histogram of loads.
 func histogram(loads []lab.Load) *kern.Hist {
 	h := &kern.Hist{}
 	for _, l := range loads {
@@ -70,8 +70,8 @@ func histogram(loads []lab.Load) *kern.Hist {
 	return h
 }
 
-// same compares a row's histogram with the one that must come: every bucket,
-// and the exact count, sum, least and greatest.
+// same compares a row's histogram with the expected one: every bucket, and the
+// exact count, sum, minimum and maximum.
 func same(x *trial.Trial, r *row.Row, want *kern.Hist) {
 	got, ok := r.Get("bytes").Ref.(*kern.Hist)
 	if !ok {
@@ -87,7 +87,7 @@ func same(x *trial.Trial, r *row.Row, want *kern.Hist) {
 	}
 }
 
-// directions checks that rows are one of each direction, and hands them over.
+// directions returns the rows by direction. There must be one for each.
 func directions(x *trial.Trial, rows []*row.Row, check func(*row.Row)) {
 	var dirs []string
 	for _, r := range rows {

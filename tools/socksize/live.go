@@ -63,7 +63,7 @@ func zero(x *trial.Trial) error {
 	return nil
 }
 
-// failures: EPIPE is counted apart, EAGAIN and peeks not at all.
+// failures: EPIPE is counted separately, EAGAIN and peeks are not counted.
 func failures(x *trial.Trial) error {
 	var loads []lab.Load
 	for _, n := range []lab.Network{lab.TCP4, lab.TCP6, lab.Unix} {
@@ -133,7 +133,7 @@ func by(x *trial.Trial) error {
 
 const bodyHeld = "socksize-held"
 
-// held writes and reads 13 times, and lives until it is told to end.
+// held writes and reads 13 times, and runs until it is told to end.
 func held(c *lab.Child) error {
 	if err := c.Await("go"); err != nil {
 		return err
@@ -166,7 +166,7 @@ func heldRead(fd int, b []byte) error {
 	return err
 }
 
-// stacks: reads and writes are told apart by the functions that made them.
+// stacks: reads and writes are split by the functions that made them.
 func stacks(x *trial.Trial) error {
 	p, err := x.World.Start("", "io", bodyHeld, nil)
 	if err != nil {
@@ -195,7 +195,7 @@ func stacks(x *trial.Trial) error {
 	return errors.Join(p.Tell("end"), p.Wait())
 }
 
-// intervals: outputs cover their own time, and add up.
+// intervals: each output covers its own interval, and the outputs add up.
 func intervals(x *trial.Trial) error {
 	loads := []lab.Load{{Network: lab.TCP4, Count: 2003, Size: 100}}
 	_, rows, err := run(x, loads, "--interval=50ms")

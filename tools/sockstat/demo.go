@@ -10,7 +10,7 @@ import (
 	"seine/internal/trial"
 )
 
-// mix: calls of many kinds; every one is counted, and no other.
+// mix: calls of many kinds. Each is counted, and no other call is.
 func mix(x *trial.Trial) error {
 	return x.Mix(func(c lab.MixCount) string { return c.Op },
 		func(r *row.Row) string { return trial.Values(r, "op") }, "--by=op", "--interval=1h")

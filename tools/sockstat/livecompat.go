@@ -19,9 +19,9 @@ import (
 
 const bodyCompat = "sockstat-compat"
 
-// caller is a program that makes a socket, and five more descriptors of it by
-// dup of the 32-bit kind, whose number is that of socket among the 64-bit ones. It
-// ends with the last descriptor as its code.
+// caller is a program that makes a socket and five more descriptors of it by the
+// 32-bit dup. The number of that call is the number of the 64-bit socket call. Its
+// exit code is the last descriptor.
 var caller = []byte{
 	0xb8, 41, 0, 0, 0, // mov eax, 41: socket
 	0xbf, unix.AF_INET, 0, 0, 0, // mov edi
@@ -39,7 +39,7 @@ var caller = []byte{
 	0x0f, 0x05, // syscall
 }
 
-// program is code as a file that can be run.
+// program is code as an executable file.
 func program(code []byte) []byte {
 	const base, head = 0x400000, 64 + 56
 	size := uint64(head + len(code))
@@ -75,7 +75,8 @@ func doCompat(c *lab.Child) error {
 	return c.Report(end.ExitCode())
 }
 
-// compat: 32-bit calls are not taken for the 64-bit ones of their numbers.
+// compat: 32-bit calls are not mistaken for the 64-bit calls with their
+// numbers.
 func compat(x *trial.Trial) error {
 	if runtime.GOARCH != "amd64" {
 		return trial.Skip("the program is in amd64's code")

@@ -21,7 +21,7 @@ type value struct {
 	Errors uint64 `col:"errors,width=6,sum" help:"of them, calls that failed; EAGAIN is not counted at all, a connect in progress has not failed"`
 }
 
-// Merge adds what another processor counted.
+// Merge adds the counts of another processor.
 func (v *value) Merge(o *value) {
 	v.Count.Count += o.Count.Count
 	v.Bytes += o.Bytes

@@ -27,7 +27,7 @@ var Selftest = []trial.Case{
 	{Name: "outcomes", Hosts: lab.TwoHosts, Run: outcomes},
 }
 
-// outcomes: each connect ends as it does, after as long as it took.
+// outcomes: each connect has its result and its latency.
 func outcomes(x *trial.Trial) error {
 	_, all, err := lab.Outcomes(x.World, "targets")
 	if err != nil {
@@ -46,7 +46,7 @@ func outcomes(x *trial.Trial) error {
 	return nil
 }
 
-// keep is the attempts that pass.
+// keep is the attempts that pass a test.
 func keep(all []lab.Attempt, pass func(lab.Attempt) bool) (out []lab.Attempt) {
 	for _, a := range all {
 		if pass(a) {
@@ -90,8 +90,8 @@ func attempts(x *trial.Trial, list []lab.Attempt, flags ...string) ([]lab.Outcom
 	return out, rows, nil
 }
 
-// ended checks a row against the outcome: where to, how it ended, and a latency
-// within what the process's own stopwatch says.
+// ended checks a row: the address, the result, and a latency within the
+// process's own measurement.
 func ended(x *trial.Trial, r *row.Row, o lab.Outcome, errno syscall.Errno, ns int64) {
 	a := o.Attempt
 	if a.Network.Family() == unix.AF_UNIX {

@@ -36,7 +36,8 @@ func Live() []trial.Case {
 	}
 }
 
-// timeouts: no answer, which a call that does not wait for it must show too.
+// timeouts: connects without an answer. Non-blocking connects show the timeout
+// too.
 func timeouts(x *trial.Trial) error {
 	_, all, err := lab.Outcomes(x.World, "targets")
 	if err != nil {
@@ -53,7 +54,7 @@ func timeouts(x *trial.Trial) error {
 		return err
 	}
 	quick, out := out[:len(out)-len(slow)], out[len(out)-len(slow):]
-	held := 0 // by a machine that stood still; the process's stopwatch runs longer
+	held := 0 // if the machine stood still; the process's stopwatch runs longer
 	for _, o := range quick {
 		if o.NS >= int64(least) {
 			held++
@@ -70,7 +71,7 @@ func timeouts(x *trial.Trial) error {
 	rows = rows[len(rows)-len(slow):]
 	for i, o := range out {
 		ended(x, rows[i], o, unix.ETIMEDOUT, o.NS)
-		// The first SYN is sent again after a second.
+		// The first SYN is retransmitted after a second.
 		if ns := int64(rows[i].Get("latency_us").N); ns < int64(time.Second) {
 			x.Errorf("%s: latency %v, but it took %v", o.Attempt.Mode, time.Duration(ns), time.Duration(o.NS))
 		}
@@ -78,7 +79,7 @@ func timeouts(x *trial.Trial) error {
 	return nil
 }
 
-// bare: what the system call returned, and how long it took alone.
+// bare: --syscall shows the result and the duration of the system call alone.
 func bare(x *trial.Trial) error {
 	_, all, err := lab.Outcomes(x.World, "targets")
 	if err != nil {
@@ -129,8 +130,8 @@ func unixes(x *trial.Trial) error {
 	return nil
 }
 
-// uring: no system call of its own, and the same rows. What fails before a
-// packet is sent has no latency, and in IPv4 no address.
+// uring: connects by io_uring have the same rows. A connect that fails before a
+// packet is sent has no latency, and with IPv4 no address.
 func uring(x *trial.Trial) error {
 	if err := lab.UringSupported(); err != nil {
 		return trial.Skip("%v", err)
@@ -192,7 +193,7 @@ func mptcp(x *trial.Trial) error {
 	return nil
 }
 
-// givenUp: sockets that are closed while nobody answers.
+// givenUp: sockets that are closed before an answer comes.
 func givenUp(x *trial.Trial) error {
 	silent, err := lab.StartTargets(x.World, "", "targets", lab.Target{Network: lab.TCP4, Kind: lab.Silent})
 	if err != nil {
@@ -215,8 +216,8 @@ func givenUp(x *trial.Trial) error {
 
 const bodyAgain, bodyFastopen = "soconnect-again", "soconnect-fastopen"
 
-// again: asking once more how a connect went is no other connect; connecting a
-// socket that is connected is, and fails.
+// again: a second call that asks for the result is not another connect.
+// Connecting a connected socket is another one, and fails.
 func again(x *trial.Trial) error {
 	targets, err := lab.StartTargets(x.World, "", "targets",
 		lab.Target{Network: lab.TCP4}, lab.Target{Network: lab.TCP4, Kind: lab.BoundOnly})
@@ -233,9 +234,9 @@ func again(x *trial.Trial) error {
 	return nil
 }
 
-// callAgain connects a socket until there is nothing left to say: once without
-// waiting, once to ask, once more. To the second address, where it is refused,
-// once and once to ask.
+// callAgain connects a socket three times: once without waiting, once to get
+// the result, and once more. The second address refuses; there it connects
+// once, and once to get the result.
 func callAgain(c *lab.Child) error {
 	var addrs []string
 	if err := c.Arg(&addrs); err != nil {
@@ -315,7 +316,7 @@ func sendFast(c *lab.Child) error {
 	return c.Report(0)
 }
 
-// body runs one of the bodies above and returns the rows of its process.
+// body runs one of the bodies above and returns its process's rows.
 func body(x *trial.Trial, name string, addrs []string, n int) ([]*row.Row, error) {
 	p, err := x.World.Start("", "connects", name, addrs)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"seine/internal/trial"
 )
 
-// hanging is connects that get no answer, to two ports, by both address families,
-// by calls that wait and calls that do not.
+// hanging is connects without an answer: to two ports, by both address families,
+// blocking and non-blocking.
 func hanging(x *trial.Trial) (*lab.Targets, []lab.Hang, error) {
 	targets, err := lab.StartTargets(x.World, "server", "targets",
 		lab.Target{Network: lab.TCP4, Kind: lab.Silent}, lab.Target{Network: lab.TCP6, Kind: lab.Silent})
@@ -30,7 +30,7 @@ func hanging(x *trial.Trial) (*lab.Targets, []lab.Hang, error) {
 	}, nil
 }
 
-// byPort tells rows apart by their local port.
+// byPort is the rows by their local port.
 func byPort(rows []*row.Row) map[int]*row.Row {
 	out := map[int]*row.Row{}
 	for _, r := range rows {
@@ -39,7 +39,8 @@ func byPort(rows []*row.Row) map[int]*row.Row {
 	return out
 }
 
-// pending: what nobody has answered when the run ends is shown, as old as it is.
+// pending: connects without an answer at the end of the run are shown with
+// their age.
 func pending(x *trial.Trial) error {
 	targets, list, err := hanging(x)
 	if err != nil {
@@ -86,7 +87,7 @@ func pending(x *trial.Trial) error {
 	return nil
 }
 
-// pendingFilters: filters hold for what is pending as for everything else.
+// pendingFilters: filters apply to pending connects too.
 func pendingFilters(x *trial.Trial) error {
 	targets, list, err := hanging(x)
 	if err != nil {
@@ -138,8 +139,8 @@ func pendingFilters(x *trial.Trial) error {
 	return nil
 }
 
-// pendingTicks: with an interval each tick tells what is pending then, older each
-// time, and a connect that has ended is pending no more.
+// pendingTicks: with an interval each output shows the pending connects with
+// their growing age. A connect that has ended is no longer pending.
 func pendingTicks(x *trial.Trial) error {
 	_, list, err := hanging(x)
 	if err != nil {
@@ -170,7 +171,7 @@ func pendingTicks(x *trial.Trial) error {
 		}
 		return true
 	})
-	h.End() // the sockets are closed: both end as given up
+	h.End() // the sockets are closed: both connects end as given up
 	rows, err := x.Detach()
 	if err != nil {
 		return err
@@ -200,10 +201,10 @@ func pendingTicks(x *trial.Trial) error {
 	return nil
 }
 
-// preempted: several processes that do nothing but connect share one processor,
-// where the kernel takes it from one in the middle of the tool's program and gives it
-// to the next (Linux 7.0 on, by tracepoints of all system calls). Each row has its own
-// process and its own address; what the kernel skipped is counted.
+// preempted: several processes that only connect share one processor. The kernel
+// preempts one in the middle of the tool's program and runs the next (Linux 7.0 on,
+// with tracepoints of all system calls). Each row has the right process and address,
+// and skipped programs are counted.
 func preempted(x *trial.Trial) error {
 	const procs, each = 7, 1009
 	x.Way = "sys"
@@ -254,7 +255,7 @@ func preempted(x *trial.Trial) error {
 	return nil
 }
 
-// crowd is what each of these processes does.
+// crowd is the body of each of these processes.
 type crowd struct {
 	Addr  string
 	Count int

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package soconnect shows each connect: who, where to, how long it took, how it
-// ended.
+// Package soconnect shows each connect: the process, the address, the latency
+// and the result.
 package soconnect
 
 import (
@@ -37,8 +37,9 @@ type event struct {
 // via is enum connect_by of soconnect.bpf.c.
 type via uint32
 
-// ends shows the path of a UNIX socket as its address, and takes out what a
-// failed connect has not: a local end, and where to if only the ring knows.
+// ends shows the path of a UNIX socket as its address. It removes columns that
+// a failed connect does not have: the local end, and the remote one if only the
+// ring knows it.
 func ends(e *event, r *row.Row) {
 	if e.Family == unix.AF_UNIX {
 		e.Path.Cell(r.Get("raddr"))

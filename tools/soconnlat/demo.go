@@ -24,7 +24,7 @@ var Selftest = []trial.Case{
 	{Name: "outcomes", Hosts: lab.TwoHosts, Run: outcomes},
 }
 
-// sum is how many connects, and how long they took in all.
+// sum is the number of connects and their total time.
 type sum struct{ count, us uint64 }
 
 // metrics adds up rows by metric.
@@ -43,8 +43,8 @@ func metrics(x *trial.Trial, rows []*row.Row) map[string]sum {
 	return out
 }
 
-// check compares with what must come. Sums stay below the workload's own
-// stopwatch, which runs around the call and until the end is known.
+// check compares with the expected metrics. Sums are below the workload's own
+// measurement, which runs from before the call until the result is known.
 func check(x *trial.Trial, got, want map[string]sum) {
 	for m, w := range want {
 		if g := got[m]; g.count != w.count || g.us > w.us {
@@ -58,8 +58,8 @@ func check(x *trial.Trial, got, want map[string]sum) {
 	}
 }
 
-// expect is the metrics that outcomes must give. A blocking connect is noticed
-// when it returns; others here are never used.
+// expect is the expected metrics of outcomes. The wait of a blocking connect
+// ends when the call returns. The other connections are never used.
 func expect(out []lab.Outcome) map[string]sum {
 	want := map[string]sum{}
 	add := func(m string, ns int64) {
@@ -79,7 +79,7 @@ func expect(out []lab.Outcome) map[string]sum {
 	return want
 }
 
-// attempts makes them under the tool.
+// attempts makes the connects while the tool is attached.
 func attempts(x *trial.Trial, list []lab.Attempt, flags ...string) ([]lab.Outcome, []*row.Row, error) {
 	c, err := lab.StartConnects(x.World, "", "connects", list...)
 	if err != nil {

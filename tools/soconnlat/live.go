@@ -65,8 +65,9 @@ func by(x *trial.Trial) error {
 	return nil
 }
 
-// slow: two connects time out; --min keeps them alone, --max all others. Of others that
-// took as long while the machine stood still, by the process's stopwatch, either may be.
+// slow: two connects time out. --min shows only these, and --max all others. Other
+// connects that took as long because the machine stood still, by the process's
+// stopwatch, may be in either.
 func slow(flag string) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		_, all, err := lab.Outcomes(x.World, "targets")
@@ -94,7 +95,7 @@ func slow(flag string) func(*trial.Trial) error {
 				x.Errorf("%s: none, want %d", m, w.count)
 			}
 		}
-		// Each sends its SYN again after a second.
+		// Each retransmits its SYN after a second.
 		if us := uint64(2 * time.Second / time.Microsecond); late && got["failed"].us < us {
 			x.Errorf("the failed ones took %d us, want %d or more", got["failed"].us, us)
 		}
@@ -102,7 +103,8 @@ func slow(flag string) func(*trial.Trial) error {
 	}
 }
 
-// uring: no system call of its own; the time is TCP's.
+// uring: io_uring makes no system call for a connect; the time comes from TCP's
+// states.
 func uring(x *trial.Trial) error {
 	if err := lab.UringSupported(); err != nil {
 		return trial.Skip("%v", err)
@@ -151,8 +153,7 @@ func mptcp(x *trial.Trial) error {
 
 const bodyDial, bodyIdle = "soconnlat-dial", "soconnlat-idle"
 
-// dial connects seven times when told "go", once more when told "again", and
-// ends.
+// dial connects seven times after "go", once more after "again", and ends.
 func dial(c *lab.Child) error {
 	var addr string
 	if err := c.Arg(&addr); err != nil {
@@ -191,8 +192,8 @@ func dialHere(addr string, n int) error {
 	return nil
 }
 
-// stack: connects are named by the function that made them, also when its
-// process is gone before the output is made.
+// stack: the stack of a connect has the name of its function, even if the
+// process ends before the output.
 func stack(x *trial.Trial) error {
 	targets, err := lab.StartTargets(x.World, "", "targets", lab.Target{Network: lab.TCP4})
 	if err != nil {
@@ -209,7 +210,7 @@ func stack(x *trial.Trial) error {
 	if err := p.Call("go", &done); err != nil {
 		return err
 	}
-	x.Await(1) // an output: so the process was noticed before
+	x.Await(1) // an output: by then the tool has read the process's memory map
 	if err := errors.Join(p.Call("again", &done), p.Wait()); err != nil {
 		return err
 	}
@@ -238,13 +239,13 @@ func stack(x *trial.Trial) error {
 	return nil
 }
 
-// idleFor is how long a connection lies unused in the case wait.
+// idleFor is how long a connection is unused in the case wait.
 const idleFor = 30 * time.Millisecond
 
-// idled is by the process's own stopwatch.
+// idled is the idle time by the process's own stopwatch.
 type idled struct{ ConnectNS, WaitNS int64 }
 
-// idle connects without waiting, does something else, and then reads.
+// idle makes a non-blocking connect, does something else, and then reads.
 func idle(c *lab.Child) error {
 	var addr string
 	if err := c.Arg(&addr); err != nil {
@@ -277,7 +278,8 @@ func idle(c *lab.Child) error {
 	return c.Report(idled{int64(connected), int64(time.Since(start))})
 }
 
-// wait: what the program leaves lying is not the network's time.
+// wait: the time in which the program does not use the connection is not part
+// of the connect.
 func wait(x *trial.Trial) error {
 	p, err := x.World.Start("", "idler", bodyIdle, lab.TCP4.At(x.World.Addr4(x.World.Hosts()[0]), 0))
 	if err != nil {

@@ -64,7 +64,7 @@ var Tool = &tool.Tool{
 	Formats: []string{"folded"},
 }
 
-// noticed is when the program does something with its connection.
+// noticed is the point of the program's first use of its connection.
 var noticed = probe.Point{Name: "noticed", Ways: []probe.Way{
 	{Name: "btf", Programs: []string{"send__btf", "recv__btf"}},
 	{Name: "raw", Programs: []string{"send__raw", "recv__raw"}},

@@ -35,7 +35,7 @@ var Selftest = []trial.Case{
 	{Name: "two-control-messages", Run: pass("parts", 3)},
 }
 
-// roomFor is how much room so many descriptors take, and credentials besides.
+// roomFor is the size of a control buffer for n descriptors and credentials.
 func roomFor(fds int) int {
 	return unix.CmsgSpace(4*fds) + unix.CmsgSpace(unix.SizeofUcred)
 }
@@ -47,7 +47,7 @@ type passing struct {
 	received received
 }
 
-// start has both processes connected.
+// start starts both processes and connects them.
 func start(w *lab.World, name string, room int) (*passing, error) {
 	dir, err := w.Dir()
 	if err != nil {
@@ -78,7 +78,7 @@ func (t *passing) run() error {
 	return errors.Join(t.from.Wait(), t.to.Wait())
 }
 
-// pass makes a case of n descriptors, each of which is seen at both ends.
+// pass makes a case of n descriptors. Each has a row at both ends.
 func pass(name string, n int) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		t, rows, err := seen(x, name, roomFor(253), 2*n)
@@ -114,7 +114,7 @@ func seen(x *trial.Trial, name string, room, rows int, flags ...string) (*passin
 	return t, got, err
 }
 
-// compare checks the rows of what was sent, then of what was received.
+// compare checks the rows of the sender, then those of the receiver.
 func (t *passing) compare(x *trial.Trial, rows []*row.Row) {
 	var out, in int
 	for _, r := range rows {

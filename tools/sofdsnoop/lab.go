@@ -14,13 +14,13 @@ import (
 	"seine/internal/lab"
 )
 
-// item is a descriptor that was passed, as its sender knows it.
+// item is a descriptor that was passed, as its sender sees it.
 type item struct {
 	FD         int
 	Type, Name string
 }
 
-// sent is what the sender did, received what came of it.
+// sent is the sender's report, and received the receiver's.
 type sent struct {
 	Items  []item
 	Socket string // FD:socket:[inode]
@@ -53,7 +53,8 @@ type sender struct {
 	out sent
 }
 
-// send is the body: connect, send what the case says, and tell.
+// send is the sender's body: it connects, sends the messages of the case, and
+// reports them.
 func send(c *lab.Child) error {
 	var arg struct{ Case, Dir string }
 	if err := c.Arg(&arg); err != nil {
@@ -199,7 +200,7 @@ func (s *sender) most() error {
 	return unix.Sendmsg(s.fd, []byte("x"), unix.UnixRights(fds...), nil, 0)
 }
 
-// failed: sends that fail pass nothing on; one that follows does.
+// failed: sends that fail pass no descriptor; the send after them does.
 func (s *sender) failed() error {
 	file, err := s.file("unsent")
 	if err != nil {
@@ -252,8 +253,8 @@ func (s *sender) batch() error {
 	return err
 }
 
-// mmsg makes a call of several messages, with a byte each and these control
-// buffers; how much of them was used is left in used.
+// mmsg makes one call with several messages. Each has one byte and a control
+// buffer; used gets the used length of each buffer.
 func mmsg(call uintptr, fd int, control [][]byte, used []int) (int, error) {
 	var pin runtime.Pinner
 	defer pin.Unpin()

@@ -22,7 +22,7 @@ func Live() []trial.Case {
 	}
 }
 
-// cut: three were sent, but there is room for one.
+// cut: three descriptors are sent, but the receiver has room for one.
 func cut(x *trial.Trial) error {
 	t, rows, err := seen(x, "three", unix.CmsgSpace(4)-4, 4)
 	if err != nil {
@@ -35,7 +35,7 @@ func cut(x *trial.Trial) error {
 	return nil
 }
 
-// filtered: the sender alone.
+// filtered: only the sender is shown.
 func filtered(x *trial.Trial) error {
 	t, rows, err := seen(x, "three", roomFor(3), 3, "--pid=%d")
 	if err != nil {

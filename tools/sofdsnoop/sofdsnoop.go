@@ -46,7 +46,7 @@ func (viaInode) Kind() row.Kind { return row.Text }
 
 func (v *viaInode) Cell(c *row.Cell) { c.SetText(fmt.Sprintf("socket:[%d]", *v)) }
 
-// name is what was passed, in words.
+// name describes the file that was passed.
 func (e *event) name() string {
 	kind := e.Type.String()
 	switch {
@@ -85,7 +85,7 @@ func tidy(e *event, r *row.Row) {
 		r.Get("type").SetText("memfd")
 	}
 	r.Get("socket").SetText(fmt.Sprintf("%d:socket:[%d]", e.Via, e.ViaInode))
-	if e.Family != unix.AF_INET && e.Family != unix.AF_INET6 { // what was passed has no ends
+	if e.Family != unix.AF_INET && e.Family != unix.AF_INET6 { // the file has no addresses
 		for _, id := range []string{"laddr", "raddr", "lport", "rport"} {
 			*r.Get(id) = row.Cell{}
 		}

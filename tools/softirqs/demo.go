@@ -28,15 +28,17 @@ var Selftest = []trial.Case{
 	{Name: "agrees", Run: counts("--by=softirq,cpu")},
 }
 
-// counts: of each softirq on each processor as many as the kernel itself counts
-// while the tool is attached for sure, and no more than while it may be.
+// counts: for each softirq on each processor, the tool's count lies between two
+// counts of the kernel: that of the time in which the tool was surely attached,
+// and that of the time in which it may have been.
 func counts(flags ...string) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		return lab.Undisturbed(func() ([]error, error) { return round(x, flags) })
 	}
 }
 
-// round is one of counts, and returns in what the tool and the kernel differ.
+// round is one round of counts. It returns the differences of the tool and the
+// kernel.
 func round(x *trial.Trial, flags []string) (differ []error, err error) {
 	const n = 1009
 	p, err := lab.StartPinned(x.World, "sender", n)

@@ -25,19 +25,19 @@ func Live() []trial.Case {
 	}
 }
 
-// softirqs reads the kernel's own account.
+// softirqs reads /proc/softirqs.
 func softirqs() (lab.Interrupts, error) { return lab.ReadInterrupts("/proc/softirqs") }
 
-// loaded is what a run of datagrams was that a softirq was busy with.
+// loaded describes a run of datagrams that keep a softirq busy.
 type loaded struct {
 	cpu   int
-	busy  lab.BusyTime  // as the program measured that kept it busy
-	sent  time.Duration // for sending, as the sender measured
+	busy  lab.BusyTime  // measured by the program that keeps it busy
+	sent  time.Duration // time of sending, measured by the sender
 	whole time.Duration // from before the tool was attached until it was detached
 	rows  []*row.Row
 }
 
-// load sends n datagrams which the receiver's softirq is busy with.
+// load sends n datagrams that keep the receiver's softirq busy.
 func load(w *lab.World, n int) (l loaded, err error) {
 	p, err := lab.StartPinned(w, "sender", n)
 	if err != nil {
@@ -58,7 +58,7 @@ func load(w *lab.World, n int) (l loaded, err error) {
 	return l, err
 }
 
-// busy is load under the tool.
+// busy runs load while the tool is attached.
 func busy(x *trial.Trial, n int, flags ...string) (l loaded, err error) {
 	begun := time.Now()
 	rows, err := x.Rows(func() error { l, err = load(x.World, n); return err }, flags...)
@@ -77,8 +77,8 @@ func find(x *trial.Trial, rows []*row.Row, softirq, metric string, cpu int) *row
 	return nil
 }
 
-// times: a softirq takes as long as what it is busy with, and no longer than the
-// whole did; what is not the network's is left out.
+// times: the time of a softirq is at least its known work and at most the time
+// of the run. --net leaves out other softirqs.
 func times(x *trial.Trial) error {
 	const n = 101
 	l, err := busy(x, n, "--by=softirq,cpu", "--net")
@@ -123,15 +123,18 @@ func ran(from, to lab.Interrupts, cpu int, which func(line string) bool) (n uint
 
 func isClock(line string) bool { return slices.Contains(clocks, strings.ToLower(line)) }
 
-// isDevice: LOC, RES and the like are no device's.
+// isDevice reports whether an interrupt belongs to a device. LOC, RES and
+// others do not.
 func isDevice(line string) bool { return strings.Trim(line, "0123456789") == "" }
 
-// ticks is how many of the clock's softirqs are enough: the clock does not know of
-// the datagrams, so it cannot always interrupt the second half of what they take.
+// ticks is how many of the clock's softirqs are enough. The clock runs
+// independently of the datagrams, so it does not always interrupt the second half
+// of their work.
 const ticks = 100
 
-// waits: the clock's softirqs, raised while the processor was busy with another
-// one, had to wait for it; those of the datagrams did not.
+// waits: the clock's softirqs were raised while the processor ran another
+// softirq, so they had to wait for it. The softirqs of the datagrams did not
+// wait.
 func waits(x *trial.Trial) error {
 	if err := x.Attach("--by=softirq,cpu", "--raise"); err != nil {
 		return err
@@ -189,8 +192,8 @@ func waits(x *trial.Trial) error {
 		x.Errorf("%d of net_rx ran, %d of them had waited, want %d or more", runs, n, l.busy.Count)
 		return nil
 	}
-	// While a datagram is being sent, its softirq waits or is busy, never both. What
-	// others receive may have been raised while it was busy, or at another time.
+	// While a datagram is being sent, its softirq either waits or runs. Softirqs for
+	// other packets may be raised while it runs, or at another time.
 	others := time.Duration(runs - l.busy.Count + ran(devices, after, cpu, isDevice))
 	each := max(l.busy.Max, time.Duration(wait.Get("max_us").N))
 	if total, most := time.Duration(wait.Get("total_us").N), l.sent-l.busy.Total+others*each; total > most {
@@ -199,8 +202,7 @@ func waits(x *trial.Trial) error {
 	return nil
 }
 
-// network: with --net there is nothing of what is not the network's, whatever is
-// asked of it.
+// network: --net shows only softirqs of the network, with all other flags.
 func network(x *trial.Trial) error {
 	for _, flag := range []string{"--counts", "--raise", "--dist"} {
 		l, err := busy(x, 101, "--by=softirq,cpu", "--net", flag)
@@ -217,7 +219,7 @@ func network(x *trial.Trial) error {
 	return nil
 }
 
-// dist: the histogram of what is busy for known times.
+// dist: the histogram of a softirq that is busy for known times.
 func dist(x *trial.Trial) error {
 	const n = 101
 	l, err := busy(x, n, "--by=softirq,cpu", "--dist", "--net")
@@ -248,8 +250,8 @@ func dist(x *trial.Trial) error {
 	return nil
 }
 
-// intervals: outputs cover their own time and add up, a row for each softirq; a
-// maximum is that of its interval.
+// intervals: each output covers its own interval and has a row for each
+// softirq. Counts add up, and a maximum is that of its interval.
 func intervals(x *trial.Trial) error {
 	before, err := softirqs()
 	if err != nil {

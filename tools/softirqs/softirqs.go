@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package softirqs shows how often softirqs run, for how long, and how long
-// they wait to be run.
+// they wait to run.
 package softirqs
 
 import (

@@ -35,7 +35,7 @@ var Selftest = []trial.Case{
 	{Name: "unix", Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777, Network: lab.Unix, Path: "@solife"})},
 }
 
-// sessions makes a case of sessions that are all seen, at both ends.
+// sessions makes a case of sessions. Each has a row at both ends.
 func sessions(s lab.Sessions) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		t, err := lab.StartTCP(x.World, s)
@@ -68,7 +68,7 @@ func seen(x *trial.Trial, t *lab.TCP) ([]*row.Row, error) {
 	unseen := 0
 	for _, c := range x.Choices {
 		if t.Sessions.Hold && c.Point == "io" && (c.Way == "tp" || c.Way == "sys") {
-			unseen = 1 // the server was waiting in it when the tool came
+			unseen = 1 // the server was already waiting in accept when the tool started
 		}
 	}
 	var clients, servers int
@@ -106,7 +106,8 @@ func seen(x *trial.Trial, t *lab.TCP) ([]*row.Row, error) {
 	return rows, nil
 }
 
-// times compares the sessions' durations with what the processes measured.
+// times compares the durations of sessions with the measurements of the
+// processes.
 func times(x *trial.Trial, t *lab.TCP, res lab.TCPResult, rows []*row.Row) {
 	longest := map[uint64]int64{} // by the client's port, which UNIX sockets do not have
 	for _, s := range res.Client.Sessions {
@@ -117,7 +118,7 @@ func times(x *trial.Trial, t *lab.TCP, res lab.TCPResult, rows []*row.Row) {
 			continue
 		}
 		d := r.Get("duration_ms")
-		if d.Kind == row.Null { // the kernel skipped the run that saw its birth
+		if d.Kind == row.Null { // the kernel skipped the program that sees its start
 			x.Fail(&trial.Missing{N: 1, Text: "no birth: " + trial.Dump(r)})
 			continue
 		}

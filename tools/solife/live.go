@@ -68,8 +68,8 @@ func Live() []trial.Case {
 
 const bodyPing = "solife-ping"
 
-// rawSocket: a raw socket has no port, though the kernel keeps its protocol in
-// that place; so --lport does not find it.
+// rawSocket: a raw socket has no port, although the kernel keeps its protocol
+// in the port's field. So --lport does not match it.
 func rawSocket(x *trial.Trial) error {
 	for n, flags := range [][]string{{"--lport=1"}, nil} {
 		p, err := x.World.Start("", "pinger", bodyPing, nil)
@@ -208,8 +208,8 @@ func moved(l lab.Load) func(*trial.Trial) error {
 	}
 }
 
-// sent makes a case of UNIX datagram sockets that are known by their sends alone,
-// and of those that receive.
+// sent makes a case of UNIX datagram sockets whose first known event is a send,
+// and of their receivers.
 func sent(s sending) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		if host.TracepointsPreempt() {
@@ -264,7 +264,8 @@ func sent(s sending) func(*trial.Trial) error {
 	}
 }
 
-// tooManyNames: names that do not fit are counted, and their sessions seen.
+// tooManyNames: names that do not fit into the map are counted. Their sessions
+// are still shown.
 func tooManyNames(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 47, Send: 100, Recv: 77, Hold: true, Network: lab.Unix})
 	if err != nil {
@@ -285,7 +286,7 @@ func tooManyNames(x *trial.Trial) error {
 	if err != nil {
 		return err
 	}
-	names := x.Report.Capacity("names") // far fewer than there are, and than sessions fit
+	names := x.Report.Capacity("names") // far fewer than names or sessions
 	named := 0
 	for _, r := range rows {
 		for _, id := range []string{"laddr", "raddr"} {
@@ -304,8 +305,8 @@ func tooManyNames(x *trial.Trial) error {
 	return nil
 }
 
-// outlived makes a case of sessions that end with their last descriptor, of
-// every kind of socket.
+// outlived makes a case of sessions of every kind of socket that end with their
+// last descriptor.
 func outlived(h how) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		if err := x.Attach(); err != nil {
@@ -320,7 +321,7 @@ func outlived(h how) func(*trial.Trial) error {
 			held
 			late, early, rows int
 		}
-		holders := map[int]*holder{} // by the process, and by the one that it forked
+		holders := map[int]*holder{} // held by the process and by its child
 		var all []*holder
 		for _, k := range []holding{
 			{lab.TCP4, "127.0.0.1:0", h}, {lab.UDP6, "[::1]:0", h}, {lab.Unix, "@solife-held", h}, {lab.UnixDgram, "@solife-gram", h},
@@ -378,8 +379,8 @@ func outlived(h how) func(*trial.Trial) error {
 	}
 }
 
-// older makes a case of sessions that were open before the tool. Those over which
-// nothing goes are known from the walk alone.
+// older makes a case of sessions that were open before the tool. Sessions without
+// traffic are known only from the walk.
 func older(n lab.Network, send, recv int) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		t, err := lab.StartTCP(x.World, lab.Sessions{Count: 17, Send: send, Recv: recv, Hold: true, Network: n, Path: "@solife-older"})
@@ -406,8 +407,8 @@ func older(n lab.Network, send, recv int) func(*trial.Trial) error {
 	}
 }
 
-// failed: a connect that fails, and a listener, are no sessions. A timer ends some of
-// the connects: who misses that takes them for sessions when they are closed.
+// failed: a failed connect and a listener are not sessions. A timer ends some of the
+// connects. A tool that misses this would show them as sessions when they are closed.
 func failed(x *trial.Trial) error { return x.Timed(func() error { return failedOnce(x) }) }
 
 func failedOnce(x *trial.Trial) error {
@@ -463,7 +464,7 @@ func failedOnce(x *trial.Trial) error {
 	return nil
 }
 
-// onlyUnix: a filter by family takes the other families' hooks away.
+// onlyUnix: with a filter by family, hooks of other families are not attached.
 func onlyUnix(x *trial.Trial) error {
 	if err := x.Attach("--family=unix"); err != nil {
 		return err

@@ -17,26 +17,27 @@ import (
 	"seine/internal/lab"
 )
 
-// how the last descriptor of a session outlives the first one.
+// how says by what means the last descriptor of a session outlives the first
+// one.
 type how string
 
 const (
 	dup     how = "dup"     // a second descriptor
-	forked  how = "forked"  // of a process that was forked, which writes, and exits
+	forked  how = "forked"  // in a forked process, which writes and exits
 	killed  how = "killed"  // the same, which dies by SIGKILL
 	passed  how = "passed"  // under way in a message
 	dropped how = "dropped" // the same, which nobody ever reads
 )
 
-// holding is a session whose one end is closed at once, the other one late.
+// holding is a session. One end is closed at once, the other one late.
 type holding struct {
 	Network lab.Network
 	Addr    string
 	How     how
 }
 
-// held is what came of it: who wrote, the shortest time that the late end was
-// open, and the longest that the other one was.
+// held is the result: the process that wrote, the least time that the late end
+// was open, and the greatest time that the other end was.
 type held struct {
 	Writer    int
 	NS, Early int64
@@ -123,7 +124,7 @@ func ends(n lab.Network, addr string) (late, early int, err error) {
 	return late, early, lab.Close(l)
 }
 
-// keep makes something hold fd until release.
+// keep keeps fd open by the given means until release.
 func keep(h how, fd int) (release func() error, err error) {
 	if h == dup {
 		other, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
@@ -191,8 +192,8 @@ func fork(fd, other int, kill bool) (pid int, release func() error, err error) {
 
 var letter [message]byte
 
-// forkAndWrite forks; the new process, in which nothing of Go's runtime works,
-// writes to fd, reads until the pipe ends, and exits.
+// forkAndWrite forks. The child, in which Go's runtime does not work, writes to
+// fd, reads until the pipe ends, and exits.
 //
 //go:norace
 //go:noinline
@@ -210,12 +211,13 @@ func forkAndWrite(fd, other, r, w uintptr) (uintptr, syscall.Errno) {
 	}
 }
 
-// sending is what threads send to receivers of their own by UNIX datagram sockets
-// that are neither bound nor connected: the first that is known of one is a send.
+// sending describes threads that send to receivers of their own through UNIX
+// datagram sockets that are neither bound nor connected. The first event of such
+// a socket is a send.
 type sending struct {
 	Threads int
 	Sockets int  // one after the other, of each thread
-	Shared  bool // each socket is that of all threads, which send at once
+	Shared  bool // all threads share each socket and send at the same time
 }
 
 const (
@@ -290,7 +292,7 @@ func send(c *lab.Child) error {
 	return nil
 }
 
-// together has n threads begin at once.
+// together makes n threads start at the same time.
 func together(n int, do func(thread int) error) error {
 	var wg sync.WaitGroup
 	start := make(chan struct{})

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package solife shows each session of a socket at its end: whose it was, with
-// whom, how much went each way, how long.
+// Package solife shows each session of a socket at its end: the process, the
+// peer, the bytes each way and the duration.
 package solife
 
 import (
@@ -53,7 +53,8 @@ func (t *sockType) Cell(c *row.Cell) {
 	c.SetText(name)
 }
 
-// tidy shows names of UNIX sockets, and no ends that a row does not have.
+// tidy fills in names of UNIX sockets and removes addresses that a row does not
+// have.
 func tidy(e *event, r *row.Row) {
 	if e.Family == unix.AF_UNIX {
 		e.Path.Cell(r.Get("laddr"))
@@ -67,8 +68,9 @@ func tidy(e *event, r *row.Row) {
 	}
 }
 
-// narrow leaves out the ends of sockets that are not asked for: without function
-// tracing, those of UNIX sockets cost every free of the kernel's memory a little.
+// narrow leaves out the hooks for the end of sockets that the filters exclude.
+// Without function tracing, the hook for UNIX sockets runs at every free of
+// kernel memory.
 func narrow(points []probe.Point, w *tool.Wanted) []probe.Point {
 	names := func(f uint16) bool {
 		family := w.On&tool.FilterFamily == 0 || slices.Contains(w.Families, f)

@@ -70,7 +70,7 @@ func Live() []trial.Case {
 	}
 }
 
-// netns: of two namespaces only the one that was asked for.
+// netns: only the namespace of --netns is shown.
 func netns(x *trial.Trial) error {
 	if err := x.AttachAll(fmt.Sprintf("--netns=%d", x.World.Netns("server"))); err != nil {
 		return err
@@ -99,7 +99,7 @@ func netns(x *trial.Trial) error {
 	return nil
 }
 
-// longest: a path that fills its room needs no NUL at its end.
+// longest: a path of the greatest length has no NUL at its end.
 func longest(x *trial.Trial) error {
 	dir, err := x.World.Dir()
 	if err != nil {
@@ -161,7 +161,7 @@ func failures(x *trial.Trial) error {
 	return nil
 }
 
-// uring: kernels from 6.11 listen through a ring.
+// uring: listen through io_uring, from 6.11 on.
 func uring(x *trial.Trial) error {
 	if err := lab.UringSupported(); err != nil {
 		return trial.Skip("%v", err)

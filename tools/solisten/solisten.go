@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package solisten shows each listen: who, where, with what backlog.
+// Package solisten shows each listen: the process, the address and the backlog.
 package solisten
 
 import (
@@ -29,7 +29,8 @@ type event struct {
 	Pad     uint32      `col:"-"`
 }
 
-// tidy shows names of UNIX sockets, and of a listener no remote end.
+// tidy fills in names of UNIX sockets and removes the remote end, which a
+// listener does not have.
 func tidy(e *event, r *row.Row) {
 	*r.Get("raddr"), *r.Get("rport") = row.Cell{}, row.Cell{}
 	switch e.Family {
@@ -37,7 +38,7 @@ func tidy(e *event, r *row.Row) {
 		return
 	case unix.AF_UNIX:
 		e.Path.Cell(r.Get("laddr"))
-	case unix.AF_UNSPEC: // the descriptor was no socket
+	case unix.AF_UNSPEC: // the descriptor was not a socket
 		for _, id := range []string{"laddr", "family", "proto"} {
 			*r.Get(id) = row.Cell{}
 		}

@@ -31,7 +31,7 @@ var Selftest = []trial.Case{
 	{Name: "udp6", Run: udp(lab.UDP6)},
 }
 
-// split parts the rows by view.
+// split separates the rows by view.
 func split(rows []*row.Row) (fills, overflows []*row.Row) {
 	for _, r := range rows {
 		if r.Schema.View == "overflow" {
@@ -43,8 +43,8 @@ func split(rows []*row.Row) (fills, overflows []*row.Row) {
 	return fills, overflows
 }
 
-// dropped is how many packets rows tell of. There are few rows: one at once, one a second
-// while the tool ran, and one at its end.
+// dropped is the number of dropped packets in rows. There must be few rows: one at once,
+// one for each second of the run, and one at the end.
 func dropped(x *trial.Trial, overflows []*row.Row, ran time.Duration) (n int) {
 	for _, r := range overflows {
 		n += int(r.Get("drops").N)
@@ -55,8 +55,8 @@ func dropped(x *trial.Trial, overflows []*row.Row, ran time.Duration) (n int) {
 	return n
 }
 
-// udp makes a case of a receiver with a small buffer that does not read: rows tell
-// of each datagram that the socket counts as dropped.
+// udp makes a case of a receiver with a small buffer that does not read. The rows
+// count each datagram that the socket counts as dropped.
 func udp(n lab.Network) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		if k, err := probe.Running(); n == lab.UDP6 && err == nil && len(k.Args("udp_fail_queue_rcv_skb")) < 3 {

@@ -57,7 +57,7 @@ func hist(rows []*row.Row, metric string) *kern.Hist {
 	return &kern.Hist{}
 }
 
-// fills: the buffer is seen as it fills, not as it is after the copy.
+// fills: the tool reads the buffer's fill before the copy, not after it.
 func fills(x *trial.Trial) error {
 	o, err := lab.StartIO(x.World, "", "filler", lab.Load{Network: lab.TCP4, Count: 23, Size: 1000}, lab.Load{Network: lab.UDP6, Count: 23, Size: 1000})
 	if err != nil {
@@ -83,8 +83,8 @@ func fills(x *trial.Trial) error {
 		if alloc.Count < 23 || alloc.Count != limit.Count || ratio.Count != limit.Count {
 			x.Errorf("%s: looked %d, %d and %d times, want at least 23", proto, alloc.Count, limit.Count, ratio.Count)
 		}
-		// A message of 1000 bytes takes more than that, and was there each time; the
-		// end of a connection is an arrival too, of next to nothing.
+		// A message of 1000 bytes takes more than that in the buffer, each time.
+		// The end of a connection is an arrival too, with almost no bytes.
 		full := uint64(0)
 		for _, b := range alloc.Buckets() {
 			if b.Lo >= 1024 {
@@ -108,8 +108,8 @@ const (
 	bodyGrower  = "sormem-grower"
 )
 
-// stalled connects to itself, and writes until nothing more is taken. Its argument
-// is the size of the send buffer; nothing: the system's.
+// stalled connects to itself, and writes until the socket takes no more. Its
+// argument is the size of the send buffer; without one it is the system's default.
 func stalled(c *lab.Child) error {
 	var buffer int
 	if err := c.Arg(&buffer); err != nil {
@@ -143,12 +143,13 @@ func stalled(c *lab.Child) error {
 	return c.Await("end")
 }
 
-// shut says that r is of a receiver that has shut its window.
+// shut reports whether r is a row of a receiver that has closed its window.
 func shut(r *row.Row) bool {
 	return r.Schema.View == "overflow" && trial.Value(r.Get("reason")) == "zero window"
 }
 
-// zeroWindow: a TCP receiver that does not read overflows nothing, and is told once.
+// zeroWindow: a TCP receiver that does not read does not overflow, and gives
+// one row.
 func zeroWindow(x *trial.Trial) error {
 	p, err := x.World.Start("", "stalled", bodyStalled, nil)
 	if err != nil {
@@ -190,7 +191,8 @@ func zeroWindow(x *trial.Trial) error {
 	return nil
 }
 
-// deafPing pings itself by a datagram socket with a small buffer, and reads no answer.
+// deafPing pings itself through a datagram socket with a small buffer, and
+// reads no answer.
 func deafPing(c *lab.Child) error {
 	fd, err := lab.Socket(lab.Ping4)
 	if err != nil {
@@ -222,8 +224,8 @@ func deafPing(c *lab.Child) error {
 	return c.Report(drops)
 }
 
-// settled reads what a socket has until n packets were read or dropped, and says how
-// many were dropped: a busy processor may still have some in its queue.
+// settled reads from a socket until n packets were read or dropped, and returns the
+// number of drops. A busy processor may still have some packets in its queue.
 func settled(fd, n int) (drops int, err error) {
 	for range 20000 {
 		_, _, err = unix.Recvfrom(fd, make([]byte, 200), unix.MSG_DONTWAIT)
@@ -242,7 +244,7 @@ func settled(fd, n int) (drops int, err error) {
 	return 0, fmt.Errorf("%d packets came neither in nor were dropped", n-drops)
 }
 
-// ping: rows tell of each packet that the socket counts as dropped.
+// ping: the rows count each packet that the socket counts as dropped.
 func ping(x *trial.Trial) error {
 	if err := x.World.Sysctl("", "net.ipv4.ping_group_range", "0 2147483647"); err != nil {
 		return err
@@ -263,9 +265,9 @@ func ping(x *trial.Trial) error {
 	return nil
 }
 
-// deafRaw sends pings by raw sockets with small buffers, which get them and the
-// answers; it reads a few of each, and sends again. Its argument is how many sockets
-// there are; nothing: one.
+// deafRaw sends pings through raw sockets with small buffers, which receive the
+// pings and the answers. It reads a few of each, and sends again. Its argument is
+// the number of sockets, one by default.
 func deafRaw(c *lab.Child) error {
 	var n int
 	if err := c.Arg(&n); err != nil {
@@ -317,7 +319,7 @@ func deafRaw(c *lab.Child) error {
 	return c.Report(sum)
 }
 
-// dropping waits until each socket has dropped something.
+// dropping waits until each socket has dropped a packet.
 func dropping(fds []int) error {
 	for _, fd := range fds {
 		for {
@@ -351,7 +353,8 @@ func raw(x *trial.Trial) error {
 	return nil
 }
 
-// child runs a body that counts, and gives its count and the overflows.
+// child runs a body that counts, and returns its count and the rows of
+// overflows.
 func child(x *trial.Trial, body string) (*lab.Proc, int, []*row.Row, error) {
 	p, err := x.World.StartReady("", "deaf", body, nil)
 	if err != nil {
@@ -372,8 +375,8 @@ func child(x *trial.Trial, body string) (*lab.Proc, int, []*row.Row, error) {
 	return p, n, overflows, err
 }
 
-// pruned writes to itself what it was told that there was room for, and takes the
-// room away before.
+// pruned shrinks its receive buffer and then writes to itself as much as the
+// window still allows.
 func pruned(c *lab.Child) error {
 	w, r, port, err := bothEnds()
 	if err != nil {
@@ -406,12 +409,12 @@ func pruned(c *lab.Child) error {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	lab.Reset(w) // nothing is sent again after this
+	lab.Reset(w) // nothing is retransmitted after this
 	return c.Report(port)
 }
 
-// prune: each time that TCP prunes, and each segment that it drops for want of room, as
-// the kernel counts them.
+// prune: the rows count each pruning of TCP, and each segment that it drops because the
+// buffer is full, as the kernel counts them.
 func prune(x *trial.Trial) error {
 	before, err := x.World.Counters("")
 	if err != nil {
@@ -462,8 +465,8 @@ const (
 	sendBuffer = 16 << 20
 )
 
-// sends: with --send, a sender that TCP has no memory for. That limit is the whole
-// machine's, so it is lowered only where the machine is there for the tests.
+// sends: with --send, a sender for which TCP has no memory. The limit is that of
+// the whole machine, so the case lowers it only on a machine for tests.
 func sends(x *trial.Trial) error {
 	if !lab.Emulated() {
 		return trial.Skip("tcp_mem is the whole machine's")
@@ -473,8 +476,8 @@ func sends(x *trial.Trial) error {
 		return err
 	}
 	for _, flag := range []string{"--send", "--send=false"} {
-		// The kernel makes a buffer smaller whose size nobody has set, and says
-		// nothing; and it notices only what is more than its reserve of 1 MB.
+		// The kernel silently shrinks a buffer of default size. It applies the
+		// limit only beyond its reserve of 1 MB.
 		p, err := x.World.Start("", "stalled", bodyStalled, sendBuffer)
 		if err != nil {
 			return err
@@ -521,9 +524,8 @@ func sends(x *trial.Trial) error {
 	return nil
 }
 
-// grower connects to itself, fills the receiver's buffer and empties it, again
-// and again, and reports the size that the kernel has made of that buffer when a
-// last byte arrives and is read.
+// grower connects to itself, and fills and empties the receiver's buffer again
+// and again. It reports the buffer's size when a last byte arrives and is read.
 func grower(c *lab.Child) error {
 	w, r, _, err := bothEnds()
 	if err != nil {
@@ -548,8 +550,8 @@ func grower(c *lab.Child) error {
 	if err == nil {
 		_, err = unix.Write(w, chunk[:1])
 	}
-	// The tool looks when it arrives, or when it is about to be read. After that the buffer
-	// may grow once more, so nothing else is to arrive.
+	// The tool reads the size when the byte arrives, or just before it is read. After
+	// that the buffer may grow once more, so nothing else may arrive.
 	if err == nil {
 		_, err = unix.Poll([]unix.PollFd{{Fd: int32(r), Events: unix.POLLIN}}, -1)
 	}
@@ -572,7 +574,8 @@ func bothEnds() (w, r, port int, err error) {
 	return w, r, port, err
 }
 
-// fillUp writes until nothing more is taken, and says how much was.
+// fillUp writes until the socket takes no more, and returns the number of
+// bytes.
 func fillUp(fd int) (total int, err error) {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return 0, err
@@ -590,8 +593,8 @@ func fillUp(fd int) (total int, err error) {
 	}
 }
 
-// tcpRmem is the book's experiment: the largest size of a buffer that the
-// system allows moves the histogram of limits.
+// tcpRmem is the book's experiment: the system's maximum buffer size moves the
+// histogram of limits.
 func tcpRmem(x *trial.Trial) error {
 	for _, largest := range []uint64{10485760, 100000} {
 		if err := x.World.Sysctl("", "net.ipv4.tcp_rmem", fmt.Sprint("4096 32768 ", largest)); err != nil {
@@ -641,7 +644,7 @@ func leaver(*lab.Child) error {
 	return nil
 }
 
-// reader has sockets that connect, which binds them, and receive a datagram each.
+// reader connects sockets, which binds them, and each receives a datagram.
 func reader(*lab.Child) error {
 	w, port, err := lab.Bind(lab.UDP4, lab.UDP4.At(netip.AddrFrom4(addr4), 0))
 	if err != nil {
@@ -666,14 +669,14 @@ func reader(*lab.Child) error {
 	return nil
 }
 
-// reused: sockets at the addresses in the kernel of those of a process that has
-// ended are not its.
+// reused: sockets at kernel addresses of an ended process's sockets do not
+// belong to that process.
 func reused(x *trial.Trial) error {
 	rows, err := x.Rows(func() error {
 		for _, body := range []string{bodyLeaver, bodyReader} {
 			p, err := x.World.Start("", body[len("sormem-"):], body, nil)
 			if err == nil {
-				err = errors.Join(p.Wait(), x.World.Grace()) // which sockets are freed after
+				err = errors.Join(p.Wait(), x.World.Grace()) // sockets are freed after it
 			}
 			if err != nil {
 				return err
@@ -691,8 +694,8 @@ func reused(x *trial.Trial) error {
 	return err
 }
 
-// fewRaw: more raw sockets than there is room for. None shows more than it dropped,
-// and what is not shown is counted.
+// fewRaw: more raw sockets than the map has room for. No row shows more than the
+// socket dropped, and sockets without rows are counted.
 func fewRaw(x *trial.Trial) error {
 	flag, err := x.Few()
 	if err != nil {
@@ -732,8 +735,8 @@ func fewRaw(x *trial.Trial) error {
 	return nil
 }
 
-// probed waits until all receivers have shut their windows, and senders have asked n times
-// whether there is room. Each waits twice as long as before that.
+// probed waits until all receivers have closed their windows and senders have probed them
+// n times. The time between probes doubles.
 func probed(w *lab.World, n int) error {
 	for range 3000 {
 		c, err := w.Counters("")
@@ -745,8 +748,8 @@ func probed(w *lab.World, n int) error {
 	return fmt.Errorf("senders have not asked %d times: %w", n, lab.ErrLate)
 }
 
-// fewShut: more receivers with a window of zero than there is room for. Each is told
-// once or counted.
+// fewShut: more receivers with a zero window than the map has room for. Each gives
+// one row or is counted.
 func fewShut(x *trial.Trial) error {
 	flag, err := x.Few()
 	if err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sormem shows how full receive buffers are against their limit, and
-// what overflows.
+// Package sormem shows how full receive buffers are compared with their limit,
+// and which overflow.
 package sormem
 
 import (
@@ -63,8 +63,8 @@ type event struct {
 	Dir    kind     `col:"kind,width=7" words:"send,receive" help:"receive or send"`
 }
 
-// same is what overflows have in common that are told by one row: a receiver that does not
-// read drops thousands of datagrams a second.
+// same is the key by which overflows are joined to one row: a receiver that does not read
+// drops thousands of datagrams a second.
 func same(e *event) any {
 	return [...]any{e.Tuple, e.PID, e.Netns, e.Reason, e.Dir}
 }
@@ -116,10 +116,11 @@ func views(any) []tool.View {
 
 const early = "how full buffers are when data arrive: it is read when the program asks for them, before they are copied"
 
-// raws says whether a kernel may drop packets of raw sockets without a word.
+// raws reports whether a kernel may drop packets of raw sockets without a hook.
 func raws(k *probe.Kernel) bool { return k.Args("sk_data_ready") != nil }
 
-// fill is when to look: when data arrive, else before they are copied.
+// fill is the point at which buffers are read: when data arrive, else before
+// they are copied.
 var fill = probe.Point{Name: "fill", Ways: []probe.Way{
 	{Name: "btf", Programs: []string{"arrival__btf"}},
 	{Name: "raw", Programs: []string{"arrival__raw"}},

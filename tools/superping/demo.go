@@ -31,8 +31,8 @@ var Selftest = []trial.Case{
 	{Name: "ping6", Hosts: lab.TwoHosts, Run: echoes("server", lab.Ping6)},
 }
 
-// echoes makes a case in which every echo is seen, and is shorter than its
-// sender says.
+// echoes makes a case of echoes. Each has a row, with a shorter time than its
+// sender measured.
 func echoes(to string, n lab.Network) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		return seen(x, lab.Echo{Network: n, Addr: x.World.Addr(to, n), Count: 23, Ident: 4711})

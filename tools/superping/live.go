@@ -36,7 +36,7 @@ func Live() []trial.Case {
 	}
 }
 
-// routed: what a router passes on is not its own, and is one row, not three.
+// routed: a router's forwarded echo is one row, not three.
 func routed(x *trial.Trial) error {
 	if err := x.World.Via("client", "router", "server"); err != nil {
 		return err
@@ -44,7 +44,7 @@ func routed(x *trial.Trial) error {
 	return seen(x, lab.Echo{Network: lab.Raw4, Addr: x.World.Addr4("server"), Count: 23, Ident: 4711})
 }
 
-// unresolved: the first request has to wait for ARP, and leaves in softirq.
+// unresolved: the first request waits for ARP, and leaves in softirq.
 func unresolved(x *trial.Trial) error {
 	if err := x.World.Forget("client", "server"); err != nil {
 		return err
@@ -201,17 +201,17 @@ func pending(x *trial.Trial) error {
 	return nil
 }
 
-// atMost is the longest time, in microseconds, that ping prints as text, which is in
-// milliseconds: it rounds to the last digit that it prints, fewer of them the longer it took.
+// atMost is the longest time, in microseconds, that ping would print as text. ping prints
+// milliseconds, with fewer digits for longer times, and rounds to the last digit.
 func atMost(text string) (float64, error) {
 	ms, err := strconv.ParseFloat(text, 64)
 	_, decimals, _ := strings.Cut(text, ".")
 	return (ms + 0.5*math.Pow10(-len(decimals))) * 1000, err
 }
 
-// besidePing: ping -U, which measures from further out, and ping, which takes the time of
-// the reply from the kernel. That is taken just before ours, so where the machine stands
-// still in between, ours is longer.
+// besidePing: ping -U, which measures in user space, and ping, which takes the time of
+// the reply from the kernel. The kernel takes that time just before ours, so ours is
+// longer if the machine stands still in between.
 func besidePing(x *trial.Trial) error {
 	path, err := exec.LookPath("ping")
 	if err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package superping shows the round-trip time of ICMP echoes as the kernel has
-// it: from the request's handing to the device to the reply's arrival there.
+// Package superping shows the round-trip time of ICMP echoes, measured in the
+// kernel: from when the device gets the request until the reply arrives there.
 package superping
 
 import (

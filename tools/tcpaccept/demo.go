@@ -50,7 +50,7 @@ func sessions(s lab.Sessions) func(*trial.Trial) error {
 			return err
 		}
 		if s.Uring && oldRing() && len(rows) == s.Count-1 {
-			res.Client.Sessions = res.Client.Sessions[1:] // the first request was there before the tool
+			res.Client.Sessions = res.Client.Sessions[1:] // the first request was made before the tool started
 		} else if err := trial.RowCount(len(rows), s.Count); err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func sessions(s lab.Sessions) func(*trial.Trial) error {
 			x.Want(r, "laddr", c.Addr)
 			x.Want(r, "lport", t.Port)
 			x.Want(r, "rport", c.ClientPort)
-			if i > 0 || s.Uring { // the first accept was waiting before the tool came
+			if i > 0 || s.Uring { // the first accept was waiting before the tool started
 				x.Want(r, "backlog", "0/101")
 			}
 			if ns := int64(r.Get("queued_us").N); ns <= 0 || ns > c.NS {
@@ -73,7 +73,7 @@ func sessions(s lab.Sessions) func(*trial.Trial) error {
 	}
 }
 
-// oldRing says that requests of io_uring are known by their submission only.
+// oldRing reports whether io_uring requests are known only by their submission.
 func oldRing() bool {
 	k, err := probe.Running()
 	return err == nil && probe.UringLayout("old")(k) == nil
@@ -82,8 +82,8 @@ func oldRing() bool {
 // wait is how late the server is.
 const wait = 100 * time.Millisecond
 
-// keepWaiting makes n connections that are accepted late; it says how long
-// they can have waited at the most.
+// keepWaiting makes n connections that are accepted late. It returns the
+// longest time that they can have waited.
 func keepWaiting(w *lab.World, l lab.Late, n int) (time.Duration, error) {
 	s, err := lab.StartLate(w, l)
 	if err != nil {

@@ -36,7 +36,8 @@ func uring(x *trial.Trial) error {
 	return sessions(lab.Sessions{Count: 13, Send: 10, Recv: 10, Uring: true})(x)
 }
 
-// late: each of seven waits 100 ms, and the queue gets shorter by one each time.
+// late: each of seven connections waits 100 ms, and the queue gets shorter by
+// one each time.
 func late(l lab.Late) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		s, err := lab.StartLate(x.World, l)
@@ -79,7 +80,8 @@ func lateMPTCP(x *trial.Trial) error {
 	return late(lab.Late{Network: lab.MPTCP4, Backlog: 11})(x)
 }
 
-// older: what waits since before the tool has a row without the time.
+// older: a connection that waited before the tool started has a row without the
+// time.
 func older(x *trial.Trial) error {
 	s, err := lab.StartLate(x.World, lab.Late{Network: lab.TCP4})
 	if err != nil {

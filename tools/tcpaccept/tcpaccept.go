@@ -24,7 +24,7 @@ type event struct {
 	Backlog backlog    `col:"backlog,width=9" help:"of the listener: how many connections still wait, and how many can"`
 }
 
-// backlog is a limit in the upper half and what is used of it in the lower.
+// backlog has the limit in its upper half and the length in its lower half.
 type backlog uint64
 
 func (backlog) Kind() row.Kind { return row.Text }

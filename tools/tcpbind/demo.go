@@ -61,7 +61,7 @@ var Selftest = []trial.Case{
 	{Name: "mptcp", Run: mptcp},
 }
 
-// binds makes them and compares a row with each.
+// binds makes the binds and compares a row with each.
 func binds(x *trial.Trial, want []bind, flags ...string) error {
 	p, err := lab.StartBinds(x.World, "", "binder", list(want)...)
 	if err != nil {

@@ -25,7 +25,7 @@ type event struct {
 	Pad     uint32           `col:"-"`
 }
 
-// local leaves out the remote end, which a bind does not have.
+// local removes the remote end, which a bind does not have.
 func local(e *event, r *row.Row) {
 	*r.Get("raddr"), *r.Get("rport") = row.Cell{}, row.Cell{}
 	if e.Lport == 0 {

@@ -47,7 +47,8 @@ func uring(x *trial.Trial) error {
 	return sessions(lab.Sessions{Count: 13, Send: 10, Recv: 10, Uring: true})(x)
 }
 
-// outcomes: every way a connect can end, blocking and not, with its reason.
+// outcomes: every result of a connect, blocking and non-blocking, with its
+// reason.
 func outcomes(quick bool) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		_, list, err := lab.Outcomes(x.World, "targets")
@@ -62,7 +63,7 @@ func outcomes(quick bool) func(*trial.Trial) error {
 	}
 }
 
-// others: connects of other sockets that fail are not TCP's.
+// others: failed connects of other sockets are not shown.
 func others(x *trial.Trial) error {
 	to, err := lab.StartTargets(x.World, "server", "target", lab.Target{Network: lab.TCP4})
 	if err != nil {
@@ -90,8 +91,8 @@ func others(x *trial.Trial) error {
 	return to.End()
 }
 
-// asked: the second call on a socket tells how the first one ended, which is no
-// other connection.
+// asked: a second call on a socket only returns the result of the first one. It
+// is not another connection.
 func asked(x *trial.Trial) error {
 	to, err := lab.StartTargets(x.World, "server", "targets", lab.Target{Network: lab.TCP4}, lab.Target{Network: lab.TCP4, Kind: lab.Silent})
 	if err != nil {
@@ -106,7 +107,7 @@ func asked(x *trial.Trial) error {
 	return x.Timed(func() error { return attempts(x, list, true) }) // a timer ends one
 }
 
-// slow: --min leaves out connects that were quick, --max those that were not.
+// slow: --min leaves out fast connects, and --max slow ones.
 func slow(x *trial.Trial) error {
 	to, err := lab.StartTargets(x.World, "server", "targets", lab.Target{Network: lab.TCP4}, lab.Target{Network: lab.TCP4, Kind: lab.Silent})
 	if err != nil {
@@ -144,7 +145,7 @@ func slow(x *trial.Trial) error {
 	return nil
 }
 
-// attempts makes them and compares a row with each.
+// attempts makes the connects and compares a row with each.
 func attempts(x *trial.Trial, list []lab.Attempt, address bool) error {
 	p, err := lab.StartConnects(x.World, "", "prober", list...)
 	if err != nil {
@@ -189,8 +190,8 @@ func errnoOf(o lab.Outcome) string {
 	return kern.ErrnoName(int(o.Errno))
 }
 
-// uringOutcomes: the same by io_uring; of those that fail before a SYN is sent
-// the address is not known.
+// uringOutcomes: the same by io_uring. The address of a connect that fails
+// before a SYN is sent is not known.
 func uringOutcomes(x *trial.Trial) error {
 	if err := lab.UringSupported(); err != nil {
 		return trial.Skip("%v", err)
@@ -206,7 +207,8 @@ func uringOutcomes(x *trial.Trial) error {
 	return attempts(x, list, false)
 }
 
-// counts: by destination, failures told apart, and by process.
+// counts: connects by destination, with failures counted separately, and by
+// process.
 func counts(x *trial.Trial) error {
 	targets, err := lab.StartTargets(x.World, "server", "targets", lab.Target{Network: lab.TCP4}, lab.Target{Network: lab.TCP4, Kind: lab.BoundOnly})
 	if err != nil {
@@ -247,8 +249,8 @@ func counts(x *trial.Trial) error {
 	return nil
 }
 
-// named: two names of two addresses of one port, and one that only has an
-// address, by a real name server.
+// named: names from a real name server: two names with two addresses and one
+// port, and an address without a name.
 func named(x *trial.Trial) error {
 	stop, err := lab.StartNames(x.World, "", map[string]netip.Addr{
 		"www.example": netip.MustParseAddr("127.0.0.2"), "db.example": netip.MustParseAddr("127.0.0.3"), "six.example": netip.IPv6Loopback(),

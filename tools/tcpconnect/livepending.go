@@ -10,8 +10,8 @@ import (
 	"seine/internal/trial"
 )
 
-// pending: connections that nobody has answered when the run ends are shown, as old as
-// they are; -c counts them apart.
+// pending: connections without an answer at the end of the run are shown with their
+// age. -c counts them separately.
 func pending(x *trial.Trial) error {
 	targets, err := lab.StartTargets(x.World, "server", "targets",
 		lab.Target{Network: lab.TCP4, Kind: lab.Silent}, lab.Target{Network: lab.TCP6, Kind: lab.Silent})

@@ -22,8 +22,8 @@ type place struct {
 	addr  netip.Addr
 }
 
-// names is which name an address was the last answer for. When there are many,
-// those that have not been looked up for long are forgotten.
+// names is the last name that was looked up for each address. If there are
+// many, the oldest are forgotten.
 type names struct{ young, old map[place]string }
 
 const manyNames = 32768

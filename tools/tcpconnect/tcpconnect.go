@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tcpconnect shows each active TCP connection: who, where to, how it
-// ended.
+// Package tcpconnect shows each active TCP connection: the process, the address
+// and the result.
 package tcpconnect
 
 import (
@@ -44,7 +44,7 @@ type event struct {
 	Pad     uint32       `col:"-"`
 }
 
-// word is text that is made of other things.
+// word is a text that is made of other columns.
 type word uint32
 
 func (word) Kind() row.Kind    { return row.Text }
@@ -71,13 +71,13 @@ type value struct {
 	Failed uint64 `col:"failed,width=6,sum" help:"those that failed"`
 }
 
-// unknown leaves out what a connect that failed at once did not get.
+// unknown removes the local end of a connect that failed at once.
 func unknown(_ *event, r *row.Row) {
 	kern.NoEnd(r, "laddr", "lport")
 	kern.NoEnd(r, "raddr", "rport")
 }
 
-// uncounted does so for counts, which do not tell local ports.
+// uncounted does so for counts, which have no local ports.
 func uncounted(_ *key, _ *value, r *row.Row) {
 	kern.NoEnd(r, "laddr", "")
 	kern.NoEnd(r, "raddr", "rport")

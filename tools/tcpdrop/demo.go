@@ -46,7 +46,7 @@ var Selftest = []trial.Case{
 	{Name: "no-socket-ipv6", Hosts: lab.TwoHosts, Run: noSocket(lab.TCP6)},
 }
 
-// refused gives n connects to a port that nobody listens on.
+// refused makes n connects to a port without a listener.
 func refused(w *lab.World, network lab.Network, n int) (*lab.Targets, []lab.Attempt, error) {
 	t, err := lab.StartTargets(w, "server", "holder", lab.Target{Network: network, Kind: lab.BoundOnly})
 	if err != nil {
@@ -59,8 +59,9 @@ func refused(w *lab.World, network lab.Network, n int) (*lab.Targets, []lab.Atte
 	return t, list, nil
 }
 
-// deaf makes the session of s with a client that hears neither that its data came
-// nor the answer nor that once more: it sends its data again, which the server has.
+// deaf makes the session of s lossy: the client receives neither the
+// acknowledgement of its data, nor the answer, nor the answer's retransmission. So
+// it sends its data again, which the server already has.
 func deaf(s *lab.TCP) error {
 	l, err := lab.StartLoss(lab.Loss{From: s.Port, Flags: lab.ACK, Skip: 1, Count: 3})
 	if err != nil {
@@ -71,7 +72,7 @@ func deaf(s *lab.TCP) error {
 	return err
 }
 
-// named is a reason as this kernel tells it.
+// named is the name of a reason on this kernel.
 func named(reason string) string {
 	k, err := probe.Running()
 	if err != nil || len(k.Args("kfree_skb")) < 3 {
@@ -80,8 +81,7 @@ func named(reason string) string {
 	return reason
 }
 
-// noSocket: a SYN to a port that nobody listens on. Those who are refused drop
-// nothing themselves.
+// noSocket: a SYN to a port without a listener. The client drops nothing.
 func noSocket(network lab.Network) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		t, list, err := refused(x.World, network, 23)
@@ -114,8 +114,8 @@ func noSocket(network lab.Network) func(*trial.Trial) error {
 	}
 }
 
-// reached checks that the stack of a row goes through a function, and begins where
-// the packet was dropped, not where that is told.
+// reached checks that the stack of a row contains a function, and begins where the
+// packet was dropped, not at the tracepoint.
 func reached(x *trial.Trial, r *row.Row, function string) {
 	st, ok := r.Get("kstack").Ref.(*kern.Stack)
 	if !ok {

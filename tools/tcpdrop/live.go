@@ -28,8 +28,8 @@ func Live() []trial.Case {
 	}
 }
 
-// twoTracers: the kernel calls two programs through a function of its own, which is
-// no part of how a packet came to be dropped.
+// twoTracers: with two programs on the tracepoint the kernel calls them through a
+// function of its own. That function is not in the stack.
 func twoTracers(x *trial.Trial) error {
 	other, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.RawTracepoint, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
@@ -50,7 +50,7 @@ func twoTracers(x *trial.Trial) error {
 // machine the answer may overtake the loss; the server's count says whether the
 // client sent again.
 func oldData(network lab.Network) func(*trial.Trial) error {
-	return func(x *trial.Trial) error { // a timer sends again
+	return func(x *trial.Trial) error { // a timer retransmits
 		return x.Timed(func() error { return oldDataOnce(x, network) })
 	}
 }
@@ -110,7 +110,7 @@ func oldDataOnce(x *trial.Trial, network lab.Network) error {
 	return nil
 }
 
-// socketTold says whether the socket of a drop is known here.
+// socketTold reports whether the socket of a drop is known on this kernel.
 func socketTold() bool {
 	k, err := probe.Running()
 	if err != nil || !needsSocket(k) {
@@ -159,8 +159,9 @@ func none(x *trial.Trial) error {
 	return err
 }
 
-// fewWaits: more connections are in TIME_WAIT than there is room for. What the others
-// heed is shown as a drop at most as often as something is counted as lost.
+// fewWaits: more connections are in TIME_WAIT than the map has room for. Segments
+// that the others processed are shown as drops, at most as often as entries are
+// counted as lost.
 func fewWaits(x *trial.Trial) error {
 	const n = 101
 	flag, err := x.Few()

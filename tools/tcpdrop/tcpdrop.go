@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tcpdrop shows each TCP packet that the kernel drops: why, where, whose.
+// Package tcpdrop shows each TCP packet that the kernel drops: the reason, the
+// place and the process.
 package tcpdrop
 
 import (
@@ -49,7 +50,7 @@ type event struct {
 	Pad      [7]uint8          `col:"-"`
 }
 
-// noLocation leaves out what only a tracepoint tells.
+// noLocation removes the columns that only the tracepoint has.
 func noLocation(e *event, r *row.Row) {
 	if e.Location == 0 {
 		*r.Get("location") = row.Cell{}
@@ -71,7 +72,7 @@ func views(cfg any) []tool.View {
 	return []tool.View{v}
 }
 
-// needsSocket says that this kernel does not name the socket of a drop.
+// needsSocket reports whether this kernel does not name the socket of a drop.
 func needsSocket(k *probe.Kernel) bool { return len(k.Args("kfree_skb")) < 4 }
 
 const inSocket = "the process and the state of dropped packets; on kernels without reasons also packets that a socket drops itself"

@@ -26,7 +26,7 @@ var Selftest = []trial.Case{
 	{Name: "ipv6", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 23, Send: 1000, Recv: 777, Network: lab.TCP6})},
 }
 
-// sessions makes a case of sessions that are all seen, at both ends.
+// sessions makes a case of sessions. Each has a row at both ends.
 func sessions(s lab.Sessions) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		_, err := seen(x, s, nil)

@@ -53,7 +53,7 @@ func resets(x *trial.Trial) error {
 	return err
 }
 
-// lossy: what else the rows tell of a session that lost a segment.
+// lossy: the other columns of a session that lost a segment.
 func lossy(x *trial.Trial) error {
 	const reno = "reno" // every kernel has it
 	if err := x.World.Sysctl("client", "net.ipv4.tcp_congestion_control", reno); err != nil {
@@ -154,8 +154,8 @@ func older(x *trial.Trial) error {
 	return nil
 }
 
-// self: a socket that connects to itself goes through SYN_RECV too, and was not
-// born there.
+// self: a socket that connects to itself goes through SYN_RECV too, but did not
+// begin there.
 func self(x *trial.Trial) error {
 	at := lab.TCP4.At(x.World.Addr("", lab.TCP4), 7001)
 	c, err := lab.StartConnects(x.World, "", "lab-self", lab.Attempt{Network: lab.TCP4, From: at, Addr: at})
@@ -176,18 +176,21 @@ func self(x *trial.Trial) error {
 	return nil
 }
 
-// flood: many sessions at full speed; none is lost, none is misattributed.
+// flood: many sessions at full speed. None is lost, and each has the right
+// process.
 func flood(x *trial.Trial) error {
 	n := 20000
 	if lab.Emulated() {
 		n = 2003
 	}
-	// With room for all: they come faster than a busy machine reads.
+	// The ring has room for all: they come faster than a busy machine
+	// reads.
 	_, err := seen(x, lab.Sessions{Count: n, Send: 1000, Recv: 777, Parallel: 4, Brief: true}, nil, "--buffer=16M")
 	return err
 }
 
-// smallRing: what does not fit is counted, and what is shown is right.
+// smallRing: events that do not fit are counted, and the rows that are shown
+// are right.
 func smallRing(x *trial.Trial) error {
 	const n = 401
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: n, Send: 100, Recv: 50, Parallel: 4, Brief: true})
@@ -217,7 +220,8 @@ func smallRing(x *trial.Trial) error {
 	return nil
 }
 
-// smallMaps: owners that do not fit are counted; rows still come.
+// smallMaps: owners that do not fit are counted. Their sessions still have
+// rows.
 func smallMaps(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 401, Send: 100, Recv: 50, Hold: true, Brief: true})
 	if err != nil {
@@ -272,7 +276,8 @@ func meet(c *lab.Child) ([]int, error) {
 	return []int{w, r}, err
 }
 
-// before connects to itself and leaves both ends to another program.
+// before connects to itself and executes another program, which inherits both
+// ends.
 func before(c *lab.Child) error {
 	ends, err := meet(c)
 	if err != nil {
@@ -306,7 +311,7 @@ func after(c *lab.Child) error {
 	return talk(ends)
 }
 
-// talk has each end send something to the other.
+// talk makes each end send something to the other.
 func talk(ends []int) error {
 	for i := range ends {
 		if _, err := unix.Write(ends[i], []byte("hello")); err != nil {
@@ -319,11 +324,11 @@ func talk(ends []int) error {
 	return nil
 }
 
-// execs: a process that used a connection last under another name than it was
-// made under is shown by its last one.
+// execs: if a process changes its name by exec after it made a connection, the
+// row has the name at the last use.
 func execs(x *trial.Trial) error { return namedAfter(x, bodyBefore) }
 
-// renamed: so is one that took another name itself.
+// renamed: the same for a process that renames itself.
 func renamed(x *trial.Trial) error { return namedAfter(x, bodyRenamed) }
 
 func namedAfter(x *trial.Trial, body string) error {

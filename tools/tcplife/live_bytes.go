@@ -15,8 +15,8 @@ import (
 	"seine/internal/trial"
 )
 
-// bytesLive are cases of bytes that TCP's own counters of bytes sent get wrong,
-// or that were never acknowledged or never sent.
+// bytesLive are cases in which TCP's own counter of sent bytes is wrong, or
+// bytes were never acknowledged or never sent.
 func bytesLive() []trial.Case {
 	return []trial.Case{
 		{Name: "shaped-bbr", Hosts: lab.TwoHosts, Run: trial.Undisturbed(shaped("bbr", narrow(), true))},
@@ -29,8 +29,8 @@ func bytesLive() []trial.Case {
 	}
 }
 
-// narrow is `tbf rate 8mbit burst 5k limit 20k`: less than two windows have room.
-// An emulated machine is not always faster than that.
+// narrow is `tbf rate 8mbit burst 5k limit 20k`, which has room for less than two
+// windows. An emulated machine is not always faster than that.
 func narrow() lab.Qdisc {
 	return lab.Qdisc{Kind: "tbf", Rate: less(1_000_000), Burst: 5_000, Limit: 20_000}
 }
@@ -43,9 +43,9 @@ func less(n int) int {
 	return n
 }
 
-// shaped: what the client's own queueing discipline drops counts as not sent; TCP
-// sends it again as if for the first time. All arrives: the sizes of the writes
-// are the truth.
+// shaped: a segment that the client's own queueing discipline drops counts as not
+// sent, because TCP sends it again as if for the first time. Everything arrives,
+// so the expected bytes are those of the writes.
 func shaped(cong string, q lab.Qdisc, offload bool) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		w := x.World
@@ -83,8 +83,8 @@ func shaped(cong string, q lab.Qdisc, offload bool) func(*trial.Trial) error {
 
 const bodyLeave = "tcplife-leave"
 
-// leaving is a session whose peer gets no data: so much is written as the socket
-// takes, up to Size, and then it is left, by a reset or a close.
+// leaving is a session whose peer gets no data. The client writes as much as the
+// socket takes, up to Size, and then resets or closes it.
 type leaving struct {
 	Addr  string
 	Size  int
@@ -119,9 +119,9 @@ func leave(c *lab.Child) error {
 	return errors.Join(err, c.Report(n))
 }
 
-// unacknowledged: what was sent at least once counts, as a capture has it; what
-// was written and not sent is told by itself. The FIN is neither, whether it was
-// sent or waits behind the data.
+// unacknowledged: bytes that were sent at least once count, as a capture shows
+// them. Bytes that were written and never sent have a column of their own. The
+// FIN counts in neither, whether it was sent or waits behind the data.
 func unacknowledged(x *trial.Trial) error {
 	w := x.World
 	for _, l := range []leaving{{Size: 200_000, Reset: true}, {Size: 200_000}, {Size: 1000, Reset: true}, {Size: 1000}} {
@@ -185,7 +185,7 @@ func leaveOne(x *trial.Trial, p *lab.Proc, port int, l leaving) error {
 	return p.Wait()
 }
 
-// fastopen: data goes with the SYN, and the server takes it or does not.
+// fastopen: data goes with the SYN. The server accepts it or not.
 func fastopen(x *trial.Trial) error {
 	const client, server = 1 | 4, 2 | 0x200 | 0x400 // without cookies, for all listeners
 	for _, takes := range []bool{true, false} {
@@ -217,7 +217,7 @@ func fastopen(x *trial.Trial) error {
 	return nil
 }
 
-// refused: a connect that never became a session says so.
+// refused: the row of a connect that never became a session says so.
 func refused(x *trial.Trial) error {
 	to, err := lab.StartTargets(x.World, "", "targets", lab.Target{Network: lab.TCP4, Kind: lab.BoundOnly})
 	if err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tcplife shows each TCP session at its end: who, with whom, how many
-// bytes, how long.
+// Package tcplife shows each TCP session at its end: the process, the peer, the
+// bytes and the duration.
 package tcplife
 
 import (
@@ -41,7 +41,7 @@ type event struct {
 	Pad         uint32       `col:"-"`
 }
 
-// end says how a session ended that was not closed by both ends.
+// end says how a session ended if it was not closed by both ends.
 func end(e *event, r *row.Row) {
 	c := r.Get("end")
 	switch never := e.State == kern.StateSynSent || e.State == kern.StateSynRecv; {

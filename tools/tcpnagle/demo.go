@@ -14,7 +14,7 @@ import (
 
 const hold = 30 * time.Millisecond
 
-// mix is writes in every state, and what holds some of them.
+// mix is writes in every state. Some of them are held.
 var mix = []lab.Writes{
 	{Count: 23, Size: 100, Each: true},
 	{Count: 17, Size: 100, Each: true, NoDelay: true},
@@ -38,8 +38,8 @@ var Selftest = []trial.Case{
 	{Name: "ipv6", Run: states(lab.TCP6)},
 }
 
-// parts sorts the rows of both views: sends by state, histograms by state and
-// what held the data.
+// parts separates the rows of the two views: sends by state, and histograms by
+// state and cause.
 func parts(rows []*row.Row) (sends map[string]*row.Row, held map[string]*kern.Hist) {
 	sends, held = map[string]*row.Row{}, map[string]*kern.Hist{}
 	for _, r := range rows {
@@ -53,8 +53,8 @@ func parts(rows []*row.Row) (sends map[string]*row.Row, held map[string]*kern.Hi
 	return sends, held
 }
 
-// states: writes in each state are counted exactly, and what a cork holds is
-// held as long as the process says.
+// states: the writes in each state are counted exactly, and data under a cork
+// are held as long as the process reports.
 func states(network lab.Network) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		p, err := lab.StartWriter(x.World, "writer", network, mix...)
@@ -75,7 +75,7 @@ func states(network lab.Network) func(*trial.Trial) error {
 	}
 }
 
-// asWritten compares both views with what the process says of the mix.
+// asWritten compares both views with the process's report of the mix.
 func asWritten(x *trial.Trial, out []lab.Written, sends map[string]*row.Row, held map[string]*kern.Hist) {
 	for i, state := range []string{"ON", "OFF", "CORK", "OFF|CORK"} {
 		r := sends[state]
@@ -91,8 +91,9 @@ func asWritten(x *trial.Trial, out []lab.Written, sends map[string]*row.Row, hel
 		h := held[state+" cork"]
 		delete(held, state+" cork")
 		if out[i].Early {
-			// Where the machine stands still, the kernel sends after 200 ms: see tcp(7).
-			// What is written after that is held too, each time for a part of the whole.
+			// If the machine stands still, the kernel sends after 200 ms: see
+			// tcp(7). Later writes are then held too, each for a part of the
+			// time.
 			if h != nil && (h.Count > uint64(out[i].Count) || int64(h.Sum)*1000 > out[i].NS) {
 				x.Errorf("%s: held %v, the process wrote %d times in %d ns", state, h, out[i].Count, out[i].NS)
 			}
@@ -105,7 +106,8 @@ func asWritten(x *trial.Trial, out []lab.Written, sends map[string]*row.Row, hel
 	}
 }
 
-// once compares the histogram of data that were held one time with what the process says.
+// once compares the histogram of data that were held once with the process's
+// report.
 func once(x *trial.Trial, state string, h *kern.Hist, o lab.Written) {
 	if h == nil || h.Count != 1 {
 		x.Errorf("%s: held %v, want one", state, h)

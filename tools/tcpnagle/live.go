@@ -26,7 +26,7 @@ func Live() []trial.Case {
 	}
 }
 
-// ofOne: another process's writes are left out, whether they are told apart or not.
+// ofOne: writes of another process are left out, with and without --by comm.
 func ofOne(x *trial.Trial) error {
 	for _, by := range []string{"--by=state", "--by=state,comm"} {
 		if err := x.Attach("--comm=writer", by); err != nil {
@@ -52,16 +52,17 @@ func ofOne(x *trial.Trial) error {
 	return nil
 }
 
-// nagle: the acknowledgements of a write are lost, so that the next one, a small
-// one, has to wait. With TCP_NODELAY it does not.
+// nagle: the acknowledgements of a write are lost, so the next small write has
+// to wait. With TCP_NODELAY it does not.
 func nagle(x *trial.Trial) error {
 	for _, off := range []bool{false, true} {
 		p, err := lab.StartWriter(x.World, "writer", lab.TCP4, lab.Writes{Count: 2, Size: 100, NoDelay: off, Hold: hold})
 		if err != nil {
 			return err
 		}
-		// So many that those of what a timer sends again are among them: the machine may
-		// stand still for three seconds between the writes. One that comes with data is not.
+		// The limit is high enough for acknowledgements of retransmissions: the
+		// machine may stand still for three seconds between the writes. An
+		// acknowledgement that comes with data is not lost.
 		loss, err := lab.StartLoss(lab.Loss{From: p.Port, Flags: lab.ACK, Empty: true, Count: 5})
 		if err != nil {
 			return err
@@ -95,8 +96,8 @@ func nagle(x *trial.Trial) error {
 	return nil
 }
 
-// window: what does not fit the receiver's or the congestion window is not
-// Nagle's doing.
+// window: data that do not fit into the receiver's or the congestion window are
+// not held by Nagle.
 func window(x *trial.Trial) error {
 	p, err := lab.StartWriter(x.World, "writer", lab.TCP4, lab.Writes{Size: 50000, Fill: true, NoDelay: true})
 	if err != nil {
@@ -128,9 +129,10 @@ const bodyRecovery = "tcpnagle-recovery"
 // recoverySmall is the size of the packet that is lost, and of the one that waits.
 const recoverySmall = 100
 
-// recovering writes a small packet, which is lost, then five full ones at once, which
-// are not, and when the first has been sent again a small one, which waits for it.
-// It reports whether there was room in the congestion window before that and after.
+// recovering writes a small packet, which is lost, and then five full ones at once,
+// which arrive. When the first has been retransmitted, it writes a small one, which
+// waits for it. It reports whether the congestion window had room before and after
+// that.
 func recovering(c *lab.Child) error {
 	var addr string
 	if err := c.Arg(&addr); err != nil {
@@ -183,8 +185,8 @@ func recovering(c *lab.Child) error {
 	return c.Report(true)
 }
 
-// recovery: what the peer has, or what is lost, does not fill the congestion window. A
-// timer sends what was lost, and with it what was held.
+// recovery: segments that the peer has, or that are lost, do not fill the congestion
+// window. A timer sends the lost segment, and with it the held data.
 func recovery(x *trial.Trial) error {
 	return x.Timed(func() error { return recoveryOnce(x) })
 }
@@ -198,8 +200,9 @@ func recoveryOnce(x *trial.Trial) error {
 	if err != nil {
 		return err
 	}
-	// The first, and it again, until the one that waits is written. There are more
-	// only where the machine stands still: each timeout is twice as long as the last.
+	// The first packet and its retransmissions, until the waiting one is written.
+	// There are more only if the machine stands still, because each timeout is twice
+	// as long as the last.
 	loss, err := lab.StartLoss(lab.Loss{To: s.Port, Data: 1, Most: recoverySmall, Count: 6})
 	if err != nil {
 		return err

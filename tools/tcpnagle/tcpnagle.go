@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tcpnagle shows whether Nagle's algorithm is on, and how long writes
-// were held for it.
+// Package tcpnagle shows whether Nagle's algorithm is on, and how long it held
+// writes.
 package tcpnagle
 
 import (

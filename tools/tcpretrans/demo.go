@@ -44,7 +44,7 @@ var Selftest = []trial.Case{
 }
 
 // lost runs the tool over sessions that lose segments. It returns the rows and
-// what both hosts counted meanwhile.
+// the counters of both hosts.
 func lost(x *trial.Trial, s lab.Sessions, loss func(port int) lab.Loss, n int, flags ...string) (t *lab.TCP, rows []*row.Row, counted [2]lab.Counters, err error) {
 	if t, err = lab.StartTCP(x.World, s); err != nil {
 		return
@@ -78,10 +78,11 @@ func lost(x *trial.Trial, s lab.Sessions, loss func(port int) lab.Loss, n int, f
 	return
 }
 
-// sent is how many segments a host sent again, by what it counted.
+// sent is the number of segments that a host retransmitted, by its counters.
 func sent(c lab.Counters) int64 { return c["TcpRetransSegs"] - c["TcpExtTCPRetransFail"] }
 
-// sides tells the rows of the client, which are the first, from those of the server.
+// sides separates the rows of the client, which come first, from those of the
+// server.
 func sides(rows []*row.Row, port int) (out [2][]*row.Row) {
 	for _, r := range rows {
 		i := 0
@@ -93,7 +94,7 @@ func sides(rows []*row.Row, port int) (out [2][]*row.Row) {
 	return out
 }
 
-// segments is how many segments rows are of.
+// segments is the sum of the segments of rows.
 func segments(rows []*row.Row) (n int64) {
 	for _, r := range rows {
 		n += int64(r.Get("segments").N)
@@ -101,8 +102,8 @@ func segments(rows []*row.Row) (n int64) {
 	return n
 }
 
-// needless: the server loses nothing. It sends something again only if the machine stands
-// still, and the kernel counts that.
+// needless: the server loses nothing. It retransmits only if the machine stands still,
+// and the kernel counts that.
 func needless(x *trial.Trial, t *lab.TCP, rows []*row.Row, counted lab.Counters) {
 	for _, r := range rows {
 		x.Want(r, "pid", t.Server.PID)
@@ -112,20 +113,21 @@ func needless(x *trial.Trial, t *lab.TCP, rows []*row.Row, counted lab.Counters)
 	}
 }
 
-// middle is the loss of one packet in the midst of many.
+// middle is the loss of one packet in the middle of many.
 func middle(port int) lab.Loss { return lab.Loss{To: port, Data: 1, Skip: 4, Count: 1} }
 
-// fast: what follows a lost packet tells the sender, which sends it again. The
-// packet may be of several segments: their sum is the socket's own.
+// fast: acknowledgements of later packets show the loss, and the sender
+// retransmits. The packet may have several segments; their sum equals the
+// socket's own count.
 func fast(network lab.Network) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		return untilFast(x, lab.Sessions{Send: 1 << 20, Recv: 1, Network: network}, middle)
 	}
 }
 
-// untilFast makes sessions until one has sent something again before a timer did: where
-// the machine stands still, or the client while nothing else is under way, a timer is
-// faster. The rows of each are what the kernel counts.
+// untilFast makes sessions until one has a fast retransmission. If the machine or the
+// client stands still while nothing else is under way, a timer comes first. The rows of
+// each session agree with the kernel's counters.
 func untilFast(x *trial.Trial, s lab.Sessions, loss func(int) lab.Loss) error {
 	for range 20 {
 		t, all, counted, err := lost(x, s, loss, 0, "-l")

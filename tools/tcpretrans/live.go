@@ -29,7 +29,7 @@ func Live() []trial.Case {
 }
 
 // none: nothing is lost, so there is no row, unless the machine stands still for so long
-// that TCP takes it for a loss. The kernel counts that.
+// that TCP assumes a loss. The kernel counts that.
 func none(x *trial.Trial) error {
 	t, rows, counted, err := lost(x, lab.Sessions{Count: 7, Send: 100000, Recv: 100000}, func(port int) lab.Loss { return lab.Loss{To: port} }, 0, "-l")
 	if err != nil {
@@ -48,7 +48,7 @@ func tail(n int) func(int) lab.Loss {
 	return func(port int) lab.Loss { return lab.Loss{To: port, Data: 1, Count: n} }
 }
 
-// timeouts: a tail that is lost three times is sent again by a probe and two
+// timeouts: a tail that is lost three times is retransmitted by a probe and two
 // timeouts. If the answer to the last of them is late, there are more.
 func timeouts(network lab.Network) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
@@ -87,8 +87,8 @@ func timeouts(network lab.Network) func(*trial.Trial) error {
 	}
 }
 
-// tailProbe: without -l a tail loss probe is not shown. Other segments are, which there
-// are only if the machine stands still.
+// tailProbe: without -l a tail loss probe is not shown. Other retransmissions are
+// shown; they occur only if the machine stands still.
 func tailProbe(x *trial.Trial) error {
 	t, rows, counted, err := lost(x, lab.Sessions{Send: 333, Recv: 1}, tail(1), 0)
 	if err != nil {
@@ -103,9 +103,9 @@ func tailProbe(x *trial.Trial) error {
 	return nil
 }
 
-// unsent: once a segment has been sent again, the client's queue drops what is larger than
-// an ACK, until something could not be sent. Kernels that tell of that say ENOBUFS.
-// The kernel counts it in RetransSegs, and again as failed.
+// unsent: once a segment has been retransmitted, the client's queue drops packets that
+// are larger than an ACK, until one could not be sent. If the tracepoint reports this,
+// the error is ENOBUFS. The kernel counts it in RetransSegs, and also as failed.
 func unsent(x *trial.Trial) error {
 	for _, flags := range [][]string{{"-l"}, {"-l", "--count-by-flow"}} {
 		t, err := lab.StartTCP(x.World, lab.Sessions{Send: 777, Recv: 1})
@@ -193,9 +193,9 @@ func fastMPTCP(x *trial.Trial) error {
 	return fast(lab.MPTCP4)(x)
 }
 
-// fastNetem: the client's device loses packets by chance. Most of them are sent
-// again because others arrived; whatever the cause, the segments are as many as
-// the kernel counts.
+// fastNetem: the client's device loses packets at random. Most are
+// retransmitted because later ones arrived. Whatever the cause, the number of
+// segments equals the kernel's count.
 func fastNetem(x *trial.Trial) error {
 	if err := x.World.Lose("client", "eth0", 0.03); errors.Is(err, lab.ErrNotSupported) {
 		return trial.Skip("%v", err)
@@ -231,7 +231,7 @@ func synack(network lab.Network) func(*trial.Trial) error {
 			return err
 		}
 		rows := sides(all, t.Port)
-		var syns [2]int64 // what is sent again later, a machine has that stands still
+		var syns [2]int64 // later retransmissions occur only on a machine that stands still
 		for _, r := range rows[0] {
 			x.Want(r, "pid", t.Client.PID)
 			if trial.Value(r.Get("state")) == "SYN_SENT" {

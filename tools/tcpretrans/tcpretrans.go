@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tcpretrans shows each TCP retransmission: whose, and why.
+// Package tcpretrans shows each TCP retransmission with its process and cause.
 package tcpretrans
 
 import (

@@ -32,10 +32,11 @@ var Selftest = []trial.Case{
 	{Name: "ipv6", Run: trial.Undisturbed(exchange(lab.TCP6, false))},
 }
 
-// exchanges is how many requests with an answer there are.
+// exchanges is the number of requests with an answer.
 const exchanges = 11
 
-// seen is what the kernel told one end by TCP_INFO: before the first exchange and after each.
+// seen is one end's values of TCP_INFO: before the first exchange and after
+// each.
 type seen struct {
 	Port     int
 	Smoothed []uint32
@@ -44,7 +45,7 @@ type seen struct {
 
 const body = "tcprtt-exchanges"
 
-// exchanging is both ends of a connection. The answers come later and later, so that the
+// exchanging is both ends of a connection. Each answer is later than the last, so the
 // times differ.
 func exchanging(c *lab.Child) error {
 	var network lab.Network
@@ -86,7 +87,8 @@ func exchanging(c *lab.Child) error {
 		b := []byte{1}
 		err = errors.Join(lab.SendAll(fd, b), lab.RecvAll(peer, b))
 		time.Sleep(time.Duration(i) * time.Millisecond)
-		// The answer to a request is acknowledged at once: else the next look would wait.
+		// The answer to a request is acknowledged at once; otherwise
+		// the next look would wait.
 		err = errors.Join(err, lab.SendAll(peer, b), lab.RecvAll(fd, b), unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_QUICKACK, 1))
 		if err == nil {
 			err = look()
@@ -117,7 +119,8 @@ func (s *seen) look(fd int) error {
 	}
 }
 
-// exchange: each segment finds the time that TCP_INFO told after the segment before.
+// exchange: the time at each segment is the one that TCP_INFO had after the
+// segment before.
 func exchange(network lab.Network, minimum bool) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		flags := []string{"--by=pid,comm,lport"}
@@ -164,7 +167,8 @@ func exchange(network lab.Network, minimum bool) func(*trial.Trial) error {
 			compare(x, e.Port, h, times)
 			all += h.Count
 		}
-		// But SYN, its answer, and what acknowledges that.
+		// All segments except the SYN, its answer, and the
+		// acknowledgement of that.
 		want := counted["TcpInSegs"] - counted["TcpExtTCPBacklogCoalesce"] - 3
 		x.Fail(trial.Fewer(int(all), int(want), "%d segments, want %d", all, want))
 		x.NoneLost(tool.LossOwner)
@@ -172,8 +176,8 @@ func exchange(network lab.Network, minimum bool) func(*trial.Trial) error {
 	}
 }
 
-// compare: no time but those that were told, and all of them but the last, which no segment
-// need find.
+// compare: the histogram has only times of TCP_INFO, and all of them except perhaps the
+// last, after which no segment need come.
 func compare(x *trial.Trial, port int, got *kern.Hist, told []uint32) {
 	slot := func(us uint32) int {
 		var h kern.Hist

@@ -38,7 +38,7 @@ var (
 	cut     = []change{{"ESTABLISHED", "CLOSE"}}
 )
 
-// closes is the ends of both sides for each way to close.
+// closes is the final changes of both sides for each way to close.
 var closes = map[lab.Closer][2][]change{
 	lab.ByClient: {first, second},
 	lab.ByServer: {second, first},
@@ -90,11 +90,11 @@ func seen(x *trial.Trial, s lab.Sessions) error {
 	return nil
 }
 
-// thrown is the end of a socket that nobody needs: two processors may complete one
-// handshake, and the second child is thrown away.
+// thrown is the end of a surplus socket: two processors may complete one
+// handshake, and the kernel discards the second child.
 var thrown = change{"SYN_RECV", "CLOSE"}
 
-// doubles is how many such sockets there are. Each has two changes.
+// doubles is the number of such sockets. Each has two changes.
 func doubles(rows []*row.Row) (n int) {
 	for _, r := range rows {
 		if changed(r) == thrown {
@@ -130,7 +130,8 @@ func one(x *trial.Trial, t *lab.TCP, res lab.TCPResult, r *row.Row, count map[bo
 	case "CLOSE", "LISTEN":
 		x.Want(r, "duration_ms", "-")
 	case "ESTABLISHED":
-		// As long as the slower side took, and not longer than the whole session.
+		// At least as long as the slower side took, and at most as long
+		// as the whole session.
 		if ns := int64(spent.N); client && (ns < int64(t.Sessions.Think) || ns > longest(res)) {
 			x.Errorf("%d ns in ESTABLISHED, want %d to %d", ns, t.Sessions.Think, longest(res))
 		}

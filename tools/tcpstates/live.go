@@ -26,7 +26,7 @@ func Live() []trial.Case {
 	}
 }
 
-// mptcp: one row for each change, though the connection has two sockets.
+// mptcp: each change is one row, although the connection has two sockets.
 func mptcp(x *trial.Trial) error {
 	if err := lab.MPTCPSupported(); err != nil {
 		return trial.Skip("%v", err)
@@ -71,8 +71,8 @@ func uring(x *trial.Trial) error {
 	return seen(x, lab.Sessions{Count: 13, Send: 100, Recv: 100, Uring: true})
 }
 
-// older: what was established before the tool has a process, and no time in
-// the state that it leaves first.
+// older: a connection that was established before the tool has a process, but
+// no time in its first state.
 func older(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 17, Send: 10, Recv: 10, Hold: true})
 	if err != nil {
@@ -101,8 +101,8 @@ func older(x *trial.Trial) error {
 	return nil
 }
 
-// listener: the beginning and the end of one; the filter of a port keeps the
-// clients out.
+// listener: the start and the end of a listener. The filter by port leaves out
+// the clients.
 func listener(x *trial.Trial) error {
 	if err := x.Attach("--lport=7001"); err != nil {
 		return err
@@ -140,7 +140,7 @@ func listener(x *trial.Trial) error {
 	return nil
 }
 
-// self: a socket that connects to itself comes to SYN_RECV, but not from LISTEN.
+// self: a socket that connects to itself enters SYN_RECV, but not from LISTEN.
 func self(x *trial.Trial) error {
 	at := lab.TCP4.At(x.World.Addr("", lab.TCP4), 7001)
 	rows, err := connects(x, 6, lab.Attempt{Network: lab.TCP4, From: at, Addr: at})
@@ -156,7 +156,7 @@ func self(x *trial.Trial) error {
 	return nil
 }
 
-// again: a socket that connects once more has no port until one is chosen.
+// again: a socket that connects again has no port until one is chosen.
 func again(x *trial.Trial) error {
 	a := lab.Attempt{Network: lab.TCP4, Addr: lab.TCP4.At(x.World.Addr("", lab.TCP4), 7001), Want: unix.ECONNREFUSED}
 	b := a
@@ -176,7 +176,7 @@ func again(x *trial.Trial) error {
 	return nil
 }
 
-// connects makes the attempts, from which n rows of their process must come.
+// connects makes the attempts. Their process must have n rows.
 func connects(x *trial.Trial, n int, list ...lab.Attempt) ([]*row.Row, error) {
 	c, err := lab.StartConnects(x.World, "", "lab-connects", list...)
 	if err != nil {

@@ -32,8 +32,8 @@ type event struct {
 	Pad2  uint32     `col:"-"`
 }
 
-// ends leaves out the ends that a socket does not have: the other one of a listener,
-// the port of one that connects and has none yet.
+// ends removes addresses that a socket does not have: the remote end of a listener,
+// and the local port of a connecting socket that has none yet.
 func ends(_ *event, r *row.Row) {
 	kern.NoEnd(r, "laddr", "lport")
 	kern.NoEnd(r, "raddr", "rport")

@@ -12,13 +12,13 @@ import (
 	"seine/internal/trial"
 )
 
-// lazy listens with a backlog, and nobody accepts from it.
+// lazy listens with a backlog and does not accept.
 func lazy(w *lab.World, network lab.Network, backlog int) (*lab.Targets, error) {
 	return lab.StartTargets(w, "server", "lazy", lab.Target{Network: network, Backlog: backlog})
 }
 
 // full sends n SYNs, one after the other, to a listener with a backlog of two. The first
-// three fill its accept queue. Each has been dealt with when the next one is sent.
+// three fill its accept queue. Each SYN is processed before the next one is sent.
 func full(w *lab.World, t *lab.Targets, network lab.Network, n int) error {
 	k, err := lab.StartKnocks(w, "client", "eager", network, t.Addrs[0], "")
 	if err != nil {
@@ -44,7 +44,7 @@ func full(w *lab.World, t *lab.Targets, network lab.Network, n int) error {
 	return k.End()
 }
 
-// queued waits until so many connections are in the accept queue.
+// queued waits until n connections are in the accept queue.
 func queued(w *lab.World, t *lab.Targets, n int) error {
 	return lab.Until(fmt.Sprintf("%d connections wait to be accepted", n), func() (bool, error) {
 		got, err := w.Queued("server", t.Port(0))
@@ -52,7 +52,7 @@ func queued(w *lab.World, t *lab.Targets, n int) error {
 	})
 }
 
-// dropped waits until the server has dropped so many SYNs.
+// dropped waits until the server has dropped n SYNs.
 func dropped(w *lab.World, before lab.Counters, n int) error {
 	return lab.Until(fmt.Sprintf("%d SYNs are dropped", n), func() (bool, error) {
 		now, err := w.Counters("server")
@@ -81,7 +81,7 @@ var Selftest = []trial.Case{
 	{Name: "ipv6", Hosts: lab.TwoHosts, Run: overflow(lab.TCP6)},
 }
 
-// parts tells the rows of both views apart.
+// parts separates the rows of the two views.
 func parts(rows []*row.Row) (lengths, drops []*row.Row) {
 	for _, r := range rows {
 		if r.Schema.View == "drops" {
@@ -93,7 +93,7 @@ func parts(rows []*row.Row) (lengths, drops []*row.Row) {
 	return lengths, drops
 }
 
-// overflow: ten SYNs for a queue that holds three. The kernel counts as many
+// overflow: ten SYNs to a queue that holds three. The kernel counts as many
 // drops as there are rows.
 func overflow(network lab.Network) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
@@ -120,7 +120,7 @@ func overflows(x *trial.Trial, t *lab.Targets, network lab.Network) error {
 	if err != nil {
 		return err
 	}
-	// SYNs that nobody answers are sent again after a second.
+	// SYNs without an answer are retransmitted after a second.
 	again := counted["client"].Since(before["client"])["TcpExtTCPSynRetrans"]
 	server, want := counted["server"].Since(before["server"]), 7+again
 	x.Await(int(want))
@@ -150,7 +150,7 @@ func overflows(x *trial.Trial, t *lab.Targets, network lab.Network) error {
 		x.Want(r, "laddr", x.World.Addr("server", network))
 		x.Want(r, "lport", t.Port(0))
 		x.Want(r, "limit", 2)
-		syns, sum := uint64(3+want), uint64(0) // nobody stays in the SYN queue
+		syns, sum := uint64(3+want), uint64(0) // no request stays in the SYN queue
 		if r.Get("metric").S == "accept" {
 			sum = uint64(0 + 1 + 2 + 3*want)
 		}

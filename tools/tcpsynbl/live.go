@@ -95,7 +95,8 @@ func synQueue(x *trial.Trial) error {
 	}
 	_, drops := parts(rows)
 	n, again := counted["server"].Since(before["server"])["TcpExtListenDrops"], counted["client"].Since(before["client"])["TcpExtTCPSynRetrans"]
-	// SYNs that nobody answers are sent again after a second, also while the tool ends.
+	// SYNs without an answer are retransmitted after a second, also while
+	// the tool ends.
 	if got := int64(len(drops)); got < 4 || got > n || again == 0 && (got != 4 || n != 4) {
 		x.Errorf("%d drops, and the kernel counts %d, with %d SYNs that were sent again; want 4 without these", got, n, again)
 	}
@@ -131,7 +132,8 @@ func room(x *trial.Trial) error {
 	return nil
 }
 
-// bothFamilies: a listener on :: is one, whichever way connections come.
+// bothFamilies: a listener on :: is one listener for connections of both
+// families.
 func bothFamilies(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{
 		Count: 22, Network: lab.TCP6, Port: 7002,
@@ -157,8 +159,8 @@ func bothFamilies(x *trial.Trial) error {
 	return nil
 }
 
-// lateACK: the handshake of one connection is held up until another one has
-// filled the accept queue. Then its last step, which comes with its FIN, finds
+// lateACK: the handshake of one connection is delayed until another one has
+// filled the accept queue. Then its last ACK, which comes with its FIN, finds
 // no room.
 func lateACK(x *trial.Trial) error {
 	const port = 7003 // of the one that is late

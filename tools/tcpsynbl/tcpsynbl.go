@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tcpsynbl shows how full the queues of listeners are, and what is
-// dropped for want of room.
+// Package tcpsynbl shows how full the queues of listeners are, and which SYNs
+// are dropped because a queue is full.
 package tcpsynbl
 
 import (

@@ -39,10 +39,10 @@ var Selftest = []trial.Case{
 	{Name: "sums", Hosts: lab.TwoHosts, Run: sums(oneOutput)},
 }
 
-// oneOutput is an interval that no case lasts for.
+// oneOutput is an interval that is longer than any case.
 const oneOutput = "--interval=1m"
 
-// end is one end of a session: the process, and where its traffic goes.
+// end is one end of a session: the process and the addresses.
 type end struct {
 	pid           int
 	local, remote string
@@ -92,8 +92,8 @@ func compare(x *trial.Trial, got, want map[end]moved) {
 	}
 }
 
-// sums: sessions of both families, born and dead between two ticks or across
-// some, are each counted once and whole, at both ends.
+// sums: sessions of both families, within one interval or across several, are
+// each counted exactly once, at both ends.
 func sums(interval string) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		var all []*lab.TCP
@@ -133,8 +133,8 @@ func sums(interval string) func(*trial.Trial) error {
 	}
 }
 
-// sameTime: rows of one output have its time, also those of sessions that ended
-// long before it.
+// sameTime: all rows of one output have its time, also those of sessions that
+// ended earlier.
 func sameTime(x *trial.Trial, rows []*row.Row) {
 	for _, r := range rows {
 		if got, want := r.Get("time").N, rows[0].Get("time").N; got != want {

@@ -40,8 +40,8 @@ func tick() string {
 	return "20ms"
 }
 
-// older: connections that were there before are there from the first tick,
-// with what they move from then on.
+// older: connections that are older than the tool are shown from the first tick
+// on, with the bytes that they move from then on.
 func older(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 17, Send: 1000, Recv: 777, Hold: true})
 	if err != nil {
@@ -83,8 +83,8 @@ const bodyHalf = "tcptop-half"
 // halfPorts is the port of either end.
 type halfPorts struct{ Client, Server int }
 
-// half makes a connection with itself, moves 5000 and 3000 bytes, and closes
-// one end; when it is told to, the other one.
+// half connects to itself, moves 5000 and 3000 bytes, and closes one end. It
+// closes the other end when it is told to.
 func half(c *lab.Child) error {
 	var addr string
 	if err := c.Arg(&addr); err != nil {
@@ -127,8 +127,8 @@ func half(c *lab.Child) error {
 	return nil
 }
 
-// halfClosed: a socket that its program has closed is out of sight while its
-// peer lives; what it moved is not counted again at its end.
+// halfClosed: the walk does not find a socket that its program has closed while
+// the peer is still open. Its bytes are not counted again at its end.
 func halfClosed(x *trial.Trial) error {
 	addr := x.World.Addr4(x.World.Hosts()[0])
 	p, err := x.World.Start("", "half", bodyHalf, addr)
@@ -170,7 +170,7 @@ func plain(x *trial.Trial, s lab.Sessions, flags ...string) (*lab.TCP, []*row.Ro
 	var res lab.TCPResult
 	traffic := func() (err error) {
 		if res, err = t.Run(); err == nil && s.Network == lab.MPTCP4 {
-			x.Await(2 * s.Count) // until 6.2 a kernel worker closes it, when the process is long gone
+			x.Await(2 * s.Count) // until 6.2 a kernel worker closes it after the process has ended
 		}
 		return err
 	}
@@ -208,8 +208,8 @@ func mptcp(x *trial.Trial) error {
 	return nil
 }
 
-// lossy: what is sent again is no more payload, and counted by itself. The rates
-// are of the time that the session was there.
+// lossy: retransmitted bytes do not count as payload; retransmissions have a
+// column of their own. Rates refer to the time in which the session existed.
 func lossy(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Send: 33333, Recv: 1})
 	if err != nil {
@@ -217,7 +217,7 @@ func lossy(x *trial.Trial) error {
 	}
 	var rows []*row.Row
 	began := time.Now()
-	// A machine that stands still may send segments of the server again too.
+	// If the machine stands still, the server may retransmit segments too.
 	var again [2]int64
 	counted, err := x.World.Counted("server", func() error {
 		counted, err := x.World.Counted("client", func() (err error) {
@@ -274,7 +274,7 @@ func filters(x *trial.Trial) error {
 	return nil
 }
 
-// flood: many short sessions over many ticks add up.
+// flood: the bytes of many short sessions over many ticks add up.
 func flood(x *trial.Trial) error {
 	n := 10007
 	if lab.Emulated() {
@@ -303,8 +303,8 @@ func flood(x *trial.Trial) error {
 	return nil
 }
 
-// shaped: what the client's own queueing discipline drops counts as not sent. TCP
-// sends it again as if for the first time, and it counts once, tick by tick.
+// shaped: a segment that the client's own queueing discipline drops counts as not
+// sent. TCP sends it again as if for the first time, and it counts once.
 func shaped(x *trial.Trial) error {
 	w := x.World
 	if err := w.Sysctl("client", "net.ipv4.tcp_congestion_control", "bbr"); errors.Is(err, fs.ErrNotExist) {

@@ -38,7 +38,7 @@ type entry struct {
 	SRTT_us uint32 `col:"srtt_us,width=8" help:"smoothed round-trip time"`
 }
 
-// session tells one socket from another, also when its memory is used again.
+// session identifies a socket, even if the kernel reuses its address.
 type session struct {
 	sk    uint64
 	tuple [32]byte
@@ -52,14 +52,16 @@ func keyOf(e *entry) session {
 	return s
 }
 
-// diff turns counters into what was moved since prev. A session that moved
-// nothing has no row; nor has one that is older than the tool and seen for the
-// first time, as it comes out of an accept queue: since when is not known.
+// diff turns counters into the bytes moved since prev. A session that moved
+// nothing has no row. A session from an accept queue that is older than the
+// tool has none at its first tick either, because it is not known since when
+// its counters run.
 func diff(prev, cur *entry) bool {
 	since := cur.Born
 	if prev != nil {
 		since = uint64(prev.TS)
-		// Counters are read while they move: they may seem to go back a bit.
+		// Counters are read while they change, so they may seem to
+		// decrease a little.
 		cur.TX -= min(cur.TX, prev.TX)
 		cur.RX -= min(cur.RX, prev.RX)
 		cur.Retrans -= min(cur.Retrans, prev.Retrans)

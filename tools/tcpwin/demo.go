@@ -28,12 +28,13 @@ var Selftest = []trial.Case{
 	{Name: "ipv6", Hosts: lab.TwoHosts, Run: sessions(lab.TCP6)},
 }
 
-// reno is what every kernel has, and it leaves the threshold alone until there is
-// a loss.
+// reno is in every kernel, and it does not change the threshold until there is a
+// loss.
 const reno = "reno"
 
-// segments is how many a host received while sessions that end by a reset were
-// established: all but those of the handshake, and those that found no socket any more.
+// segments is the number of segments that a host received in established sessions that
+// end by a reset: all except those of the handshake and those that came after the
+// socket's end.
 func segments(counted map[string]lab.Counters, host string, sessions int64) int64 {
 	c := counted[host]
 	n := c["TcpInSegs"] - c["TcpExtTCPBacklogCoalesce"] // those are one for their socket
@@ -106,8 +107,8 @@ func sessions(network lab.Network) func(*trial.Trial) error {
 			if r.Get("sk_sndbuf").N == 0 || r.Get("rcv_wnd").N == 0 || r.Get("event").S == "rcv" && r.Get("srtt_us").N == 0 {
 				x.Errorf("no sk_sndbuf, rcv_wnd or srtt_us in %s", trial.Dump(r))
 			}
-			// Two processors may come to their rows in another order than to their times, but
-			// not those of one socket.
+			// Two processors may write rows in another order than they read
+			// the clock, but not for one socket.
 			sock := trial.Values(r, "pid", "lport", "rport")
 			if at := r.Get("time_us").N; at < since[sock] || at > uint64(time.Since(began)) {
 				x.Errorf("at %d after %d ns", at, since[sock])
@@ -124,7 +125,7 @@ func sessions(network lab.Network) func(*trial.Trial) error {
 				got := count[h+" "+event]
 				x.Fail(trial.Fewer(int(got), int(n), "%s: %d %s, want %d", h, got, event, n))
 			}
-			// A packet may be of several segments.
+			// A packet may have several segments.
 			if got := count[h+" retrans"]; (got > 0) != (again[h] > 0) || got > again[h] {
 				x.Errorf("%s: %d packets sent again, and the kernel counts %d segments", h, got, again[h])
 			}

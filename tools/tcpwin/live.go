@@ -20,9 +20,8 @@ func Live() []trial.Case {
 	}
 }
 
-// lost runs the tool over a session whose only segment is lost once. It returns how
-// many segments the client sent again, and the server: one and none, unless the machine
-// stands still.
+// lost runs the tool over a session whose only segment is lost once. It returns the
+// retransmissions of client and server: one and none, unless the machine stands still.
 func lost(x *trial.Trial, flags ...string) (t *lab.TCP, rows []*row.Row, again [2]int64, err error) {
 	if t, err = lab.StartTCP(x.World, lab.Sessions{Send: 333, Recv: 1}); err != nil {
 		return
@@ -40,7 +39,7 @@ func lost(x *trial.Trial, flags ...string) (t *lab.TCP, rows []*row.Row, again [
 	return t, rows, [2]int64{counted[0]["TcpRetransSegs"], counted[1]["TcpRetransSegs"]}, err
 }
 
-// retrans: one segment is sent again, by the client.
+// retrans: the client retransmits one segment.
 func retrans(x *trial.Trial) error {
 	t, rows, again, err := lost(x)
 	if err != nil {
@@ -91,7 +90,8 @@ func summary(x *trial.Trial) error {
 	return nil
 }
 
-// oneSocket: --sock keeps one, by the address that a run before has shown.
+// oneSocket: --sock shows only one socket, by the address that an earlier run
+// has shown.
 func oneSocket(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 2, Send: 100, Recv: 100, Hold: true})
 	if err != nil {

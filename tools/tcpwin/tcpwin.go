@@ -25,7 +25,7 @@ type config struct {
 	Start   uint64 `bpf:"start_ns"`
 }
 
-// newConfig takes the time, which time_us counts from.
+// newConfig reads the clock; time_us counts from then.
 func newConfig() any {
 	var now unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) != nil {
@@ -73,7 +73,7 @@ type value struct {
 	Fresh   uint64 `col:"new,width=3,sum" help:"connections established"`
 }
 
-// ends leaves the addresses out of all rows but those of new connections.
+// ends removes the addresses from all rows except those of new connections.
 func ends(r *row.Row) {
 	if r.Get("event").S == "new" {
 		return
@@ -105,7 +105,7 @@ func views(cfg any) []tool.View {
 // figure is the book's Figure 10-5: window and send buffer over time.
 func figure(cfg any) tool.Plot {
 	return tool.Plot{
-		// The address alone is used again; cookies are not on all kernels.
+		// Addresses are reused, and not all kernels have cookies.
 		Key: []string{"skaddr", "laddr", "lport", "raddr", "rport"}, Title: []string{"comm", "laddr", "lport", "raddr", "rport", "cong"}, X: "time_us",
 		Panels: [][]string{{"snd_cwnd"}, {"sk_wmem_queued", "sk_sndbuf"}}, Units: []string{"segments", "bytes"},
 		Mark: "event", Marked: "retrans",

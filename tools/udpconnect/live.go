@@ -41,7 +41,7 @@ func uring(x *trial.Trial) error {
 	return connects(lab.UDP4, lab.ByUring)(x)
 }
 
-// failures: what has no route is no connection, nor is a TCP one of UDP.
+// failures: a connect without a route is not shown, nor is a TCP connect.
 func failures(x *trial.Trial) error {
 	t, err := lab.StartTargets(x.World, "server", "sink", lab.Target{Network: lab.TCP4}, lab.Target{Network: lab.UDP4})
 	if err != nil {
@@ -66,8 +66,8 @@ func failures(x *trial.Trial) error {
 	return nil
 }
 
-// letters: two sockets that each write to two peers 13 times, IPv4 and IPv6;
-// the IPv6 one writes to an IPv4 peer too.
+// letters: two sockets, IPv4 and IPv6, write to two peers 13 times each. The
+// IPv6 socket also writes to an IPv4 peer.
 func letters(way string, call lab.Call) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		k, err := probe.Running()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package udpconnect shows UDP sockets as they are connected to a peer, and
-// with --unconnected the first datagram of a socket to each peer.
+// Package udpconnect shows each connect of a UDP socket and, with
+// --unconnected, the first datagram of a socket to each peer.
 package udpconnect
 
 import (

@@ -87,7 +87,7 @@ func killed(x *trial.Trial) error {
 	}
 	t.Kill()
 	for _, c := range x.Choices {
-		// Every kernel of ours lets these programs in.
+		// Every kernel of the matrix accepts these programs.
 		if x.Way == "" && (c.Point == "create" || c.Point == "release") && c.Way != "cgroup" {
 			x.Errorf("point %s goes by %s, want cgroup", c.Point, c.Way)
 		}
@@ -151,7 +151,7 @@ func dropped(x *trial.Trial) error {
 const bodyOverflows = "udplife-overflows"
 
 // overflows sends more to a socket of its own than it has room for, and again when
-// it is told to; it reports the drops that the socket counts, each time.
+// it is told to. Each time it reports the drops that the socket counts.
 func overflows(c *lab.Child) error {
 	r, port, err := lab.Listen(lab.UDP4, "127.0.0.1:0", 0)
 	if err != nil {
@@ -164,7 +164,7 @@ func overflows(c *lab.Child) error {
 	if err != nil {
 		return err
 	}
-	each := 0 // what the socket counts for a datagram in its queue
+	each := 0 // the size that the socket counts for a queued datagram
 	for sent := 0; sent < 2*53; {
 		for range 53 {
 			if _, err := unix.Write(w, make([]byte, 100)); err != nil {
@@ -199,7 +199,7 @@ func overflows(c *lab.Child) error {
 	return errors.Join(lab.Close(w), lab.Close(r))
 }
 
-// earlierDrops: what was dropped before the tool was there does not count.
+// earlierDrops: drops before the tool's start do not count.
 func earlierDrops(x *trial.Trial) error {
 	p, err := x.World.Start("", "overflows", bodyOverflows, nil)
 	if err != nil {
@@ -234,7 +234,7 @@ func earlierDrops(x *trial.Trial) error {
 	return nil
 }
 
-// refused: what comes back by the error queue was not received.
+// refused: data from the error queue does not count as received.
 func refused(x *trial.Trial) error {
 	f, err := lab.StartRefused(x.World, "sender", 3, 101)
 	if err != nil {

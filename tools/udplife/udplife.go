@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package udplife shows each UDP socket at its end: whose it was, its peer, how
-// much went each way, how long it was open.
+// Package udplife shows each UDP socket at its end: the process, the peer, the
+// bytes each way and the duration.
 package udplife
 
 import (
@@ -31,14 +31,14 @@ type event struct {
 	Connected   yes        `col:"connected" help:"whether it was connected to its peer"`
 }
 
-// yes is a truth value of 32 bits.
+// yes is a boolean of 32 bits.
 type yes uint32
 
 func (yes) Kind() row.Kind { return row.Bool }
 
 func (y *yes) Cell(c *row.Cell) { *c = row.Cell{Kind: row.Bool, N: uint64(*y)} }
 
-// peerless leaves the peer of an unconnected socket out: it has none, or many.
+// peerless removes the peer of an unconnected socket, which has none or many.
 func peerless(e *event, r *row.Row) {
 	if e.Connected == 0 {
 		*r.Get("raddr"), *r.Get("rport") = row.Cell{}, row.Cell{}
