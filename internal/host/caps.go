@@ -43,25 +43,27 @@ func (c Capability) String() string {
 	return "CAP_" + capNames[c]
 }
 
-// HasCap says whether this process has the capability over the whole machine. Root
-// of a user namespace has them all over that namespace, and none that counts here.
+// HasCap reports whether this process has the capability in the initial user
+// namespace. Root of another user namespace has all capabilities in that namespace
+// only.
 func HasCap(c Capability) bool { return effective().has(c) }
 
-// InUserNamespace says whether this process lives in a user namespace of its own
+// InUserNamespace reports whether this process is in a user namespace of its own
 // (a rootless container), where being root does not help.
 func InUserNamespace() bool {
 	link, err := os.Readlink("/proc/self/ns/user")
 	return err == nil && link != "user:[4026531837]"
 }
 
-// InPIDNamespace says whether this process lives in a PID namespace of its own (a
-// container), where processes have other ids than programs see.
+// InPIDNamespace reports whether this process is in a PID namespace of its own (a
+// container), where processes have other ids than BPF programs see.
 func InPIDNamespace() bool {
 	link, err := os.Readlink("/proc/self/ns/pid")
 	return err == nil && link != "pid:[4026531836]"
 }
 
-// PIDNamespace is the inode of this process's PID namespace; 0 if it cannot be told.
+// PIDNamespace is the inode of this process's PID namespace, 0 if it is not
+// known.
 func PIDNamespace() uint32 {
 	var inode uint32
 	link, _ := os.Readlink("/proc/self/ns/pid")
@@ -69,10 +71,10 @@ func PIDNamespace() uint32 {
 	return inode
 }
 
-// A Need is something that seine does and that takes privileges.
+// A Need is an operation of seine that needs privileges.
 type Need int
 
-// The needs, the first of which every tool has.
+// The needs. Every tool has the first one.
 const (
 	NeedTrace  Need = iota // loading and attaching tracing programs, reading their maps
 	NeedCgroup             // programs on cgroups: those that see packets and sockets
@@ -85,7 +87,7 @@ func (n Need) Missing() []Capability { return effective().missing(n) }
 
 // Caps names the capabilities that loading programs, cgroup programs and others'
 // /proc need and that this process does not have. CAP_SYS_RESOURCE is not among
-// them: it helps before 5.11 only, see Memlock.
+// them, because it helps only before 5.11: see Memlock.
 func Caps() (missing []string) {
 	held := effective()
 	for _, need := range []Need{NeedTrace, NeedCgroup, NeedProc} {
@@ -113,7 +115,7 @@ func (s capSet) missing(need Need) []Capability {
 	case NeedMount:
 		want = []Capability{CapSysAdmin}
 	}
-	// CAP_SYS_ADMIN stands for the first two, which were split off it in 5.8.
+	// CAP_SYS_ADMIN includes the first two, which were split off it in 5.8.
 	if (need == NeedTrace || need == NeedCgroup) && s.has(CapSysAdmin) {
 		return nil
 	}
@@ -127,7 +129,8 @@ func (s capSet) missing(need Need) []Capability {
 }
 
 func effective() capSet {
-	// Capabilities are a thread's: /proc/self is the first one, which may have other ones.
+	// Each thread has its own capabilities. /proc/self shows those of the
+	// first thread, which may differ.
 	status, err := os.ReadFile("/proc/thread-self/status")
 	if err != nil || InUserNamespace() {
 		return 0

@@ -25,10 +25,10 @@ const (
 	deletedSuffix = " (deleted)"
 )
 
-// CgroupID gives the id that bpf_get_current_cgroup_id returns in the cgroup at
-// path, and its level, which is what bpf_get_current_ancestor_cgroup_id takes: 0
-// for the root. path is absolute in a mounted cgroup2, or begins at the root of
-// the hierarchy, as /proc/PID/cgroup has it.
+// CgroupID returns the id that bpf_get_current_cgroup_id returns in the cgroup
+// at path, and its level for bpf_get_current_ancestor_cgroup_id: 0 for the root.
+// path is absolute in a mounted cgroup2, or begins at the root of the hierarchy,
+// as /proc/PID/cgroup has it.
 func CgroupID(path string) (id uint64, level int, err error) {
 	fd, err := openCgroup(path)
 	if err != nil {
@@ -99,7 +99,7 @@ func openCgroup2Dir(path string) (int, error) {
 }
 
 // nodeID asks for the kernel's own id of a cgroup directory. The inode number is
-// the same on 64-bit machines, and serves where handles are refused.
+// the same on 64-bit machines, and is used where file handles are refused.
 func nodeID(fd int) (id uint64, mountID int, err error) {
 	handle, mountID, err := unix.NameToHandleAt(fd, "", unix.AT_EMPTY_PATH)
 	if err == nil && handle.Size() == 8 {
@@ -124,8 +124,8 @@ func mountOf(fd int) int {
 	return -1
 }
 
-// cgroupLevel counts the directories between a cgroup and the true root, which
-// may lie above what this process sees as the root.
+// cgroupLevel counts the directories between a cgroup and the real root, which
+// may be above the root that this process sees.
 func cgroupLevel(fd, mountID int) (int, error) {
 	at, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
 	if err != nil {
@@ -148,7 +148,7 @@ func cgroupLevel(fd, mountID int) (int, error) {
 	return base + steps(at), err
 }
 
-// below tells what is left of path under dir: "" for dir itself, else "/…".
+// below is the rest of path under dir: "" for dir itself, else "/…".
 func below(path, dir string) (rest string, ok bool) {
 	rest, ok = strings.CutPrefix(path, strings.TrimSuffix(dir, "/"))
 	if !ok || rest != "" && rest[0] != '/' {
@@ -160,8 +160,8 @@ func below(path, dir string) (rest string, ok bool) {
 	return rest, true
 }
 
-// steps counts how far down a path leads. Mounts and processes outside of this
-// cgroup namespace have paths that begin with "/..".
+// steps is the depth of a path. Mounts and processes outside of this cgroup
+// namespace have paths that begin with "/..".
 func steps(path string) int {
 	n := 0
 	for part := range strings.SplitSeq(path, "/") {

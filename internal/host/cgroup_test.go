@@ -120,7 +120,7 @@ func TestCgroupIDErrors(t *testing.T) {
 // level 2, and asks there for the level of that root and of a cgroup below it.
 func TestCgroupNamespace(t *testing.T) {
 	switch os.Getenv("SEINE_CGROUPNS") {
-	case "enter": // in the cgroup by now: the namespace's root is where we are
+	case "enter": // in the cgroup by now: the current cgroup becomes the namespace's root
 		cmd := exec.Command(os.Args[0], "-test.run=^TestCgroupNamespace$")
 		cmd.Env = append(os.Environ(), "SEINE_CGROUPNS=inside")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWCGROUP}
@@ -155,8 +155,8 @@ func TestCgroupNamespace(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	// Seen from inside, the outer cgroup has no path from the root on; the handle
-	// leads to the true one.
+	// Inside of the namespace the outer cgroup has no path from the root; its
+	// handle leads to the real path.
 	root, _ := Cgroup2()
 	for _, want := range []string{
 		fmt.Sprintf("seen / id %d level 2 path / error <nil>", inode(t, inner)),
@@ -175,7 +175,7 @@ func TestCgroupPath(t *testing.T) {
 	if got := CgroupPath(inode(t, root)); got != "/" {
 		t.Errorf("root: got %q, want /", got)
 	}
-	// Made after the first look, and removed before the last one.
+	// Made after the first lookup, and removed before the last one.
 	inner := filepath.Join(outer, "inner")
 	if err := os.Mkdir(inner, 0o755); err != nil {
 		t.Fatal(err)
@@ -197,8 +197,8 @@ func TestCgroupPath(t *testing.T) {
 	}
 }
 
-// TestCgroupPathWalk takes away the handles, as for a process without
-// CAP_DAC_READ_SEARCH, and counts the walks. Any tree serves.
+// TestCgroupPathWalk disables file handles, as for a process without
+// CAP_DAC_READ_SEARCH, and counts the walks. Any directory tree will do.
 func TestCgroupPathWalk(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"a", "a/b", "c"} {

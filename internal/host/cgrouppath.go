@@ -17,27 +17,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CgroupPath tells the path of the cgroup with this id, from the root of the
-// hierarchy on, or "" where it is not known: gone before anyone asked, say.
-// A path once known stays known: the kernel does not use an id twice.
+// CgroupPath is the path of the cgroup with this id, from the root of the
+// hierarchy, or "" if it is not known, for example because the cgroup is gone.
+// A known path is kept: the kernel does not reuse ids.
 func CgroupPath(id uint64) string { return cgroupPaths.lookup(id) }
 
 var cgroupPaths = &pathIndex{root: cgroup2, now: time.Now}
 
 const (
 	maxPaths = 1 << 16         // paths kept; when full, it starts over
-	patience = 1 * time.Second // how long an unknown id is left alone
+	patience = 1 * time.Second // how long an unknown id is not looked up again
 )
 
-// A pathIndex maps ids to paths. It asks the kernel for one id at a time where
-// that is allowed (CAP_DAC_READ_SEARCH); else it walks the tree.
+// A pathIndex maps ids to paths. It asks the kernel for one id at a time if
+// that is allowed (CAP_DAC_READ_SEARCH). Otherwise it walks the tree.
 type pathIndex struct {
 	root func() (mount, error)
 	now  func() time.Time
 
 	mu        sync.RWMutex
 	paths     map[uint64]string
-	unknown   map[uint64]struct{} // asked for in vain since `forgotten`
+	unknown   map[uint64]struct{} // not found since `forgotten`
 	forgotten time.Time
 	handles   *handleRoot // nil before first use
 	noHandles bool
@@ -122,15 +122,15 @@ func (x *pathIndex) mayWalk(now time.Time) bool {
 	return true
 }
 
-// A handleRoot is what open_by_handle_at needs to know of the mount.
+// A handleRoot is the mount for open_by_handle_at.
 type handleRoot struct {
 	fd    int // open until the process ends
 	ino   uint64
 	point string
 }
 
-// errOutside: the cgroup lies outside of the mount, which shows a part only, as
-// in a cgroup namespace. The kernel does not tell its path then.
+// errOutside: the cgroup is outside of the mount, which shows only a part of
+// the tree, as in a cgroup namespace. The kernel does not give its path then.
 var errOutside = errors.New("outside of the mount")
 
 func (x *pathIndex) byHandle(root mount, id uint64) (string, error) {
@@ -173,7 +173,7 @@ func (h *handleRoot) open(id uint64, flags int) (int, error) {
 	return unix.OpenByHandleAt(h.fd, unix.NewFileHandle(fileidKernfs, raw[:]), flags|unix.O_DIRECTORY|unix.O_CLOEXEC)
 }
 
-// walkOutside notes the paths from the true root on, which always has id 1.
+// walkOutside records the paths from the real root, which always has id 1.
 func (x *pathIndex) walkOutside() {
 	const trueRoot = 1
 	fd, err := x.handles.open(trueRoot, unix.O_RDONLY)
@@ -185,8 +185,8 @@ func (x *pathIndex) walkOutside() {
 	x.walk(mount{Root: "/", Point: "/proc/self/fd/" + strconv.Itoa(fd)}, x.outside)
 }
 
-// refused says that handles do not work here at all; ESTALE says only that this
-// one leads nowhere.
+// refused reports whether handles do not work at all. ESTALE means only that
+// this handle is stale.
 func refused(err error) bool {
 	for _, errno := range []error{unix.EPERM, unix.EACCES, unix.EOPNOTSUPP, unix.ENOSYS, unix.EINVAL} {
 		if errors.Is(err, errno) {
@@ -197,7 +197,8 @@ func refused(err error) bool {
 }
 
 func (x *pathIndex) walk(root mount, paths map[uint64]string) {
-	// What cannot be read is left out, and asked for again later.
+	// Directories that cannot be read are left out, and looked up again
+	// later.
 	_ = WalkCgroups(root.Point, func(at string) {
 		var st unix.Stat_t
 		if len(paths) < maxPaths && unix.Stat(root.Point+at, &st) == nil {

@@ -12,12 +12,13 @@ import (
 	"strings"
 )
 
-// ErrHidden is returned when the kernel does not tell its addresses.
+// ErrHidden is returned if the kernel hides its addresses.
 var ErrHidden = errors.New("the kernel hides its addresses: CAP_SYSLOG, or kernel.kptr_restrict = 0, shows them")
 
-// Code finds where functions of the kernel lie: their first byte and the byte
-// after their last. What the kernel does not have, or has inlined everywhere,
-// is not in the result; of several by the same name it is the first.
+// Code finds the address ranges of kernel functions: the first byte and the
+// byte after the last. Functions that the kernel does not have, or has inlined
+// everywhere, are not in the result. If several functions have one name, the
+// first counts.
 func Code(names ...string) (map[string][2]uint64, error) {
 	f, err := os.Open("/proc/kallsyms")
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 type Counters map[string]int64
 
 // CounterFiles are the open files of a network namespace's counters. They can be
-// read again without any privilege, and hold on to the namespace until Close.
+// read again without any privilege, and keep the namespace alive until Close.
 type CounterFiles []*os.File
 
 // counterFiles are the files in a directory such as /proc/thread-self/net.
@@ -64,7 +64,7 @@ func (files CounterFiles) Read() (Counters, error) {
 	return c, nil
 }
 
-// ID is the inode of a file, which no two network namespaces share.
+// ID is the inode of one of the files. It is unique to the network namespace.
 func (files CounterFiles) ID() uint64 {
 	var st unix.Stat_t
 	if len(files) == 0 || unix.Fstat(int(files[0].Fd()), &st) != nil {
@@ -73,7 +73,7 @@ func (files CounterFiles) ID() uint64 {
 	return st.Ino
 }
 
-// Close lets go of the namespace.
+// Close releases the namespace.
 func (files CounterFiles) Close() {
 	for _, f := range files {
 		f.Close()
@@ -90,7 +90,7 @@ func ReadCounters(dir string) (Counters, error) {
 	return files.Read()
 }
 
-// Since gives the counters that moved between before and c.
+// Since returns the counters that changed between before and c.
 func (c Counters) Since(before Counters) Counters {
 	d := Counters{}
 	for k, v := range c {
@@ -154,14 +154,14 @@ type Netns struct {
 	path  string // /proc/7/ns/net, /run/netns/blue
 }
 
-// AllNetns lists the network namespaces that a thread is in, of whatever process, and
-// those that ip-netns(8) has a name for. Others exist: held by a descriptor. It takes
+// AllNetns lists the network namespaces of all threads, and those that ip-netns(8)
+// has named. It does not find namespaces that only a descriptor holds. It needs
 // CAP_SYS_PTRACE.
 func AllNetns() []Netns {
 	return netnsAt(append([]string{"/proc/[0-9]*/task/[0-9]*/ns/net"}, netnsNames()...))
 }
 
-// NamedNetns lists those that ip-netns(8) has a name for, which takes no privilege.
+// NamedNetns lists those that ip-netns(8) has named, which needs no privilege.
 func NamedNetns() []Netns { return netnsAt(netnsNames()) }
 
 func netnsNames() (patterns []string) {
@@ -179,11 +179,11 @@ func netnsAt(patterns []string) []Netns {
 		for _, path := range paths {
 			var st unix.Stat_t
 			if unix.Stat(path, &st) == nil && seen[uint32(st.Ino)] && strings.HasPrefix(path, "/proc/") {
-				continue // most threads share a namespace, and to open each takes five calls
+				continue // most threads share a namespace, and opening each takes five calls
 			}
 			ino, err := netnsFile(path)
 			if err != nil || seen[ino] {
-				continue // it ended, or is somebody else's
+				continue // it has ended, or belongs to another user
 			}
 			seen[ino] = true
 			all = append(all, Netns{ino, path})
@@ -217,7 +217,8 @@ func (n Netns) Do(fn func() error) error {
 	return <-done
 }
 
-// enterNetns moves the calling thread. To stay where it is takes no privilege.
+// enterNetns moves the calling thread into a namespace. If it is already there,
+// no privilege is needed.
 func enterNetns(path string) error {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

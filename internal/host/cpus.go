@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// OnlineCPUs lists the processors that are at work.
+// OnlineCPUs lists the processors that are online.
 func OnlineCPUs() ([]int, error) {
 	b, err := os.ReadFile("/sys/devices/system/cpu/online")
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 // atSecure is AT_SECURE of getauxval(3): an exec gave privileges.
 const atSecure = 23
 
-// Elevated says whether this process got privileges from its executable file (setcap,
-// set-user-ID), so that its caller may have fewer. The caller chose the environment, so the
-// environment must not decide what such a process does. If it cannot be found out, the answer is
-// yes.
+// Elevated reports whether this process got privileges from its executable file (setcap,
+// set-user-ID), so that its caller may have fewer. The caller chose the environment, so
+// the environment must not decide what such a process does. If it cannot be found out,
+// the answer is yes.
 func Elevated() bool {
 	auxv, err := unix.Auxv()
 	if err != nil {
@@ -26,7 +26,7 @@ func Elevated() bool {
 		}
 	}
 	if unix.Getuid() == 0 {
-		return false // root has nothing to gain
+		return false // root cannot gain privileges
 	}
 	// An exec keeps only ambient capabilities. Others come from the file.
 	status, err := os.ReadFile("/proc/self/status")

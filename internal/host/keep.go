@@ -12,13 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Keep gives up all capabilities but these, in every thread and for good: not even a program that
-// root starts has more. It never adds one. All threads must hold the same capabilities before.
+// Keep gives up all capabilities except these, in every thread and for good: not even a
+// program that root starts gets more. It never adds one. All threads must have the same
+// capabilities before.
 func Keep(caps ...Capability) error {
 	if err := keep(caps); err != nil {
 		return notGivenUp(err)
 	}
-	// Children must not get back by exec, as root's do, what we gave up.
+	// Children of root must not regain by exec what was given up.
 	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); errno != 0 {
 		return fmt.Errorf("no new privileges: %w", errno)
 	}
@@ -33,8 +34,8 @@ func notGivenUp(err error) error {
 	return fmt.Errorf("giving up capabilities: %w", err)
 }
 
-// Without runs fn with no capability in effect in its thread, and then puts back
-// what was.
+// Without runs fn with no effective capability in its thread, and then restores
+// them.
 func Without(fn func()) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

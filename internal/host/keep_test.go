@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inChild runs the test that calls it once more, in a process of its own, which
-// is poorer afterwards; there it returns true.
+// inChild runs the calling test again in a process of its own, which loses its
+// privileges. There it returns true.
 func inChild(t *testing.T) bool {
 	t.Helper()
 	const mark = "SEINE_HOST_CHILD"
@@ -130,7 +130,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestNotGivenUp: whoever built it with cgo is told how to build it.
+// TestNotGivenUp: the error of a build with cgo says how to build it.
 func TestNotGivenUp(t *testing.T) {
 	for err, hint := range map[error]bool{unix.ENOTSUP: true, unix.EPERM: false} {
 		got := notGivenUp(err)
@@ -140,10 +140,10 @@ func TestNotGivenUp(t *testing.T) {
 	}
 }
 
-// TestConfine: only what is named can be read, nothing can be written or run, and no other port
-// be connected to.
+// TestConfine: only the named paths can be read, nothing can be written or executed, and
+// connections to other ports are refused.
 func TestConfine(t *testing.T) {
-	const place = "SEINE_HOST_CONFINED" // made by the one that can remove it
+	const place = "SEINE_HOST_CONFINED" // made by the process that can remove it
 	dir := os.Getenv(place)
 	if dir == "" {
 		t.Setenv(place, t.TempDir())
@@ -217,7 +217,7 @@ func TestConfine(t *testing.T) {
 
 func errorOf[T any](_ T, err error) error { return err }
 
-// newEnough says whether a release of the kernel is so new.
+// newEnough reports whether a kernel release is at least this new.
 func newEnough(release string, major, minor int) bool {
 	var a, b int
 	fmt.Sscanf(release, "%d.%d", &a, &b)

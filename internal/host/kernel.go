@@ -26,13 +26,13 @@ var kernelRelease = sync.OnceValue(func() string {
 	return unix.ByteSliceToString(u.Release[:])
 })
 
-// TracepointsPreempt says whether a task can be preempted inside of a tracepoint.
-// No type tells.
+// TracepointsPreempt reports whether a task can be preempted inside of a
+// tracepoint. BTF does not show it.
 func TracepointsPreempt() bool { return !olderThan(KernelVersion(), 7, 0) }
 
-// olderThan compares the first two numbers of a release. What cannot be read is
-// not older. Features are not chosen by it where types tell: stable kernels
-// backport changes.
+// olderThan compares the first two numbers of a release. A release that cannot
+// be parsed is not older. It is not used where BTF can decide, because stable
+// kernels backport changes.
 func olderThan(release string, major, minor int) bool {
 	var a, b int
 	if n, _ := fmt.Sscanf(release, "%d.%d", &a, &b); n != 2 {
@@ -89,7 +89,7 @@ func firstConfig(paths ...string) map[string]string {
 	return nil
 }
 
-// maxConfig is ten times what the largest configuration takes.
+// maxConfig is ten times the size of the largest configuration.
 const maxConfig = 4 << 20
 
 func readConfig(path string) map[string]string {
@@ -126,7 +126,7 @@ func readConfig(path string) map[string]string {
 }
 
 // Memlock raises the limit on locked memory, to which kernels before 5.11 charge
-// BPF maps; later ones charge them to the cgroup. It returns an error only where
+// BPF maps; later ones charge them to the cgroup. It returns an error only if
 // the limit is likely to matter.
 func Memlock() error {
 	var limit unix.Rlimit
@@ -140,15 +140,15 @@ func Memlock() error {
 	if err == nil {
 		return nil
 	}
-	// What does not need a capability: up to the hard limit.
+	// Raising it up to the hard limit needs no capability.
 	if limit.Cur < limit.Max && unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit.Max, Max: limit.Max}) == nil {
 		limit.Cur = limit.Max
 	}
 	return memlockError(KernelVersion(), limit.Cur, err)
 }
 
-// MemlockLimited says whether this kernel charges maps to RLIMIT_MEMLOCK, so that
-// CAP_SYS_RESOURCE helps.
+// MemlockLimited reports whether this kernel charges maps to RLIMIT_MEMLOCK, so
+// that CAP_SYS_RESOURCE helps.
 func MemlockLimited() bool { return olderThan(KernelVersion(), 5, 11) }
 
 func memlockError(release string, limit uint64, err error) error {

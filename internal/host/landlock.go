@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lock has the kernel refuse this process to run programs, to write, make or
-// remove files, and to use TCP (Landlock, since 5.13; TCP since 6.7). Reading is
-// as before; what is open stays open. It is called after Keep. It also takes away everything that
-// needs permission to trace other processes, such as /proc/PID/maps.
+// Lock restricts this process by Landlock (since 5.13): it may not execute programs, may
+// not write, create or remove files, and since 6.7 may not use TCP. Reading is not
+// restricted, and open files stay open. It is called after Keep. It also denies
+// everything that needs permission to trace other processes, such as /proc/PID/maps.
 func Lock() error { return LockExcept() }
 
-// LockExcept is Lock, and files in these directories may still be written, made and
-// removed.
+// LockExcept is Lock, except that files in these directories may be written,
+// created and removed.
 func LockExcept(writable ...string) error {
 	abi, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno == unix.ENOSYS || errno == unix.EOPNOTSUPP {
@@ -43,7 +43,7 @@ func LockExcept(writable ...string) error {
 	return nil
 }
 
-// allow lets files in a directory be written, as far as the rules are about that.
+// allow permits writing files in a directory, as far as the rules cover that.
 func allow(rules uintptr, refused uint64, dir string) error {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -60,8 +60,8 @@ func allow(rules uintptr, refused uint64, dir string) error {
 	return nil
 }
 
-// rules is what to refuse everywhere, of what a version of Landlock knows, and
-// how much of the struct it knows.
+// rules is the accesses to refuse that a version of Landlock supports, and the
+// size of the struct that it knows.
 func rules(abi int) (unix.LandlockRulesetAttr, uintptr) {
 	attr := unix.LandlockRulesetAttr{
 		Access_fs: unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |

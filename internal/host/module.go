@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// ModuleState says whether a kernel module can be used.
+// ModuleState is whether a kernel module can be used.
 type ModuleState int
 
 // The states of a module.
@@ -43,7 +43,8 @@ func module(loaded, installed, name string) ModuleState {
 	return ModuleAbsent
 }
 
-// listed says whether modules.dep or modules.builtin has a line for the module.
+// listed reports whether modules.dep or modules.builtin has a line for the
+// module.
 func listed(file, name string) bool {
 	f, err := os.Open(file)
 	if err != nil {
@@ -62,8 +63,8 @@ func listed(file, name string) bool {
 	return false
 }
 
-// ModuleBTF says whether the types of a module that is there are known: in its
-// own BTF, or in the kernel's if it is built in.
+// ModuleBTF reports whether the types of a loaded module are known: from its
+// own BTF, or from the kernel's if it is built in.
 func ModuleBTF(name string) bool {
 	if _, err := os.Stat(filepath.Join("/sys/kernel/btf", name)); err == nil {
 		return true

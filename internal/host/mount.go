@@ -15,16 +15,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Cgroup2 tells where the cgroup2 hierarchy can be reached. Where none is
-// mounted whole, seine mounts one that only this process sees: the path is then
-// /proc/self/fd/N and is of no use to other processes, children included.
+// Cgroup2 is the path of the cgroup2 hierarchy. If it is not mounted as a
+// whole, seine mounts one that only this process sees. The path is then
+// /proc/self/fd/N and does not work in other processes, children included.
 func Cgroup2() (path string, err error) {
 	m, err := cgroup2()
 	return m.Point, err
 }
 
-// Tracefs tells where tracefs can be reached. Like Cgroup2's, the path may be
-// one that only this process sees.
+// Tracefs is the path of tracefs. Like Cgroup2's, the path may work only in
+// this process.
 func Tracefs() (path string, err error) {
 	m, err := tracefs()
 	return m.Point, err
@@ -44,8 +44,9 @@ type mount struct {
 	Options string // of the filesystem (the super block), not of the mount
 }
 
-// reach finds a filesystem of this type. A mount of the whole of it is best; a
-// private one comes next; a part of it, as containers may be given, is last.
+// reach finds a filesystem of this type. It prefers a mount of the whole
+// filesystem, then a private mount, then a mount of a part of it, which
+// containers may have.
 func reach(fstype string, magic int64) (mount, error) {
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -54,7 +55,8 @@ func reach(fstype string, magic int64) (mount, error) {
 	mounts := ofType(parseMountinfo(data), fstype)
 	var part *mount
 	for i, m := range mounts {
-		// A mount that lies below another one is listed but not reachable.
+		// A mount that is covered by another one is listed but not
+		// reachable.
 		var st unix.Statfs_t
 		if unix.Statfs(m.Point, &st) != nil || int64(st.Type) != magic {
 			continue
@@ -76,9 +78,9 @@ func reach(fstype string, magic int64) (mount, error) {
 	return mount{}, err
 }
 
-// optionsInUse tells the options that the filesystem has now. Those of cgroup2
-// and tracefs belong to the one instance in the kernel: a further mount that
-// does not repeat them takes nsdelegate or gid= from every other one.
+// optionsInUse is the current options of the filesystem. cgroup2 and tracefs
+// have one instance in the kernel: a further mount that does not repeat
+// nsdelegate or gid= removes the option from every other mount.
 func optionsInUse(fstype string, mounts []mount) string {
 	if len(mounts) == 0 {
 		data, err := os.ReadFile("/proc/1/mountinfo")
@@ -93,8 +95,9 @@ func optionsInUse(fstype string, mounts []mount) string {
 	return mounts[0].Options
 }
 
-// mountPrivately mounts a filesystem without a place in the tree (since 5.2).
-// The descriptor stays open, and the mount with it, until the process ends.
+// mountPrivately mounts a filesystem that is not attached to the directory tree
+// (since 5.2). The descriptor stays open until the process ends, and keeps the
+// mount.
 func mountPrivately(fstype, options string) (path string, err error) {
 	fsfd, err := unix.Fsopen(fstype, unix.FSOPEN_CLOEXEC)
 	if err != nil {

@@ -98,7 +98,7 @@ func TestCgroup2(t *testing.T) {
 	if again, _ := Cgroup2(); again != path {
 		t.Errorf("got %s, then %s", path, again)
 	}
-	// Where mountinfo has the whole of it, that is taken.
+	// If mountinfo has a mount of the whole filesystem, that one is taken.
 	data, _ := os.ReadFile("/proc/self/mountinfo")
 	for _, m := range ofType(parseMountinfo(data), "cgroup2") {
 		if m.Root == "/" && strings.HasPrefix(path, "/proc/self/fd/") {
@@ -108,7 +108,7 @@ func TestCgroup2(t *testing.T) {
 }
 
 // TestPrivateCgroup2 checks that a private mount is the same hierarchy, and that
-// making it leaves the options of the others alone.
+// making it does not change the options of other mounts.
 func TestPrivateCgroup2(t *testing.T) {
 	needRoot(t)
 	before := cgroupOptions(t)

@@ -12,7 +12,7 @@ import (
 	"unicode"
 )
 
-// netIRQs is which interrupts are network devices', as sysfs tells.
+// netIRQs is the interrupts of network devices, by sysfs.
 type netIRQs struct {
 	lines map[uint32]string // by number
 	names map[string]string // by a word of the handler's name
@@ -39,7 +39,7 @@ func (n *netIRQs) of(irq uint32, handler string) string {
 	if dev := n.lines[irq]; dev != "" {
 		return dev
 	}
-	// Words, so that eth1 is not found in eth10-rx.
+	// Whole words, so that eth1 is not found in eth10-rx.
 	for w := range strings.FieldsFuncSeq(handler, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' && r != '.' }) {
 		if dev := n.names[w]; dev != "" {
 			return dev
@@ -71,8 +71,8 @@ func readNetIRQs(sys string) netIRQs {
 	return n
 }
 
-// pci adds the interrupts of a PCI device, under the name of its interface where
-// that can be seen, else of its place on the bus.
+// pci adds the interrupts of a PCI device, under the name of its interface if
+// that is visible, else under its bus address.
 func (n *netIRQs) pci(dev string) {
 	name := filepath.Base(dev)
 	for _, pattern := range []string{"net/*", "virtio*/net/*"} {
@@ -87,7 +87,7 @@ func (n *netIRQs) pci(dev string) {
 		}
 	}
 	if len(msi) > 0 {
-		return // the line of its own is not in use
+		return // its legacy line is not in use
 	}
 	line, _ := os.ReadFile(filepath.Join(dev, "irq"))
 	if irq, err := strconv.ParseUint(strings.TrimSpace(string(line)), 10, 32); err == nil && irq > 0 {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestNetIRQ: interrupts of network devices by their number and by their name,
-// and of no others.
+// TestNetIRQ: interrupts of network devices are found by number and by name,
+// and no others are.
 func TestNetIRQ(t *testing.T) {
 	sys := t.TempDir()
 	file := func(path, text string) {

@@ -19,15 +19,16 @@ var netnsDirs = []string{"/run/netns", "/var/run/netns"}
 const (
 	// maxPID is the kernel's PID_MAX_LIMIT: no process has a higher number.
 	maxPID = 4 << 20
-	// minInode is below every namespace's inode number. They are given out from
-	// 0xF0000000 on; the first namespaces have fixed ones just below that.
+	// minInode is below the inode number of every namespace. Numbers are
+	// assigned from 0xF0000000 on; the initial namespaces have fixed numbers
+	// just below that.
 	minInode = 0xE0000000
 )
 
-// NetnsInode gives the inode number by which the kernel tells network namespaces
-// apart. spec is a path (/run/netns/blue, /proc/7/ns/net), a name of ip-netns(8),
-// a process id, the inode itself, or the way that ls writes it: net:[4026531840].
-// For the last two forms it is not checked whether such a namespace exists.
+// NetnsInode returns the inode number that identifies a network namespace. spec
+// is a path (/run/netns/blue, /proc/7/ns/net), a name of ip-netns(8), a process
+// id, the inode itself, or the form of ls: net:[4026531840]. For the last two
+// forms it does not check that the namespace exists.
 func NetnsInode(spec string) (uint32, error) {
 	if inner, ok := strings.CutPrefix(spec, "net:["); ok {
 		n, err := strconv.ParseUint(strings.TrimSuffix(inner, "]"), 10, 32)
@@ -99,8 +100,9 @@ func netnsName(name string) (uint32, error) {
 	return 0, fmt.Errorf("there is no such name in %s: it has %s", netnsDirs[0], strings.Join(known, ", "))
 }
 
-// netnsFile reads the inode of a namespace file. It looks at what the file is
-// before it opens it: opening a FIFO would wait, opening a device might act.
+// netnsFile reads the inode of a namespace file. It checks the kind of the file
+// before it opens it: opening a FIFO would block, and opening a device might
+// have effects.
 func netnsFile(path string) (uint32, error) {
 	at, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {

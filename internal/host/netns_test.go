@@ -17,8 +17,8 @@ import (
 )
 
 // namedNetns makes a network namespace and gives it a name, as ip-netns(8) does.
-// A child makes it: the kernel has one namespace per thread, and Go may well give
-// a goroutine the thread that /proc/self is about.
+// A child makes it: a namespace belongs to a thread, and Go may run a goroutine
+// on the thread that /proc/self describes.
 func namedNetns(t *testing.T, path string) uint32 {
 	t.Helper()
 	needRoot(t)
@@ -129,7 +129,7 @@ func TestNetnsInodeErrors(t *testing.T) {
 	}
 }
 
-// Names are found by inode; what is no namespace has none.
+// Names are found by inode. A file that is not a namespace has no name.
 func TestNetnsNames(t *testing.T) {
 	old := netnsDirs
 	defer func() { netnsDirs = old }()

@@ -11,9 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReleaseCode unmaps the pages of the binary that are mapped by now: those that the packages'
-// start has touched, with the 64 KB that the kernel maps around each. No command needs most of
-// them again. They stay in the page cache, and are mapped again when they are touched.
+// ReleaseCode unmaps the pages of the binary that are mapped by now: those that the
+// initialisation of packages has touched, with the 64 KB that the kernel maps around
+// each. No command needs most of them again. They stay in the page cache, and are mapped
+// again when they are touched.
 func ReleaseCode() {
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil || !fixed() {
@@ -37,8 +38,8 @@ func ReleaseCode() {
 	}
 }
 
-// fixed says that the binary is loaded where it was linked for. Otherwise the loader has written
-// into it, also into pages that are read-only by now.
+// fixed reports whether the binary is loaded at the address that it was linked for.
+// Otherwise the loader has written into it, also into pages that are read-only by now.
 func fixed() bool {
 	f, err := os.Open("/proc/self/exe")
 	if err != nil {

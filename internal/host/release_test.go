@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestReleaseCode holds what is mapped of files before and after against the kernel's own count.
+// TestReleaseCode compares the mapped file pages before and after with the
+// kernel's own count.
 func TestReleaseCode(t *testing.T) {
 	before := mappedOfFiles(t)
 	ReleaseCode()

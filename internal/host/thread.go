@@ -9,12 +9,12 @@ import (
 )
 
 // OnThread runs fn on an operating-system thread of its own and returns at
-// once; the thread ends with fn, so fn may change its network namespace.
+// once. The thread ends with fn, so fn may change its network namespace.
 //
 // The main thread must not be used: Go cannot end it, and /proc/self/ns/net
-// would show the wrong namespace from then on. When the scheduler gives us
-// that one, we hold it until another goroutine, which then cannot be on it, has
-// finished.
+// would show the wrong namespace from then on. If the scheduler picks the main
+// thread, OnThread holds it until another goroutine, which cannot run on it
+// then, has finished.
 func OnThread(fn func()) {
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine

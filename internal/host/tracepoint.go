@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// TracepointID gives the number by which perf_event_open knows a tracepoint. The
-// error is an fs.ErrNotExist where this kernel does not have the tracepoint.
+// TracepointID returns the id of a tracepoint for perf_event_open. The error is
+// an fs.ErrNotExist if this kernel does not have the tracepoint.
 func TracepointID(group, name string) (uint64, error) {
 	root, err := Tracefs()
 	if err != nil {
@@ -32,7 +32,8 @@ func TracepointID(group, name string) (uint64, error) {
 	return id, nil
 }
 
-// isName says whether s can be one file name, so that it cannot lead elsewhere.
+// isName reports whether s is a single file name, so that it cannot lead to
+// another directory.
 func isName(s string) bool {
 	return s != "" && s != "." && s != ".." && !strings.ContainsAny(s, "/\x00")
 }

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// User tells the name of a user, or "" where /etc/passwd has none: users that
-// come from a directory service are not known without libc.
+// User is the name of a user, or "" if /etc/passwd has none. Users of a
+// directory service are not known without libc.
 func User(uid uint32) string { return users.Name(uid) }
 
 // UID tells the number of a user, who is given by name or by number.
@@ -22,8 +22,8 @@ func UID(name string) (uint32, error) { return users.UID(name) }
 
 var users = NewUsers("/etc/passwd")
 
-// Users is a passwd(5) file, read when first needed and again when it has changed
-// and somebody asks for a user that it did not have.
+// Users is a passwd(5) file. It is read when it is first needed, and again if it
+// has changed and a user is not found.
 type Users struct {
 	path string
 	now  func() time.Time
@@ -40,10 +40,10 @@ type user struct{ name, home string }
 // NewUsers makes Users of the file at path, which need not exist.
 func NewUsers(path string) *Users { return &Users{path: path, now: time.Now} }
 
-// Name tells the name of a user, or "".
+// Name is the name of a user, or "".
 func (u *Users) Name(uid uint32) string { return u.get(uid).name }
 
-// Home tells the home directory of a user, or "".
+// Home is the home directory of a user, or "".
 func (u *Users) Home(uid uint32) string { return u.get(uid).home }
 
 // UID tells the number of a user, who is given by name or by number.
@@ -62,7 +62,7 @@ func (u *Users) UID(name string) (uint32, error) {
 		return uid, nil
 	}
 	n, err := strconv.ParseUint(name, 10, 32)
-	// The highest number means "no user" to the kernel.
+	// To the kernel the highest number means "no user".
 	if err != nil || n == 1<<32-1 {
 		return 0, fmt.Errorf("user %q: neither in %s nor a number", name, u.path)
 	}

@@ -47,7 +47,7 @@ func TestUsers(t *testing.T) {
 		}
 	}
 
-	// A new user is seen, though not at once.
+	// A new user is found, but not at once.
 	if err := os.WriteFile(path, []byte(passwd+"bob:x:1002:1002::/home/bob:/bin/sh\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}

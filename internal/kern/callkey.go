@@ -10,7 +10,8 @@ import (
 	"seine/internal/row"
 )
 
-// CallKey is struct call_count_key of callkey.h: the keys by which socket calls can be counted.
+// CallKey is struct call_count_key of callkey.h: the possible keys of counts of
+// socket calls.
 type CallKey struct {
 	Cgroup     uint64    `col:"cgroup,as=cgroup,key;container,as=container,key" help:"control group of the process; container name where known"`
 	PID        ID32      `col:"pid,width=7,key" help:"process"`

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// offset is wall-clock time less monotonic time, in nanoseconds; synced is when
-// it was read, by the wall clock.
+// offset is wall-clock time minus monotonic time, in nanoseconds. synced is
+// when it was read, by the wall clock.
 var offset, synced atomic.Int64
 
 func init() { SyncClock() }
 
-// SyncClock reads the distance between the kernel's monotonic clock and the
-// wall clock anew, so that a step of the clock does not skew a long run.
+// SyncClock reads the difference of the kernel's monotonic clock and the wall
+// clock again, so that a step of the clock does not skew a long run.
 func SyncClock() {
 	best := int64(1 << 62)
 	for range 3 { // the reading with the least time between its two halves
@@ -51,11 +51,11 @@ func monotonic() int64 {
 	return ts.Nano()
 }
 
-// MonoNow is the present moment of the clock that bpf_ktime_get_ns reads.
+// MonoNow is the current time of the clock that bpf_ktime_get_ns reads.
 func MonoNow() Mono { return Mono(monotonic()) }
 
-// WallNanos turns a kernel moment into nanoseconds since the Unix epoch.
+// WallNanos turns a kernel timestamp into nanoseconds since the Unix epoch.
 func WallNanos(m Mono) int64 { return int64(m) + offset.Load() }
 
-// MonoAt turns a time of day into a kernel moment.
+// MonoAt turns a time of day into a kernel timestamp.
 func MonoAt(t time.Time) Mono { return Mono(t.UnixNano() - offset.Load()) }

@@ -8,8 +8,8 @@ import (
 	"seine/internal/row"
 )
 
-// connectWords are how connect(2) describes its errors, as short as the book has
-// them. Others read as the C library words them.
+// connectWords are connect(2)'s descriptions of its errors, shortened as in the
+// book. Other errors have the text of the C library.
 var connectWords = map[unix.Errno]string{
 	unix.EPERM:         "Permission denied",
 	unix.EINTR:         "Interrupted",

@@ -8,13 +8,13 @@ import (
 	"net/netip"
 )
 
-// dnsTypes are the names of the types of records that are asked for.
+// dnsTypes are the names of record types.
 var dnsTypes = map[uint16]string{
 	1: "A", 2: "NS", 5: "CNAME", 6: "SOA", 12: "PTR", 15: "MX", 16: "TXT", 28: "AAAA", 33: "SRV", 35: "NAPTR",
 	39: "DNAME", 43: "DS", 46: "RRSIG", 48: "DNSKEY", 52: "TLSA", 64: "SVCB", 65: "HTTPS", 252: "AXFR", 255: "ANY", 257: "CAA",
 }
 
-// DNSType is the name of a type of records.
+// DNSType is the name of a record type.
 func DNSType(n uint16) string {
 	if s, ok := dnsTypes[n]; ok {
 		return s
@@ -37,8 +37,8 @@ func DNSCode(flags uint16) string {
 const dnsHeader = 12
 
 // DNSQuestion reads the question of a DNS message: the name as it is written in
-// zone files, without the last dot, and the type. False: it is cut off or
-// broken.
+// zone files, without the last dot, and the type. False: the question is
+// truncated or malformed.
 func DNSQuestion(msg []byte) (name string, typ uint16, ok bool) {
 	if len(msg) < dnsHeader {
 		return "", 0, false
@@ -77,8 +77,8 @@ func DNSQuestion(msg []byte) (name string, typ uint16, ok bool) {
 	return string(text), binary.BigEndian.Uint16(b), true
 }
 
-// DNSAddrs lists the addresses that the answers of a DNS message hold, as far
-// as it has not been cut off.
+// DNSAddrs lists the addresses in the answers of a DNS message, up to where the
+// message is truncated.
 func DNSAddrs(msg []byte) []netip.Addr {
 	if len(msg) < dnsHeader {
 		return nil
@@ -108,7 +108,8 @@ func DNSAddrs(msg []byte) []netip.Addr {
 	return out
 }
 
-// skipName is what comes after the name at the start of b; nil if that is cut off.
+// skipName is the rest of b after the name at its start; nil if the name is
+// truncated.
 func skipName(b []byte) []byte {
 	for len(b) > 0 {
 		switch n := int(b[0]); {

@@ -24,7 +24,7 @@ const (
 	recordCNAME = "\x00\x05\x00\x01\x00\x00\x00\x3c\x00\x04\x01b\xc0\x0e"
 )
 
-// TestDNSQuestion: names as zone files have them.
+// TestDNSQuestion: names are written as in zone files.
 func TestDNSQuestion(t *testing.T) {
 	for _, c := range []struct {
 		labels, want string
@@ -45,8 +45,8 @@ func TestDNSQuestion(t *testing.T) {
 	}
 }
 
-// TestDNSAddrs: addresses, also behind an alias; a message that is cut off gives
-// those before the cut.
+// TestDNSAddrs: addresses are found, also behind an alias. A truncated message
+// gives those before the cut.
 func TestDNSAddrs(t *testing.T) {
 	msg := answer(recordCNAME, recordA, recordAAAA)
 	if got := fmt.Sprint(DNSAddrs(msg)); got != "[192.0.2.7 2001:db8::7]" {
@@ -57,7 +57,7 @@ func TestDNSAddrs(t *testing.T) {
 	}
 }
 
-// FuzzDNS: no message breaks it.
+// FuzzDNS: no message causes a panic.
 func FuzzDNS(f *testing.F) {
 	f.Add(answer(recordCNAME, recordA, recordAAAA))
 	f.Add(answer())

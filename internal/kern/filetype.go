@@ -9,7 +9,7 @@ import (
 	"seine/internal/row"
 )
 
-// FileType is struct file_type of filetype.h: what kind of file a file is.
+// FileType is struct file_type of filetype.h: the kind of a file.
 type FileType struct {
 	Num    uint16
 	Family uint16

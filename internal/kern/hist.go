@@ -11,11 +11,11 @@ import (
 )
 
 // HistSlots is the number of slots of a histogram: values 0 to 7 have one each,
-// then every power of two up to 2^40 is cut into eight.
+// then every power of two up to 2^40 is divided into eight.
 const HistSlots = 304
 
 // Hist is struct hist of hist.h: a log-linear histogram kept in the kernel.
-// Quantiles are good to a few per cent; Buckets folds the slots to powers of
+// Quantiles are exact to a few per cent. Buckets folds the slots to powers of
 // two for the book's bars.
 type Hist struct {
 	Count, Sum uint64
@@ -26,9 +26,9 @@ type Hist struct {
 // Kind says that a Hist is an object.
 func (Hist) Kind() row.Kind { return row.Object }
 
-// Cell hands out a copy, since the memory behind h is reused. If two processors wrote a minimum
-// or a maximum at once, one of the two is lost. So a bound that does not lie in the outermost
-// slot is replaced by the bound of that slot.
+// Cell returns a copy, because the memory behind h is reused. If two processors wrote a
+// minimum or a maximum at once, one of the two is lost. So a bound that does not lie in
+// the outermost slot is replaced by the bound of that slot.
 func (h *Hist) Cell(c *row.Cell) {
 	n := *h
 	first := slices.IndexFunc(n.Slots[:], func(count uint64) bool { return count > 0 })
@@ -105,7 +105,7 @@ func (h *Hist) Each(do func(lo, hi, n uint64)) {
 	}
 }
 
-// Average is the mean of the values, 0 when there are none.
+// Average is the mean of the values, 0 if there are none.
 func (h *Hist) Average() float64 {
 	if h.Count == 0 {
 		return 0
@@ -141,8 +141,8 @@ func (h *Hist) Quantile(q float64) float64 {
 // A Bucket counts the values in [Lo, Hi).
 type Bucket struct{ Lo, Hi, Count uint64 }
 
-// Buckets folds the slots to powers of two, from the first that is not empty to
-// the last, empty ones between them included. 0 has a bucket of its own.
+// Buckets folds the slots to powers of two, from the first non-empty bucket to
+// the last, including empty ones between them. 0 has a bucket of its own.
 func (h *Hist) Buckets() []Bucket {
 	var all [bits.UintSize + 1]uint64
 	first, last := -1, -1
@@ -173,8 +173,8 @@ func (h *Hist) Buckets() []Bucket {
 	return out
 }
 
-// Measure gives one of row.Measures. Nothing but the count and the sum is known
-// of an empty histogram.
+// Measure returns one of row.Measures. An empty histogram has only a count and
+// a sum.
 func (h *Hist) Measure(id string) (float64, bool) {
 	switch id {
 	case "count":
@@ -202,7 +202,7 @@ func (h *Hist) Measure(id string) (float64, bool) {
 	return 0, false
 }
 
-// Same makes no two histograms the same: they are not keys.
+// Same is false for any two histograms, because they are not keys.
 func (h *Hist) Same() string { return "" }
 
 // Fold merges another histogram into h.

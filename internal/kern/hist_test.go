@@ -11,7 +11,7 @@ import (
 	"seine/internal/row"
 )
 
-// TestSlots: slots follow on one another without gap, and each value is in the
+// TestSlots: slots follow one another without gaps, and each value is in the
 // range of its slot.
 func TestSlots(t *testing.T) {
 	want := uint64(0)
@@ -55,7 +55,7 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-// TestMerge: two histograms together are the histogram of all values.
+// TestMerge: merging two histograms gives the histogram of all values.
 func TestMerge(t *testing.T) {
 	var a, b, all Hist
 	for _, v := range []uint64{3, 3, 900, 1 << 30} {
@@ -93,7 +93,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestBuckets: powers of two, 0 apart, empty ones between included.
+// TestBuckets: buckets are powers of two, 0 has its own, and empty ones between
+// are included.
 func TestBuckets(t *testing.T) {
 	var h Hist
 	for _, v := range []uint64{0, 1, 5, 8, 15, 16} {

@@ -2,7 +2,8 @@
 
 package kern
 
-// IOKey is struct io_key of iokey.h: the keys by which sends and receives can be counted.
+// IOKey is struct io_key of iokey.h: the possible keys of counts of sends and
+// receives.
 type IOKey struct {
 	Cgroup uint64 `col:"cgroup,as=cgroup,key;container,as=container,key" help:"control group of the process; container name where known"`
 	PID    ID32   `col:"pid,width=7,key" help:"process"`

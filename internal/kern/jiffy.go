@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Jiffy is how long a jiffy of this kernel is: the coarse clocks move by jiffies.
+// Jiffy is the length of a jiffy on this kernel. The coarse clocks advance by
+// jiffies.
 func Jiffy() time.Duration {
 	var res unix.Timespec
 	if unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &res) != nil || res.Nano() == 0 {

@@ -27,10 +27,10 @@ func init() {
 	row.Register[SockOptions]()
 }
 
-// None is what a number holds when nothing is known: NONE in kernel.h.
+// None is the value of a number that is not known: NONE in kernel.h.
 const None = ^uint64(0)
 
-// Mono is a moment of the kernel's monotonic clock, in nanoseconds.
+// Mono is a time of the kernel's monotonic clock, in nanoseconds.
 type Mono uint64
 
 // Kind says that a Mono is shown as wall-clock time.
@@ -126,13 +126,13 @@ func (a *Addr) Cell(c *row.Cell) {
 	*c = row.Cell{Kind: row.Addr, S: unsafe.String(&a[0], 16)}
 }
 
-// CommLen is how many bytes of a name the kernel keeps, a task's or a device's.
+// CommLen is the size of the name of a task or a device in the kernel.
 const CommLen = 15
 
 // Comm is a task's name as the kernel keeps it; empty is absent.
 type Comm [CommLen + 1]byte
 
-// Most says how long it can be.
+// Most is its greatest length.
 func (Comm) Most() int { return CommLen }
 
 // Kind says that a Comm is text.
@@ -202,8 +202,8 @@ type Tuple struct {
 	Sock   ID     `col:"sock" help:"stable id of the socket (its cookie)"`
 }
 
-// NoEnd leaves out the end of a connection that a socket does not have: its port if
-// that is 0, and then its address if that is any.
+// NoEnd removes an end that a socket does not have: the port if it is 0, and then
+// the address if it is the wildcard address.
 func NoEnd(r *row.Row, addr, port string) {
 	p, a := r.Get(port), r.Get(addr)
 	if p != nil && p.Kind != row.Null {

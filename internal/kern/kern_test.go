@@ -12,7 +12,7 @@ import (
 	"seine/internal/row"
 )
 
-// TestCells: each value type gives the cell that it should, absent ones none.
+// TestCells: each value type gives the right cell, and absent values give none.
 func TestCells(t *testing.T) {
 	v4 := Addr(netip.MustParseAddr("::ffff:192.0.2.1").As16())
 	comm, none := Comm{'c', 'u', 'r', 'l'}, Nanos(None)
@@ -44,7 +44,7 @@ func TestCells(t *testing.T) {
 	}
 }
 
-// TestClock: a moment of the kernel's clock becomes the time of day.
+// TestClock: a kernel timestamp becomes the time of day.
 func TestClock(t *testing.T) {
 	SyncClock()
 	got := time.Unix(0, WallNanos(MonoNow()))

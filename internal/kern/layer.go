@@ -4,10 +4,9 @@ package kern
 
 import "strings"
 
-// netLayers are the parts of the kernel's network code, from the top down, each
-// with how the names of its functions begin; leading underscores do not count.
-// Other functions, such as those for memory, locks and buffers (skb_…), count for the layer of
-// their caller.
+// netLayers are the layers of the kernel's network code, from the top down, each with the
+// prefixes of its function names. Leading underscores do not count. Other functions, such
+// as those for memory, locks and buffers (skb_…), count for the layer of their caller.
 var netLayers = []struct {
 	name     string
 	prefixes string
@@ -32,7 +31,7 @@ var netLayers = []struct {
 		"stmmac_ mvneta_ mvpp2_ dpaa_ hns3_ ionic_ fec_enet ieee80211_ cfg80211_ mac80211_ iwl_ ath9k ath10k ath11k brcmf_ wg_ mana_ atl_ usbnet_"},
 }
 
-// layerOf is the layer of each beginning.
+// layerOf is the layer of each prefix.
 var layerOf = func() map[string]string {
 	m := map[string]string{}
 	for _, l := range netLayers {
@@ -43,9 +42,9 @@ var layerOf = func() map[string]string {
 	return m
 }()
 
-// NetLayer is the part of the network code that a kernel stack is in: that of
-// the innermost function which belongs to one. Empty: the stack is not in the
-// network code. An interrupt does not belong to the code that it interrupts.
+// NetLayer is the layer of a kernel stack: that of the innermost function that
+// belongs to one. It is empty if the stack is not in the network code. An
+// interrupt does not belong to the code that it interrupts.
 func NetLayer(s *Stack) string {
 	for i := range s.Frames {
 		name := s.Frames[i].Sym
@@ -59,7 +58,7 @@ func NetLayer(s *Stack) string {
 	return ""
 }
 
-// funcLayer finds the longest beginning that a function's name has.
+// funcLayer finds the longest prefix of a function's name.
 func funcLayer(name string) string {
 	name = strings.TrimLeft(name, "_")
 	for _, arch := range []string{"x64_", "ia32_", "arm64_", "se_", "do_"} { // of system calls
@@ -75,7 +74,7 @@ func funcLayer(name string) string {
 	return ""
 }
 
-// isInterrupt says whether a function is where an interrupt or a softirq begins.
+// isInterrupt reports whether an interrupt or a softirq begins in a function.
 func isInterrupt(name string) bool {
 	for _, p := range []string{
 		"asm_sysvec_", "sysvec_", "asm_common_interrupt", "common_interrupt", "asm_exc_", "do_IRQ", "ret_from_intr", "el1_irq", "el1h_64_irq",

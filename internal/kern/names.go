@@ -71,7 +71,7 @@ func (p Proto) String() string {
 	return strconv.Itoa(int(p))
 }
 
-// OfIP says whether it is a protocol over IP, not a family.
+// OfIP reports whether it is a protocol over IP, not a family.
 func (p Proto) OfIP() bool { return p&protoFamily == 0 }
 
 // Kind says that a Proto is shown by name.
@@ -83,7 +83,7 @@ func (p *Proto) Cell(c *row.Cell) { c.SetText(p.String()) }
 // State is a TCP state.
 type State uint8
 
-// States that a session has before its handshake is complete.
+// The states of a session before its handshake is complete.
 const (
 	StateSynSent State = 2
 	StateSynRecv State = 3
@@ -100,7 +100,7 @@ func (State) Kind() row.Kind { return row.Text }
 // Cell gives the name.
 func (s *State) Cell(c *row.Cell) { c.SetWord(uint64(*s), states[:]) }
 
-// Reset says who reset a session: RESET_* of tcplife.bpf.c.
+// Reset is the side that reset a session: RESET_* of tcplife.bpf.c.
 type Reset uint8
 
 // Who reset it.
@@ -128,7 +128,7 @@ func (Dir) Kind() row.Kind { return row.Text }
 // Cell gives the name.
 func (d *Dir) Cell(c *row.Cell) { c.SetWord(uint64(*d), dirs[:]) }
 
-// Packet says whether a packet came or went: enum packet_dir of skb.h.
+// Packet is the direction of a packet: enum packet_dir of skb.h.
 type Packet uint32
 
 var packets = [...]string{"in", "out"}
@@ -211,7 +211,7 @@ func ErrnoName(e int) string {
 	return fmt.Sprintf("errno %d", e)
 }
 
-// Namers are the names that need no more than the row itself.
+// Namers make the names that need only the row itself.
 func Namers() map[string]row.Namer {
 	return map[string]row.Namer{
 		"ip": nameIP, "errno": nameErrno, "result": nameResult, "connect": nameConnect,
@@ -219,7 +219,8 @@ func Namers() map[string]row.Namer {
 	}
 }
 
-// nameEnd gives one end of a socket in one word: 192.0.2.1:80, [2001:db8::1]:80.
+// nameEnd is one end of a socket as address and port: 192.0.2.1:80,
+// [2001:db8::1]:80.
 func nameEnd(addr, port string) row.Namer {
 	return func(r *row.Row, c *row.Cell) {
 		a, p := r.Get(addr), r.Get(port)

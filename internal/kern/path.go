@@ -16,7 +16,7 @@ type FilePath struct {
 	Names [708]byte
 }
 
-// PathEnd says where a FilePath ends: enum path_end.
+// PathEnd is where a FilePath ends: enum path_end.
 type PathEnd uint32
 
 // Where paths end.

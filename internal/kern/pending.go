@@ -4,7 +4,7 @@ package kern
 
 import "seine/internal/row"
 
-// Pending marks what has begun and not ended: true, or absent.
+// Pending marks an operation that has begun and not ended: true, or absent.
 type Pending uint32
 
 // Kind is Bool.

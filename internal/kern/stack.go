@@ -18,7 +18,7 @@ type Frame struct {
 // A Stack is a call stack, innermost frame first.
 type Stack struct {
 	Frames []Frame
-	Broken bool // ends early, most likely for want of frame pointers
+	Broken bool // ends early, most likely because frame pointers are missing
 }
 
 // StackID is the id of a stack in the map stacks; negative when there is none.

@@ -2,7 +2,8 @@
 
 package kern
 
-// TCPKey is struct tcp_key of tcpkey.h: the keys by which TCP sockets can be counted.
+// TCPKey is struct tcp_key of tcpkey.h: the possible keys of counts by TCP
+// socket.
 type TCPKey struct {
 	Cgroup uint64 `col:"cgroup,as=cgroup,key;container,as=container,key" help:"control group of the process; container name where known"`
 	PID    ID32   `col:"pid,width=7,key" help:"process that owns the socket"`

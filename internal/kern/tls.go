@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// A ClientHello is what a TLS client says first, as far as it is told here.
+// A ClientHello has some fields of the first message of a TLS client.
 type ClientHello struct {
 	Name    string // of the server, as zone files write names; empty: none
 	Version string // the highest that the client offers: 1.3
 	ALPN    string // protocols with commas between: h2,http/1.1
 }
 
-// TLSHello takes a ClientHello apart, with the heads of the records that it is in. Of
-// one that is cut off or broken it gives what is before the break.
+// TLSHello parses a ClientHello with its record headers. If it is truncated or
+// malformed, TLSHello returns the fields before that place.
 func TLSHello(records []byte) (out ClientHello) {
 	b := handshake(records)
 	if len(b) < 4 || b[0] != 1 {
@@ -41,7 +41,7 @@ func TLSHello(records []byte) (out ClientHello) {
 	if !ok || len(b) < 2 {
 		return out
 	}
-	b = b[2:] // length of all extensions: they may be cut off
+	b = b[2:] // length of all extensions: they may be truncated
 	for len(b) >= 4 {
 		typ, n := binary.BigEndian.Uint16(b), int(binary.BigEndian.Uint16(b[2:]))
 		b = b[4:]
@@ -65,7 +65,7 @@ func handshake(b []byte) (out []byte) {
 	return out
 }
 
-// skip leaves out a field that has its length before it, in so many bytes.
+// skip skips a field with a length of n bytes before it.
 func skip(b []byte, bytes int) ([]byte, bool) {
 	n := bytes
 	for i := range min(bytes, len(b)) {
@@ -120,8 +120,8 @@ func (c *ClientHello) extension(typ uint16, b []byte) {
 	}
 }
 
-// grease says whether a value stands only for servers to get used to unknown ones
-// (RFC 8701).
+// grease reports whether a value is reserved to keep servers tolerant of unknown
+// values (RFC 8701).
 func grease(b []byte) bool { return len(b) == 2 && b[0] == b[1] && b[0]&15 == 10 }
 
 func tlsVersion(v uint16) string {
@@ -134,7 +134,7 @@ func tlsVersion(v uint16) string {
 	return fmt.Sprintf("%#04x", v)
 }
 
-// printable is text in which what is not ASCII is written as in zone files.
+// printable is text with other characters than ASCII escaped as in zone files.
 func printable(b []byte) string {
 	var text []byte
 	for _, c := range b {

@@ -28,8 +28,8 @@ func clientHello(c *tls.Config) []byte {
 	return r.sent.Bytes()
 }
 
-// TestTLSHello takes apart what Go's client sends, whole and cut off anywhere, in one
-// record and in many.
+// TestTLSHello parses the ClientHello of Go's client, whole and truncated anywhere,
+// in one record and in many.
 func TestTLSHello(t *testing.T) {
 	for _, c := range []struct {
 		config *tls.Config
@@ -58,7 +58,7 @@ func TestTLSHello(t *testing.T) {
 	}
 }
 
-// FuzzTLSHello: no message breaks it.
+// FuzzTLSHello: no message causes a panic.
 func FuzzTLSHello(f *testing.F) {
 	f.Add(clientHello(&tls.Config{ServerName: "www.example", NextProtos: []string{"h2"}}))
 	f.Add([]byte("\x16\x03\x01\x00\x05\x01\x00\x00\x01\x03"))

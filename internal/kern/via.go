@@ -4,8 +4,7 @@ package kern
 
 import "seine/internal/row"
 
-// Via says how a program asked for something: by a system call, or through
-// io_uring.
+// Via is how a program made a request: by a system call, or through io_uring.
 type Via uint32
 
 // Kind says that a Via is shown by name.

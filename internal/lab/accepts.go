@@ -19,7 +19,7 @@ type Accepted struct {
 	PeerPort int           `json:"peer_port"` // of a success
 }
 
-// Accepts is a process that is ready to make accepts of every outcome.
+// Accepts is a process that is ready to make accepts with every result.
 type Accepts struct{ *Proc }
 
 // The names of the two ends of the UNIX connection that [Accepts] makes.
@@ -33,8 +33,8 @@ const bodyAccepts = "accepts"
 func init() { Register(bodyAccepts, doAccepts) }
 
 // StartAccepts starts a process in a host that will connect to itself and
-// accept: with success, among them one whose descriptor is 0, and with each
-// failure that can be brought about.
+// accept. Some accepts succeed, one of them with descriptor 0. Others fail,
+// with every error that can be provoked.
 func StartAccepts(w *World, host, comm string) (*Accepts, error) {
 	p, err := w.StartReady(host, comm, bodyAccepts, nil)
 	return &Accepts{p}, err
@@ -73,7 +73,7 @@ func doAccepts(c *Child) error {
 
 type accepts struct{ out []Accepted }
 
-// note keeps an accept that was made and closes what came of it.
+// note records an accept and closes the accepted socket.
 func (a *accepts) note(name string, n Network, port, fd int, err error) {
 	o := Accepted{Name: name, Network: n, Errno: errnoOf(err), FD: fd, Port: port}
 	if err == nil {
@@ -98,7 +98,8 @@ func (a *accepts) call(name string, n Network, addr string) error {
 	return nil
 }
 
-// dial listens at addr and connects to it: a listener with one to accept.
+// dial listens at addr and connects to it. It returns a listener with one
+// connection to accept.
 func dial(n Network, addr string) (listener, port, caller int, err error) {
 	listener, port, err = Listen(n, addr, 5)
 	if err != nil {
@@ -122,7 +123,8 @@ func dial(n Network, addr string) (listener, port, caller int, err error) {
 	return listener, port, caller, nil
 }
 
-// descriptor0 accepts with standard input closed, which is put back after.
+// descriptor0 accepts while standard input is closed, and restores it
+// afterwards.
 func (a *accepts) descriptor0(name string) error {
 	l, port, caller, err := dial(TCP4, "127.0.0.1:0")
 	if err != nil {
@@ -186,7 +188,7 @@ func (a *accepts) failures() error {
 	})
 }
 
-// full runs do while the process may not have more descriptors than it has.
+// full runs do while the process cannot open more descriptors.
 func (a *accepts) full(do func()) error {
 	var old unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Binding is one bind(2) and how it is to end.
+// Binding is one bind(2) and its expected result.
 type Binding struct {
 	Name    string        `json:"name"` // for messages
 	Network Network       `json:"network"`
@@ -18,7 +18,7 @@ type Binding struct {
 	Uring   bool          `json:"uring"`
 	Want    syscall.Errno `json:"want"` // 0 is success
 
-	// Options that are set before.
+	// Options that are set before the bind.
 	ReuseAddr, ReusePort, Freebind, Transparent, NoPort, V6Only bool
 	Device                                                      string // SO_BINDTODEVICE
 }
@@ -49,8 +49,8 @@ func StartBinds(w *World, host, comm string, list ...Binding) (*Binds, error) {
 	return &Binds{p, list}, nil
 }
 
-// Run binds and waits for the process to end. A bind that ends in another way
-// than wanted is an error.
+// Run makes the binds and waits for the process to end. A bind with another
+// result than expected is an error.
 func (b *Binds) Run() ([]Bound, error) {
 	var out []Bound
 	if err := b.Call("go", &out); err != nil {

@@ -14,23 +14,23 @@ import (
 	seinehost "seine/internal/host"
 )
 
-// Busy keeps the processor busy for each UDP datagram that comes to a port over
-// IPv4, where it is received: in softirq. It measures by itself for how long.
+// Busy keeps the processor busy for each UDP datagram that a port receives over
+// IPv4, in the softirq that receives it. It measures how long that takes.
 type Busy struct {
 	link link.Link
 	prog *ebpf.Program
 	took *ebpf.Map // BusyTime
-	pile *ebpf.Map // two, one to be copied over the other
+	pile *ebpf.Map // two buffers; one is copied over the other
 }
 
-// BusyTime is how often and how long it was.
+// BusyTime is how often Busy ran, and for how long.
 type BusyTime struct {
 	Count           uint64
 	Total, Max, Min time.Duration
 }
 
-// A round copies so many bytes, which takes microseconds, or a good part of a
-// millisecond where the machine is emulated.
+// A round copies this many bytes. That takes microseconds, or much of a
+// millisecond on an emulated machine.
 const busyBytes = 64 << 10
 
 func busyRounds() int {
@@ -40,8 +40,8 @@ func busyRounds() int {
 	return 512
 }
 
-// StartBusy begins with it, for so many rounds a datagram; 0: as many as take milliseconds.
-// Ports of other namespaces are not told apart.
+// StartBusy starts it with a number of rounds for each datagram; 0: enough for
+// milliseconds. It does not distinguish ports of different namespaces.
 func StartBusy(port, rounds int) (*Busy, error) {
 	setDefault(&rounds, busyRounds())
 	root, err := seinehost.Cgroup2()
@@ -70,7 +70,7 @@ func StartBusy(port, rounds int) (*Busy, error) {
 	return x, nil
 }
 
-// Took is what it was so far.
+// Took is the time so far.
 func (x *Busy) Took() (t BusyTime, err error) {
 	err = x.took.Lookup(uint32(0), &t)
 	return t, err
@@ -91,8 +91,8 @@ func (x *Busy) Close() error {
 	return errors.Join(append(errs, x.took.Close())...)
 }
 
-// busyProgram: R6 is the packet, then what is copied; R7 when it began; R8 the
-// rounds that are left.
+// busyProgram: R6 is the packet, then the buffer that is copied; R7 is the
+// start time; R8 is the number of rounds left.
 func busyProgram(port, rounds, took, pile int) asm.Instructions {
 	load := func(off, size int32) asm.Instructions {
 		return asm.Instructions{

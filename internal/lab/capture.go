@@ -12,14 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Capture keeps what a device sends over IPv4 to one TCP port. A packet socket
-// sees packets behind the queueing discipline: what that drops is not in it.
+// Capture keeps the packets that a device sends over IPv4 to one TCP port. A
+// packet socket sees packets behind the queueing discipline, so dropped packets
+// are not in it.
 type Capture struct {
 	fd, port int
 }
 
-// Capture begins. From now on TCP timestamps of new connections of the host are its clock, without
-// a random offset.
+// Capture starts a capture. From now on TCP timestamps of new connections of the host
+// have no random offset: they are the host's clock.
 func (w *World) Capture(host, dev string, port int) (*Capture, error) {
 	c := &Capture{port: port}
 	if err := w.Sysctl(host, "net.ipv4.tcp_timestamps", "2"); err != nil {
@@ -54,8 +55,8 @@ type segment struct {
 	at      time.Time
 }
 
-// Sent ends the capture: how many bytes of payload the one session to the port
-// sent, each counted once. That is the distance of the highest sequence number
+// Sent ends the capture. It returns the payload bytes that the only session to
+// the port sent, each counted once: the distance of the highest sequence number
 // from the SYN's.
 func (c *Capture) Sent() (bytes int, err error) {
 	all, err := c.end()
@@ -76,8 +77,8 @@ func (c *Capture) Sent() (bytes int, err error) {
 	return bytes, err
 }
 
-// Waits ends the capture: how long each segment with data was under way from TCP
-// to the device, by the timestamp that TCP put into it, which counts milliseconds.
+// Waits ends the capture. It returns how long each segment with data took from TCP
+// to the device, by TCP's timestamp in it, which counts milliseconds.
 func (c *Capture) Waits() (waits []time.Duration, err error) {
 	all, err := c.end()
 	booted := time.Now().Add(-time.Duration(mono()))
@@ -90,7 +91,7 @@ func (c *Capture) Waits() (waits []time.Duration, err error) {
 	return waits, err
 }
 
-// end reads what was captured.
+// end reads the captured packets.
 func (c *Capture) end() (all []segment, err error) {
 	defer unix.Close(c.fd)
 	for buf, oob := make([]byte, 128), make([]byte, 128); ; {

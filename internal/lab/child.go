@@ -26,13 +26,13 @@ const orderEnv = "SEINE_LAB_ORDER"
 // bodies are the programs that a child can run, by name.
 var bodies = map[string]func(*Child) error{}
 
-// Register names a body: what a child does. It is called while packages are
-// initialised; a name that is taken panics.
+// Register names a body, which is the code of a child. It is called while
+// packages are initialised. It panics if the name is taken.
 //
 // The body runs on the main thread of the child, or on that of Options.Thread, and
-// is locked to it. It should
-// make blocking system calls ([unix], or the helpers of this package), not use
-// package net: then each call it makes is one that a tool sees, and no other.
+// is locked to it. It should make blocking system calls ([unix], or the helpers of
+// this package), not use package net: then a tool sees exactly the calls that the
+// body makes.
 func Register(name string, body func(*Child) error) {
 	if _, taken := bodies[name]; taken {
 		panic("lab: two bodies are called " + name)
@@ -48,11 +48,11 @@ func init() {
 	}
 }
 
-// isChild says whether the environment makes this process a child. Anybody can set a variable, so
-// it is ignored if the process has more privileges than its caller.
+// isChild reports whether the environment makes this process a child. Any caller can set
+// a variable, so it is ignored if the process has more privileges than its caller.
 func isChild() bool { return os.Getenv(childEnv) != "" && !seinehost.Elevated() }
 
-// Main returns at once, except in a child of a world: there it runs the body
+// Main returns at once, except in a child of a world. There it runs the body
 // and exits. Call it first in main and in TestMain.
 func Main() {
 	if !isChild() {
@@ -152,8 +152,8 @@ func (c *Child) Become(comm, body string, arg any) error {
 	return unix.Exec(self, []string{comm}, env)
 }
 
-// listen passes on the parent's words. Its end is the end of the parent, and
-// then of this process.
+// listen passes on the parent's words. When its input ends, the parent has
+// ended, and this process ends too.
 func (c *Child) listen(in *bufio.Reader) {
 	for {
 		line, err := in.ReadBytes('\n')
@@ -195,8 +195,8 @@ func (c *Child) Await(word string) error {
 	return nil
 }
 
-// Told tells whether the parent has said something that [Child.Next] has not
-// taken yet: for loops that run until told.
+// Told reports whether the parent has sent a word that [Child.Next] has not
+// taken yet. Loops use it to run until they are told to stop.
 func (c *Child) Told() bool { return len(c.words) > 0 }
 
 func (c *Child) send(m message) error {

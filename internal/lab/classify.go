@@ -12,9 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TagVLAN gives what a device sends a VLAN tag (802.1Q), which the kernel keeps beside the packet for a
-// driver that puts tags on itself, as that of veth does. It takes the tag off what the device receives. It takes
-// no VLAN device. Undo ends it.
+// TagVLAN adds a VLAN tag (802.1Q) to the packets that a device sends, without a VLAN
+// device. The kernel keeps the tag beside the packet for drivers that insert tags
+// themselves, as veth's does. It removes the tag from packets that the device receives.
+// Undo ends it.
 func (w *World) TagVLAN(host, dev string, tci uint16) (undo func() error, err error) {
 	return w.classify(host, dev,
 		classifier{netlink.HANDLE_MIN_EGRESS, asm.Instructions{
@@ -25,13 +26,14 @@ func (w *World) TagVLAN(host, dev string, tci uint16) (undo func() error, err er
 		classifier{netlink.HANDLE_MIN_INGRESS, asm.Instructions{asm.FnSkbVlanPop.Call()}})
 }
 
-// A classifier is a program that looks at packets in one direction and lets them go on.
+// A classifier is a program that sees packets in one direction and passes them
+// on.
 type classifier struct {
 	parent uint32
 	does   asm.Instructions
 }
 
-// classify has programs look at the packets of a device. Undo ends it.
+// classify attaches programs to the packets of a device. Undo detaches them.
 func (w *World) classify(host, dev string, all ...classifier) (undo func() error, err error) {
 	qdisc := &netlink.GenericQdisc{QdiscType: "clsact"}
 	err = w.Do(host, func() error {
@@ -78,7 +80,7 @@ func (c classifier) add(ifindex int) error {
 	return nil
 }
 
-// noModule is unsupported for what the kernel looks for by name.
+// noModule is unsupported for things that the kernel finds by name.
 func noModule(what string, err error) error {
 	if errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("%s: %w (%w)", what, ErrNotSupported, err)

@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxComm is what fits in task_struct.comm beside its zero byte.
+// maxComm is the size of task_struct.comm without its zero byte.
 const maxComm = 15
 
 // setComm names every thread of this process. Threads made later inherit the
-// name. A thread that was being made meanwhile may have the old one, so look
-// again until there is nothing left to do.
+// name. A thread that was being created meanwhile may have the old name, so
+// setComm repeats until no thread has it.
 func setComm(comm string) error {
 	for again := true; again; {
 		again = false

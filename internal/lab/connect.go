@@ -11,17 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attempt is one connect and how it is to end.
+// Attempt is one connect and its expected result.
 type Attempt struct {
 	Name    string        `json:"name"` // for messages: "refused"
 	Network Network       `json:"network"`
 	Addr    string        `json:"addr"` // as Network.Sockaddr takes it
 	Mode    Mode          `json:"mode"`
-	Want    syscall.Errno `json:"want"` // how it must end; 0 is success
-	// Hasty makes TCP give up on a silent peer after about one second, having
-	// sent the SYN twice: TCP_SYNCNT 1 and a short TCP_USER_TIMEOUT.
+	Want    syscall.Errno `json:"want"` // the expected error; 0 is success
+	// Hasty makes TCP give up on a silent peer after about one second and two
+	// SYNs: TCP_SYNCNT 1 and a short TCP_USER_TIMEOUT.
 	Hasty bool `json:"hasty"`
-	// From is what the socket is bound to first; default: nothing.
+	// From is the address that the socket is bound to first; default: none.
 	From string `json:"from"`
 	// Again takes the socket of the attempt before this one.
 	Again bool `json:"again"`
@@ -35,13 +35,13 @@ const (
 	Blocking Mode = ""
 	// Nonblocking is a connect(2) that does not, then poll(2) and SO_ERROR.
 	Nonblocking Mode = "nonblock"
-	// Asked is a connect(2) that does not wait, then poll(2), and connect(2) again,
-	// which says how it ended.
+	// Asked is a connect(2) that does not wait, then poll(2), and a second
+	// connect(2), which returns the result.
 	Asked Mode = "asked"
-	// Unfollowed is a connect(2) that does not wait, and nobody asks how it ended. The next
-	// attempt comes after the answer, or after ten milliseconds, since the absence of an
-	// answer cannot be awaited. The socket stays open until all attempts are made: with less
-	// than a hundred no SYN is sent twice.
+	// Unfollowed is a connect(2) that does not wait, and nobody asks for its result.
+	// The next attempt comes after the answer, or after ten milliseconds, because a
+	// missing answer cannot be awaited. The socket stays open until all attempts are
+	// made. With fewer than a hundred attempts no SYN is sent twice.
 	Unfollowed Mode = "unfollowed"
 	// ByUring connects through io_uring.
 	ByUring Mode = "uring"
@@ -51,9 +51,9 @@ const (
 type Outcome struct {
 	Attempt Attempt       `json:"attempt"`
 	Call    syscall.Errno `json:"call"`    // what connect(2) returned
-	Errno   syscall.Errno `json:"errno"`   // how the connection ended
+	Errno   syscall.Errno `json:"errno"`   // the result of the connection
 	CallNS  int64         `json:"call_ns"` // the connect call
-	NS      int64         `json:"ns"`      // until the end was known
+	NS      int64         `json:"ns"`      // until the result was known
 	Port    int           `json:"port"`    // local, 0 if none
 }
 
@@ -77,8 +77,8 @@ func StartConnects(w *World, host, comm string, attempts ...Attempt) (*Connects,
 	return &Connects{p, attempts}, nil
 }
 
-// Run makes the attempts and waits for the process to end. An attempt that
-// ends in another way than wanted is an error.
+// Run makes the attempts and waits for the process to end. An attempt with
+// another result than expected is an error.
 func (c *Connects) Run() ([]Outcome, error) {
 	var out []Outcome
 	if err := c.Call("go", &out); err != nil {
@@ -128,7 +128,8 @@ func makeAttempts(c *Child) error {
 	return c.Report(out)
 }
 
-// make connects fd; its error is one of the means, not the outcome.
+// make connects fd. It returns an error if the attempt could not be made, not
+// the result of the connect.
 func (a Attempt) make(fd int) (Outcome, error) {
 	o := Outcome{Attempt: a}
 	sa, err := a.Network.Sockaddr(a.Addr)

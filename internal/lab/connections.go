@@ -21,10 +21,10 @@ type connection struct {
 
 const finWait1, timeWait, lastACK, listens, closing = "04", "06", "09", "0A", "0B"
 
-// open tells whether the connection can still send something of its own accord.
+// open reports whether the connection can still send something by itself.
 func (c connection) open() bool { return c.state != timeWait && c.state != listens }
 
-// ending tells whether the connection waits for the ACK of its FIN.
+// ending reports whether the connection waits for the ACK of its FIN.
 func (c connection) ending() bool {
 	return c.state == finWait1 || c.state == lastACK || c.state == closing
 }
@@ -79,13 +79,13 @@ func (w *World) Closed() error {
 	return w.Quiet()
 }
 
-// AwaitClosed returns when a host has no open connection from or to a port. If that is so
-// at both ends, every segment has come to its end.
+// AwaitClosed returns when a host has no open connection from or to a port. If this is
+// true at both ends, no segment is under way.
 func (w *World) AwaitClosed(host string, port int) error {
 	return w.closed(host, func(c *connection) bool { return c.local == port || c.remote == port })
 }
 
-// closed waits until no connection of a host that is meant is open.
+// closed waits until no chosen connection of a host is open.
 func (w *World) closed(host string, meant func(*connection) bool) error {
 	return Until(fmt.Sprintf("the connections of %s are closed", host), func() (bool, error) {
 		all, err := w.connections(host)
@@ -98,7 +98,8 @@ func (w *World) closed(host string, meant func(*connection) bool) error {
 	})
 }
 
-// Queued is how many connections wait to be accepted at a port of a host.
+// Queued is the number of connections that wait to be accepted at a port of a
+// host.
 func (w *World) Queued(host string, port int) (n int, err error) {
 	all, err := w.connections(host)
 	for _, c := range all {

@@ -29,8 +29,8 @@ func (w *World) Sent(host, dev string) (packets uint64, err error) {
 	return s.TxPackets, err
 }
 
-// AwaitFrames calls send, which makes a device of a host receive so many frames that no protocol
-// wants, and returns when the stack has looked at them.
+// AwaitFrames calls send, which makes a device of a host receive n frames of an unknown
+// protocol, and returns when the stack has processed them.
 func (w *World) AwaitFrames(host, dev string, count int, send func() error) error {
 	before, err := w.LinkStats(host, dev)
 	if err != nil {
@@ -73,9 +73,9 @@ func (w *World) Macvlan(host, dev, on string) error {
 	})
 }
 
-// Card moves a network card with that driver into a host and sets it up; it goes
-// back when the world ends, a moment later. Only guests of test/vm have cards to
-// spare, and of those the ones that are down.
+// Card moves a network card with that driver into a host and sets it up. The
+// card goes back shortly after the world ends. Only guests of test/vm have spare
+// cards: those that are down.
 func (w *World) Card(host, driver string) (dev string, err error) {
 	if !Emulated() {
 		return "", fmt.Errorf("lab: %w: the cards of this machine are its own", ErrNotSupported)
@@ -95,7 +95,8 @@ func (w *World) Card(host, driver string) (dev string, err error) {
 	return "", fmt.Errorf("lab: no card by %s came back from where it was", driver)
 }
 
-// freeCard is a card by that driver which is here and down; nil: none.
+// freeCard is a card with that driver that is in this namespace and down; nil:
+// none.
 func freeCard(driver string) netlink.Link {
 	paths, err := filepath.Glob("/sys/class/net/*/device/driver")
 	if err != nil {

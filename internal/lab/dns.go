@@ -31,11 +31,12 @@ import (
 type DNS struct {
 	Addr    string // empty: 127.0.0.1 and ::1
 	Port    int    // 0: 53
-	Cut     bool   // over TCP, the length of an answer is written apart
+	Cut     bool   // over TCP, the length of an answer is written separately
 	Names   map[string]netip.Addr
 	Delay   time.Duration // before each answer
-	Forward string        // a name server, over UDP, that has the answers in place of this one
-	// Together has each answer wait until so many names have been asked for.
+	Forward string        // a name server, over UDP, that gives the answers instead of this one
+	// Together makes each answer wait until this many names have been asked
+	// for.
 	Together int
 
 	report func(v any) error
@@ -62,7 +63,7 @@ func (a *askedFor) wait(name string, n int) {
 	<-a.all
 }
 
-// The addresses of names that have no other.
+// The addresses of names that are not in Names.
 var (
 	DNSAddr4 = netip.MustParseAddr("192.0.2.53")
 	DNSAddr6 = netip.MustParseAddr("2001:db8::53")
@@ -156,7 +157,7 @@ func (d DNS) serveTCP(l net.Listener) {
 	}
 }
 
-// answer makes the answer to a query, in its time; nil: none.
+// answer makes the answer to a query after the delay; nil: none.
 func (d DNS) answer(query []byte, tcp bool) []byte {
 	time.Sleep(d.Delay)
 	if d.Forward != "" {
@@ -207,7 +208,8 @@ func (d DNS) answer(query []byte, tcp bool) []byte {
 	return a
 }
 
-// dotted is the name whose labels b begins with; they are known to be whole.
+// dotted is the name whose labels are at the start of b. They are known to be
+// complete.
 func dotted(b []byte) string {
 	var labels []string
 	for b[0] != 0 {
@@ -250,7 +252,7 @@ func StartNames(w *World, host string, names map[string]netip.Addr) (stop func()
 	return p.Kill, nil
 }
 
-// Lookup is a name that Go's own resolver looked up, and how it went.
+// Lookup is a name that Go's own resolver looked up, and the result.
 type Lookup struct {
 	Host     string
 	NS       int64 // that it took
@@ -265,8 +267,8 @@ const bodyLookups = "lookups"
 func init() { Register(bodyLookups, lookupsBody) }
 
 // StartLookups starts a process that looks up hosts one after the other, by Go's
-// own resolver and the name servers of resolv.conf's text. Those that have a
-// port, as in www.example.:80, it then connects to, at each address. Call "go"
+// own resolver and the name servers of resolv.conf's text. If a host has a port,
+// as in www.example.:80, the process then connects to each address. Call "go"
 // gives the []Lookup.
 func StartLookups(w *World, host, comm, resolv string, names ...string) (*Proc, error) {
 	return w.StartIn(host, comm, Mounts{

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// Dnsmasq is Debian's dnsmasq on a port of 127.0.0.1. It knows the names given,
-// each with an address, and says of others below their domains that they do not
-// exist. What is below Dead it forwards to a server that does not answer.
+// Dnsmasq is Debian's dnsmasq on a port of 127.0.0.1. It knows the given names,
+// each with an address. Other names below their domains do not exist. It
+// forwards names below Dead to a server that does not answer.
 type Dnsmasq struct {
 	Port  int
 	Names map[string]netip.Addr
@@ -27,7 +27,7 @@ type Dnsmasq struct {
 	log *bytes.Buffer
 }
 
-// startup is how long a server of others may take to answer for the first time.
+// startup is the time limit for the first answer of a server program.
 const startup = 30 * time.Second
 
 // probe is a name that StartDnsmasq asks for until there is an answer.
@@ -95,7 +95,7 @@ var (
 	answer = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`: (\d+) [0-9a-f.:]+/\d+ config \S+ is (\S+)`) })
 )
 
-// Log ends dnsmasq and gives what it was asked, in order, and what it answered.
+// Log ends dnsmasq and returns the queries in order, with their answers.
 func (d *Dnsmasq) Log() []DNSAsked {
 	d.Stop()
 	var out []DNSAsked

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// DNSWire is a process that writes to a name server byte for byte what it is told.
+// DNSWire is a process that writes given bytes to a name server.
 type DNSWire struct {
 	Network string   // udp or tcp
 	Server  string   // address and port
 	Writes  [][]byte // each is a datagram, or a write to the connection
 	Pause   time.Duration
 	Answers []uint16 // numbers of the queries whose answers it waits for
-	Nagle   bool     // of TCP: small writes wait for the acknowledgement of those before
+	Nagle   bool     // TCP: small writes wait for the acknowledgement of earlier ones
 }
 
 const bodyDNSWire = "dnswire"
@@ -71,7 +71,7 @@ func dnsWireBody(c *Child) error {
 	return c.Report(port)
 }
 
-// readDNS reads one message, of which it gives the number.
+// readDNS reads one message and returns its number.
 func readDNS(conn net.Conn) (id uint16, err error) {
 	b := make([]byte, 65535)
 	if _, ok := conn.(*net.UDPConn); ok {

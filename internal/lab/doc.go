@@ -23,9 +23,9 @@
 // ready, and Run: [StartTCP] (sessions, also held, parallel, over UNIX sockets,
 // MPTCP or io_uring), [StartConnects] with [StartTargets] and [Outcomes],
 // [StartIO] (each call that sends with each that receives), [StartPingPong]
-// (for measurements) and [StartFlood]. [World.Counters] is the kernel's own
-// account of them. A workload of one's own is a body for [Register] and
-// [World.Start], which talk by [Child.Report], [Proc.Expect] and [Proc.Tell].
+// (for measurements) and [StartFlood]. [World.Counters] has the kernel's own
+// counts. Other workloads are bodies for [Register] and [World.Start]; parent
+// and child talk by [Child.Report], [Proc.Expect] and [Proc.Tell].
 //
 // A program that uses the package calls [Main] first thing in main (and in
 // TestMain): in a child it runs the child's body and does not return.

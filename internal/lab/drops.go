@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Packet is an IP packet as no socket would send it.
+// A Packet is an IP packet that no socket would send.
 type Packet struct {
 	Src, Dst netip.Addr
 	Proto    byte   // IPv6: of the first header after IP's own
@@ -70,8 +70,8 @@ func TCPHeader(src, dst netip.Addr, sport, dport int, seq uint32, flags byte) []
 	return h
 }
 
-// Inject puts packets on the first link of a host, from where they reach the
-// host at its other end.
+// Inject sends packets over the first link of a host to the host at its other
+// end.
 func (w *World) Inject(host string, packets ...Packet) error {
 	err := w.Do(host, func() error {
 		l, err := netlink.LinkByName(w.Devs(host)[0])
@@ -106,9 +106,8 @@ func (w *World) Inject(host string, packets ...Packet) error {
 	return nil
 }
 
-// Throttle puts a queueing discipline on the first link of a host that lets
-// some 2 KB pass and 1 KB a second from then on, keeps 3 KB waiting, and drops
-// what is more.
+// Throttle puts a queueing discipline on the first link of a host. It passes
+// some 2 KB at once and then 1 KB a second, holds 3 KB, and drops the rest.
 func (w *World) Throttle(host string) error {
 	return w.Do(host, func() error {
 		l, err := netlink.LinkByName(w.Devs(host)[0])
@@ -127,8 +126,8 @@ func (w *World) Throttle(host string) error {
 	})
 }
 
-// QdiscDrops is how many buffers the root queueing discipline of a host's first
-// link has dropped, as that counts.
+// QdiscDrops is the number of buffers that the root queueing discipline of a
+// host's first link has dropped, by its own count.
 func (w *World) QdiscDrops(host string) (n uint32, err error) {
 	err = w.Do(host, func() error {
 		l, err := netlink.LinkByName(w.Devs(host)[0])
@@ -164,15 +163,15 @@ func (c *Conn) Close() {
 	}
 }
 
-// CloseApart closes the server's end, and then the client's, so much later that the server's
-// connection is in TIME_WAIT by then.
+// CloseApart closes the server's end, and then the client's, late enough that the
+// server's connection is in TIME_WAIT by then.
 func (c *Conn) CloseApart() error { return errors.Join(c.CloseServer(), c.CloseClient()) }
 
 // CloseServer closes the server's end, and waits until the client has acknowledged it.
 func (c *Conn) CloseServer() error {
 	server := c.fds[2]
 	c.fds = c.fds[:2]
-	const acked = "05" // FIN_WAIT2, of which no more than TIME_WAIT is kept once nobody has the socket
+	const acked = "05" // FIN_WAIT2, for which the kernel keeps only a TIME_WAIT socket once the socket is closed
 	return errors.Join(Close(server), Until("the client's ACK of the FIN comes", func() (bool, error) {
 		all, err := c.world.connections(c.to)
 		return slices.ContainsFunc(all, func(o connection) bool {

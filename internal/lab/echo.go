@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Echo is ICMP echo requests to one address, each sent when the one before was
-// answered or given up.
+// Echo is ICMP echo requests to one address. Each is sent when the previous one
+// was answered or has timed out.
 type Echo struct {
 	Network Network // Ping4 or Ping6 (datagram sockets), Raw4 or Raw6
 	Addr    netip.Addr
@@ -22,10 +22,10 @@ type Echo struct {
 	Wait    time.Duration // for a reply; 0 is a minute, less for peers that will not answer
 }
 
-// EchoResult is what the sender knows.
+// EchoResult is the sender's report.
 type EchoResult struct {
 	Ident uint16
-	NS    []int64 // from before the send to after the receive; -1 where no reply came
+	NS    []int64 // from before the send to after the receive; -1 if no reply came
 }
 
 // Echoes is a process that is ready to send.
@@ -107,7 +107,8 @@ func (e Echo) once(fd int, seq uint16) (int64, error) {
 	msg[0] = request
 	binary.BigEndian.PutUint16(msg[4:], e.Ident)
 	binary.BigEndian.PutUint16(msg[6:], seq)
-	// ICMPv6 sockets fill in the checksum, and datagram ones of ICMP do.
+	// The kernel fills in the checksum for ICMPv6 sockets and for ICMP
+	// datagram sockets.
 	if e.Network == Raw4 {
 		binary.BigEndian.PutUint16(msg[2:], checksum(msg))
 	}

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Emulated says whether this machine is emulated in software, and so some
-// twenty times slower than a real one.
+// Emulated reports whether this machine is emulated in software, which makes it
+// some twenty times slower than a real one.
 var Emulated = sync.OnceValue(func() bool {
 	b, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

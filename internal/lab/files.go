@@ -23,8 +23,8 @@ type FileCount struct {
 // Files is a process that is ready to read and write files of every kind.
 type Files struct{ *Proc }
 
-// FilesComm is the name of the thread that does it; others of the process talk
-// to its parent, through pipes.
+// FilesComm is the name of the thread that reads and writes. Other threads of
+// the process talk to its parent through pipes.
 const FilesComm = "lab-files"
 
 const bodyFiles = "files"
@@ -48,7 +48,7 @@ func (f *Files) Run() ([]FileCount, error) {
 
 type files struct{ out []FileCount }
 
-// did counts a call and checks that it did what it must.
+// did counts a call and checks its result.
 func (f *files) did(op, kind string, want, n int, err error) error {
 	var c *FileCount
 	for i := range f.out {
@@ -110,16 +110,16 @@ func doFiles(c *Child) error {
 	return c.Report(fds.out)
 }
 
-// SetThreadComm names the calling thread alone.
+// SetThreadComm names only the calling thread.
 func SetThreadComm(comm string) error {
 	b := append([]byte(comm), 0)
 	return unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&b[0])), 0, 0, 0)
 }
 
-// openFile is a file and what to do with it so many times.
+// openFile is a file and the calls to make on it.
 type openFile struct {
 	kind  string
-	fd    int // to write to, and to read from where peer is 0
+	fd    int // to write to, and to read from if peer is 0
 	peer  int
 	times int
 }
@@ -170,7 +170,7 @@ func openFiles() ([]openFile, error) {
 	return out, nil
 }
 
-// use writes to a file and reads from it, by another call each time.
+// use writes to a file and reads from it, with a different call each time.
 func (o openFile) use(f *files, i int) error {
 	b := make([]byte, 10)
 	from := o.fd
@@ -182,7 +182,7 @@ func (o openFile) use(f *files, i int) error {
 	case "anon:eventpoll", "directory":
 		n, err := unix.Read(from, b)
 		return f.did("read", o.kind, -1, n, err)
-	case "pipe": // nothing is there yet, which is no call that counts
+	case "pipe": // nothing is there yet; such a call does not count
 		if _, err := unix.Read(from, b); !errors.Is(err, unix.EAGAIN) {
 			return fmt.Errorf("read of an empty pipe: %w", err)
 		}
@@ -212,8 +212,8 @@ func (o openFile) use(f *files, i int) error {
 	return f.did("read", o.kind, want, n, err)
 }
 
-// ring does it through io_uring. A request for a descriptor that is not open is of no
-// file.
+// ring does the same through io_uring. A request for a descriptor that is not open
+// has no file.
 func (f *files) ring(fd int) error {
 	r, err := NewRing(1)
 	if err != nil {

@@ -14,13 +14,13 @@ type FirstByte struct {
 	Read    Call    `json:"read"` // how; "" is not at all
 	// Late shuts the connection down from both ends before the message is read.
 	Late bool `json:"late"`
-	// Served has the accepting end read, in place of the connecting one.
+	// Served makes the accepting end read instead of the connecting one.
 	Served bool `json:"served"`
 	Port   int  `json:"port"` // of the connecting end, in the result
 }
 
 // FirstBytes is a process that is ready to make such connections to itself, one
-// after the other, so that descriptors are used again.
+// after the other, so that descriptors are reused.
 type FirstBytes struct{ *Proc }
 
 const bodyFirstBytes = "firstbytes"
@@ -102,8 +102,8 @@ func (f *FirstByte) make() error {
 	}
 	ends := []int{x.w, x.r}
 	if f.Read == "" {
-		// In this order the next socket to be accepted is likely to get the
-		// place in memory of the one that connected and has read nothing.
+		// With this order the next accepted socket is likely to get the
+		// memory of the socket that connected and has read nothing.
 		ends = []int{x.r, x.w}
 	}
 	for _, fd := range ends {

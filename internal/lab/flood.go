@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Flood is UDP datagrams sent as fast as one thread can, or in bursts, to a process
-// that reads them, or does not. (A flood of connections is Sessions with Brief and
-// Parallel.)
+// Flood is UDP datagrams that one thread sends as fast as it can, or in bursts, to
+// a process that reads them or not. (A flood of connections is Sessions with Brief
+// and Parallel.)
 type Flood struct {
 	Network Network       // UDP4 by default, or UDP6
 	Count   int           // datagrams
@@ -24,18 +24,18 @@ type Flood struct {
 	RcvBuf  int           // SO_RCVBUF of the reader, which the kernel doubles; default: the system's
 	Idle    bool          // nothing is read until all is sent, so the buffer overflows
 
-	// Where and under which names; defaults as for Sessions.
+	// The hosts and names of the processes; defaults as for Sessions.
 	ClientHost, ServerHost string
 	ClientComm, ServerComm string
 }
 
-// FloodResult is where the datagrams went: Sent is Received, Dropped and
-// Missing together.
+// FloodResult is what happened to the datagrams: Sent is the sum of Received,
+// Dropped and Missing.
 type FloodResult struct {
 	Sent     int
 	NS       int64 // for sending
 	Received int   // read by the server, at the latest at the end
-	Dropped  int   // for want of room in the receive buffer, as the socket counts
+	Dropped  int   // because the receive buffer was full, by the socket's count
 	Missing  int   // elsewhere: the queue of a CPU that was too busy
 	RcvBuf   int   // as the kernel set it
 }
@@ -146,8 +146,8 @@ func floodBody(c *Child) error {
 	return c.Report(FloodResult{Sent: a.Count, NS: int64(time.Since(start))})
 }
 
-// sinkBody receives until it is told how many were sent and has accounted for
-// them. It receives only what poll(2) has seen, so no receive fails.
+// sinkBody receives until it knows how many were sent and has accounted for all
+// of them. It receives only after poll(2), so no receive fails.
 func sinkBody(c *Child) error {
 	var a floodArg
 	if err := c.Arg(&a); err != nil {
@@ -232,14 +232,15 @@ func (a floodArg) drain(fd, told int) (r sinkResult, err error) {
 	}
 }
 
-// Drops is how many packets a socket had no room for, as it counts itself.
+// Drops is the number of packets that a socket had no room for, by its own
+// count.
 func Drops(fd int) (int, error) {
 	_, n, err := Received(fd)
 	return n, err
 }
 
-// Received is what a socket counts: the memory of the packets in its queue, and how many
-// it had no room for.
+// Received is two counts of a socket: the memory of the packets in its queue, and the
+// number of packets that it had no room for.
 func Received(fd int) (queued, dropped int, err error) {
 	var info [16]uint32 // enum SK_MEMINFO_*
 	size := uint32(unsafe.Sizeof(info))

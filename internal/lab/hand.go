@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hand gives a connection to another process.
+// hand passes a connection to another process.
 type hand struct {
 	how     string
 	pair    [2]int // "rights": a socket pair, the first end is ours
@@ -20,20 +20,21 @@ type hand struct {
 	in, out *os.File // of the process
 }
 
-// HandComm is what the process is called that a connection is given to.
+// HandComm is the name of the process that gets the connection.
 const HandComm = "taker"
 
 const bodyTaker = "talk-taker"
 
 func init() { Register(bodyTaker, taker) }
 
-// taken is what the taker is told: which talk goes on, and what its descriptor 3 is.
+// taken is the order of the taker: the talk to continue, and what its
+// descriptor 3 is.
 type taken struct {
 	Talk Talk
 	How  string
 }
 
-// newHand prepares to give a connection that is not there yet.
+// newHand prepares to pass a connection that does not exist yet.
 func newHand(how string) (*hand, error) {
 	h := &hand{how: how, pair: [2]int{-1, -1}}
 	if how != "rights" {
@@ -66,7 +67,8 @@ func (h *hand) start(t *Talk, file *os.File) error {
 	return err
 }
 
-// over gives the connection away and closes it here. The taker's stopwatch counts with ours.
+// over passes the connection on and closes it here. The taker's times are added
+// to ours.
 func (h *hand) over(t *Talk, fd int, s *TalkSide) error {
 	f := os.NewFile(uintptr(fd), "connection")
 	defer f.Close()
@@ -98,7 +100,7 @@ func (h *hand) over(t *Talk, fd int, s *TalkSide) error {
 	return err
 }
 
-// side is what the taker reports.
+// side is the taker's report.
 func (h *hand) side() (side TalkSide, err error) {
 	in := bufio.NewReader(h.out)
 	for {
@@ -128,12 +130,12 @@ func (h *hand) close() {
 		}
 	}
 	if h.in != nil {
-		h.in.Close() // a taker that still runs ends
+		h.in.Close() // ends a taker that still runs
 		h.out.Close()
 	}
 }
 
-// taker goes on with a talk after its first turn.
+// taker continues a talk after its first turn.
 func taker(c *Child) error {
 	var x taken
 	if err := c.Arg(&x); err != nil {

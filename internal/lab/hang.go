@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hang is a call that the process begins and that nobody ends: a connect, or,
-// without an address, an accept on 127.0.0.1.
+// Hang is a call that never completes: a connect or, without an address, an
+// accept on 127.0.0.1.
 type Hang struct {
 	Network Network `json:"network"`
 	Addr    string  `json:"addr"`    // to connect to; empty: listen and accept
@@ -23,8 +23,8 @@ type Hang struct {
 	Closes  bool    `json:"closes"`  // close the socket once the call is under way
 	Receive bool    `json:"receive"` // read from the socket in a thread of its own
 
-	// The result: the monotonic clock before the call, and when it was seen to be
-	// under way; the local port.
+	// The result: the monotonic time before the call, the time when it was seen
+	// to be under way, and the local port.
 	Before int64 `json:"before"`
 	After  int64 `json:"after"`
 	Port   int   `json:"port"`
@@ -153,13 +153,13 @@ func (h *Hang) wait(call func() error, seen func(thread int) bool) error {
 	}
 }
 
-// within says whether a thread sleeps in a system call.
+// within reports whether a thread sleeps in a system call.
 func within(pid, thread, call int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/syscall", pid, thread))
 	return err == nil && bytes.HasPrefix(b, fmt.Appendf(nil, "%d ", call))
 }
 
-// InCall says whether a thread of the process itself sleeps in a system call.
+// InCall reports whether a thread of this process sleeps in a system call.
 func InCall(thread, call int) bool { return within(os.Getpid(), thread, call) }
 
 // Within waits until the child's body sleeps in a system call.

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Interrupts is a table of /proc/softirqs or /proc/interrupts: by the name of a
-// line how often on each processor, and of /proc/interrupts what stands behind.
+// Interrupts is a table of /proc/softirqs or /proc/interrupts: for each line
+// its counts by processor, and for /proc/interrupts the text after them.
 type Interrupts struct {
 	Count map[string]map[int]uint64
 	Text  map[string]string

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Load is input and output over one connection, with both ends in one process
-// that writes a message, reads it, writes the next: every call does what it is
-// meant to do, so the numbers are exact.
+// Load is input and output over one connection. Both ends are in one process,
+// which writes a message, reads it, and writes the next. Every call moves
+// exactly what it should, so the numbers are exact.
 type Load struct {
 	Network Network // TCP, MPTCP, UDP or UNIX
 	Write   Call    // how to send; default write(2)
@@ -85,7 +85,7 @@ type LoadResult struct {
 	Tally Tally `json:"tally"`
 	NS    int64 `json:"ns"` // from the connection's opening to its close
 	// BytesSent and BytesReceived are the kernel's own count for TCP (TCP_INFO),
-	// without what was sent again.
+	// without retransmissions.
 	BytesSent     int64 `json:"bytes_sent"`
 	BytesReceived int64 `json:"bytes_received"`
 }
@@ -100,7 +100,7 @@ type IO struct {
 
 const (
 	bodyIO  = "io"
-	mostIO  = 32 << 10 // what a connection holds while nobody reads
+	mostIO  = 32 << 10 // what a connection can hold unread
 	mostMsg = 100      // messages of a batch
 )
 

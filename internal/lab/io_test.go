@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Every way to send with every way to receive, over every network: the tally
-// is what was asked for, and the kernel's own counters agree.
+// Every way to send with every way to receive, over every network: the tally is
+// the expected one, and the kernel's own counters agree.
 func TestIO(t *testing.T) {
 	networks := []Network{TCP4, TCP6, UDP4, UDP6, Unix, UnixDgram, UnixPacket}
 	uring := UringSupported() == nil

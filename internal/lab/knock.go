@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Knocks is a process that sends one SYN whenever it is told to, and waits for no
+// Knocks is a process that sends one SYN for each word, and does not wait for an
 // answer. It holds its sockets until it is told to end.
 type Knocks struct{ *Proc }
 

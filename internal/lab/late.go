@@ -52,7 +52,7 @@ func StartLate(w *World, l Late) (*Waiting, error) {
 	return x, nil
 }
 
-// Accept has the server accept n connections, one after the other, and close
+// Accept makes the server accept n connections, one after the other, and close
 // them at the end.
 func (x *Waiting) Accept(n int) error {
 	for range n {
@@ -63,8 +63,8 @@ func (x *Waiting) Accept(n int) error {
 	return nil
 }
 
-// Queued returns when n TCP connections wait to be accepted. Who connects is told so
-// before the server has its last acknowledgement.
+// Queued returns when n TCP connections wait to be accepted. A client's connect
+// returns before the server has received the last acknowledgement.
 func (x *Waiting) Queued(n int) error {
 	return Until(fmt.Sprintf("%d connections wait at port %d", n, x.Port), func() (bool, error) {
 		queued, err := x.world.Queued(x.host, x.Port)
@@ -72,7 +72,7 @@ func (x *Waiting) Queued(n int) error {
 	})
 }
 
-// End lets the server close everything, and waits for it.
+// End makes the server close everything, and waits for it.
 func (x *Waiting) End() error {
 	if err := x.Tell("end"); err != nil {
 		return err

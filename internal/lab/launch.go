@@ -27,8 +27,8 @@ type Command struct {
 	Cgroup *os.File
 }
 
-// unnamed is what a child is called until it has given itself its name; and until
-// it has become a program of its own, as we are.
+// unnamed is the name of a child between exec and setting its own name. Before
+// exec it has our name.
 const unnamed = "exe"
 
 // Start starts a child of the given comm in a host, and returns when it has
@@ -47,7 +47,7 @@ func (w *World) StartReady(host, comm, body string, arg any) (*Proc, error) {
 	return p, p.Expect(&ready)
 }
 
-// Launch is Start with more to choose.
+// Launch is Start with more options.
 func (w *World) Launch(c Command) (*Proc, error) {
 	if c.Comm == "" {
 		c.Comm = c.Body[:min(len(c.Body), maxComm)]

@@ -16,7 +16,7 @@ type Letters struct {
 	Rounds  int
 	Size    int
 	Call    Call // Sendto or Sendmsg; default Sendto
-	Leave   bool // the socket to the end of the process, which closes it
+	Leave   bool // leave the socket open; the end of the process closes it
 }
 
 // Sender is a process that is ready to send.

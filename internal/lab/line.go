@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// line is a load's connection, and what its calls need besides.
+// line is a load's connection, and the buffers and files that its calls need.
 type line struct {
 	Load
 	w, r int       // the sockets
@@ -49,7 +49,7 @@ func newLine(l Load, addr string) (*line, error) {
 	return x, x.tools()
 }
 
-// tools opens what some calls need.
+// tools opens the files that some calls need.
 func (x *line) tools() (err error) {
 	for _, c := range []Call{x.Write, x.Read} {
 		switch c {
@@ -99,7 +99,7 @@ func (x *line) openStream(addr string) error {
 	return err
 }
 
-// openDatagram leaves the writer unconnected if it is to name its peer.
+// openDatagram leaves the writer unconnected if its calls name the peer.
 func (x *line) openDatagram(addr string) error {
 	var err error
 	if x.r, err = x.reach(Bind(x.Network, addr)); err != nil {
@@ -115,7 +115,7 @@ func (x *line) openDatagram(addr string) error {
 	return connect(x.w, x.to)
 }
 
-// reach notes the address of a socket that was just bound.
+// reach records the address of a socket that was just bound.
 func (x *line) reach(fd, _ int, err error) (int, error) {
 	if err == nil {
 		x.to, err = unix.Getsockname(fd)
@@ -201,7 +201,8 @@ func (x *line) exchange(mark byte) error {
 			return fmt.Errorf("%s: %w", x.Write, err)
 		}
 	}
-	// The kernel may deliver what was written later. A read then begins with nothing there.
+	// The kernel may deliver a message late. Then the read begins with an
+	// empty buffer.
 	if err := readable(x.r); err != nil {
 		return fmt.Errorf("poll: %w", err)
 	}

@@ -20,10 +20,11 @@ var (
 	// NoRoute4 and NoRoute6 have no route: connect gives ENETUNREACH.
 	NoRoute4 = netip.MustParseAddr("198.51.100.1")
 	NoRoute6 = netip.MustParseAddr("2001:db8:1::1")
-	// Unreachable4 and Unreachable6 have a route that says so: EHOSTUNREACH.
+	// Unreachable4 and Unreachable6 have an unreachable route:
+	// EHOSTUNREACH.
 	Unreachable4 = netip.MustParseAddr("203.0.113.1")
 	Unreachable6 = netip.MustParseAddr("2001:db8:2::1")
-	// Prohibited4 and Prohibited6 have a route that forbids it: EACCES.
+	// Prohibited4 and Prohibited6 have a prohibit route: EACCES.
 	Prohibited4 = netip.MustParseAddr("203.0.113.2")
 	Prohibited6 = netip.MustParseAddr("2001:db8:2::2")
 )

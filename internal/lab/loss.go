@@ -22,22 +22,22 @@ const (
 	ACK
 )
 
-// Loss drops chosen TCP segments of one port, the same ones each time: after
-// Skip that match, the next Count. They are dropped where they would reach
-// their socket, so that no qdisc is needed. Ports of other namespaces are not
-// told apart: choose a free one.
+// Loss drops chosen TCP segments of one port, deterministically: it skips the
+// first Skip matching segments and drops the next Count. They are dropped just
+// before they reach their socket, so no qdisc is needed. It does not
+// distinguish namespaces: choose a port that no namespace uses.
 type Loss struct {
 	To    int  // destination port; or
 	From  int  // source port
 	Flags int  // all of these are set
-	Data  int  // at least so many bytes of payload
-	Most  int  // at most so many; 0: no limit
+	Data  int  // at least this many bytes of payload
+	Most  int  // at most this many; 0: no limit
 	Empty bool // no payload: ACKs alone
 	Skip  int
 	Count int
 }
 
-// A Losing loss is at work until it is closed.
+// A Losing drops segments until it is closed.
 type Losing struct {
 	link link.Link
 	prog *ebpf.Program
@@ -70,7 +70,7 @@ func StartLoss(l Loss) (*Losing, error) {
 	return x, nil
 }
 
-// Seen is how many segments have matched, dropped or not.
+// Seen is the number of segments that matched, dropped or not.
 func (x *Losing) Seen() (n uint64, err error) {
 	err = x.seen.Lookup(uint32(0), &n)
 	return n, err
@@ -88,8 +88,8 @@ func (x *Losing) Close() error {
 	return errors.Join(append(errs, x.seen.Close())...)
 }
 
-// program: R6 is the packet, from its IP header on; R7 where TCP begins; R8
-// what is left of it behind the TCP header.
+// program: R6 is the packet from its IP header on; R7 is the offset of TCP; R8
+// is the length behind the TCP header.
 func (l Loss) program(seen int) asm.Instructions {
 	load := func(off int16, size int32) asm.Instructions { // of size bytes at R7+off to the stack
 		return asm.Instructions{

@@ -14,10 +14,11 @@ type Marks struct {
 	Addr                 string  // as Network.Sockaddr takes it
 	None, ECT1, ECT0, CE int
 	Size                 int // bytes of each; default 100
-	// Segments is how many datagrams each send stands for (UDP_SEGMENT), which
-	// the kernel keeps together as long as it can. Default 1.
+	// Segments is the number of datagrams in each send (UDP_SEGMENT). The
+	// kernel keeps them together as long as it can. Default 1.
 	Segments int
-	// Stepwise has each send wait for Step, and all of them be made on one processor.
+	// Stepwise makes each send wait for Step, and makes all sends on one
+	// processor.
 	Stepwise bool
 }
 

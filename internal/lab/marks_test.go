@@ -4,7 +4,8 @@ package lab
 
 import "testing"
 
-// What is sent through a third host is forwarded there, whatever its mark.
+// Packets that are sent through a third host are forwarded there, whatever
+// their mark.
 func TestMarksVia(t *testing.T) {
 	w := newWorld(t, "a", "router", "b")
 	if err := w.Via("a", "router", "b"); err != nil {

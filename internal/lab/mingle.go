@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// overlapping says whether data go both ways at once in a talk.
+// overlapping reports whether data go both ways at the same time in a talk.
 func (t *Talk) overlapping() bool { return t.Streams > 0 || t.Duplex }
 
 // Messages is how many each side sends.
 func (t *Talk) Messages() int { return t.Turns * max(t.Streams, 1) }
 
-// mingle holds one side of such a talk.
+// mingle runs one side of such a talk.
 func (t *Talk) mingle(fd int, s *TalkSide, client bool) error {
 	switch {
 	case t.Duplex:
@@ -59,7 +59,8 @@ func (t *Talk) stream(fd int, s *TalkSide) error {
 	return errors.Join(sent, got)
 }
 
-// share has all clients ask. The first byte of a message says whose it is.
+// share runs all clients. The first byte of a message is the number of its
+// client.
 func (t *Talk) share(fd int, s *TalkSide) error {
 	var mu sync.Mutex // of the sends
 	answers := make([]chan struct{}, t.Streams)
@@ -117,7 +118,7 @@ func (t *Talk) answerAll(fd int, s *TalkSide) error {
 		}
 		answer := func() {
 			think := t.Think
-			if !t.InOrder { // else they would go in step
+			if !t.InOrder { // otherwise they would run in lockstep
 				think += t.Think * time.Duration(buf[0]) / 2
 			}
 			time.Sleep(think)

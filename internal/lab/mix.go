@@ -44,7 +44,7 @@ func (m *Mix) Run() ([]MixCount, error) {
 }
 
 func doMix(c *Child) error {
-	// Asking takes calls too: that is done before the counting starts.
+	// The checks make calls too, so they come before the counting starts.
 	mptcp, uring := MPTCPSupported(), UringSupported()
 	if err := c.Report(true); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (m *mix) close() {
 	}
 }
 
-// add counts a call on a socket of n and hands its error on.
+// add counts a call on a socket of n and returns its error.
 func (m *mix) add(op string, n Network, bytes int, err error) error {
 	k := networks[n]
 	if k.family == unix.AF_UNIX {
@@ -198,8 +198,9 @@ func (m *mix) streams(n Network, addr string, count int) error {
 	return nil
 }
 
-// acceptAs0 accepts without room for an address while standard input is closed,
-// so that the descriptor is 0; then it moves it away.
+// acceptAs0 accepts without an address buffer while standard input is closed,
+// so that the descriptor is 0. Then it duplicates the descriptor to another
+// number.
 func acceptAs0(l int) (int, error) {
 	in, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 10)
 	if err != nil {
@@ -276,8 +277,8 @@ func (m *mix) pairs(count int) error {
 	return nil
 }
 
-// failures makes calls that cannot succeed, and one that has not failed though
-// it returns an error.
+// failures makes calls that cannot succeed, and one that returns an error but
+// has not failed.
 func (m *mix) failures() error {
 	fd, sa, err := m.bound(TCP4, "127.0.0.1:0")
 	if err != nil {
@@ -315,8 +316,9 @@ func (m *mix) failures() error {
 	return m.nonblocking()
 }
 
-// nonblocking connects and accepts without waiting: EINPROGRESS is no failure,
-// and an accept that finds nobody is no call.
+// nonblocking connects and accepts without waiting. EINPROGRESS does not count
+// as a failure, and an accept that finds no connection does not count as a
+// call.
 func (m *mix) nonblocking() error {
 	l, sa, err := m.bound(TCP6, "[::1]:0")
 	if err != nil {

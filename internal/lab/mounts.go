@@ -16,11 +16,11 @@ import (
 type Mounts struct {
 	// Etc replaces the files of /etc by these, by name.
 	Etc map[string]string
-	// Root, if not nil, are the only files that there are, by path, with the
-	// files they are copies of.
+	// Root, if not nil, is the only files in the root directory, by path,
+	// with the files that they are copies of.
 	Root map[string]string
-	// Program and its arguments, which speaks with its parent as a child does;
-	// or, if it is empty, Body and its argument.
+	// Program and its arguments; it talks to its parent as a child does. If it
+	// is empty, Body and its argument are used.
 	Program []string
 	Body    string
 	Arg     any
@@ -32,8 +32,8 @@ const bodyMounts = "mounts"
 
 func init() { Register(bodyMounts, mountsBody) }
 
-// StartIn starts a process in a host, with mounts of its own, and returns when
-// it is what it is to be and reports so, whatever that report is.
+// StartIn starts a process in a host, with mounts of its own, and returns after
+// its first report.
 func (w *World) StartIn(host, comm string, m Mounts) (*Proc, error) {
 	if m.Root != nil {
 		at, err := w.path("root")
@@ -53,8 +53,8 @@ func (w *World) StartIn(host, comm string, m Mounts) (*Proc, error) {
 	return p, err
 }
 
-// mountsBody makes the mounts on the main thread and puts the program in place
-// of this one: a Go program cannot take all its threads along.
+// mountsBody makes the mounts on the main thread and then executes the program,
+// because a Go program cannot move all its threads into a mount namespace.
 func mountsBody(c *Child) error {
 	var m Mounts
 	if err := c.Arg(&m); err != nil {

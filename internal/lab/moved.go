@@ -2,9 +2,9 @@
 
 package lab
 
-// Moved is what the load sent and received: calls of sendmmsg and recvmmsg
-// counted by their messages, failed sends included, receives that found nothing
-// not. Loads that splice both ways cannot be told apart.
+// Moved is the counts of the load's sends and receives. Each message of
+// sendmmsg and recvmmsg counts. Failed sends are included; receives that found
+// nothing are not. Loads that splice both ways cannot be distinguished.
 func (l Load) Moved(r LoadResult) (sent, got Calls) {
 	names := []string{l.Write.Name()}
 	if l.Write != Write {

@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MPTCPSupported tells whether sessions over MPTCP4 and MPTCP6 can be made in a
-// world: nil, or ErrNotSupported with the reason. (A new namespace has
+// MPTCPSupported returns nil if sessions over MPTCP4 and MPTCP6 can be made in
+// a world, else ErrNotSupported with the reason. (A new namespace has
 // net.mptcp.enabled set.)
 func MPTCPSupported() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_MPTCP)
 	if err == nil {
 		return unix.Close(fd)
 	}
-	if err != unix.ENOPROTOOPT { // what a namespace where it is switched off says
+	if err != unix.ENOPROTOOPT { // the error in a namespace where it is switched off
 		return unsupported("mptcp", err)
 	}
 	b, rerr := os.ReadFile("/proc/sys/net/mptcp/enabled")
@@ -46,7 +46,8 @@ const (
 	pmFlagSubflow = 1 << 1
 )
 
-// Subflow has each MPTCP connection of a host to another one use a second address of its own too.
+// Subflow makes each MPTCP connection of a host to another one also use a
+// second address of the host.
 func (w *World) Subflow(host, to string, addr netip.Addr) error {
 	limits := func() error {
 		return genl("mptcp_pm", pmSetLimits, nl.NewRtAttr(pmAttrAdded, nl.Uint32Attr(1)), nl.NewRtAttr(pmAttrSubflows, nl.Uint32Attr(1)))

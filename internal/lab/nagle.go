@@ -10,24 +10,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Writes is small writes on a connection whose both ends are in one process.
+// Writes is small writes on a connection with both ends in one process.
 type Writes struct {
 	NoDelay bool          `json:"nodelay"`
 	Cork    bool          `json:"cork"`
 	Count   int           `json:"count"`
 	Size    int           `json:"size"`
-	Hold    time.Duration `json:"hold"` // before the cork is taken out; without one: before the end that reads writes a byte, which acknowledges
-	Each    bool          `json:"each"` // each is read, and that is acknowledged, before the next is written
+	Hold    time.Duration `json:"hold"` // before the cork is removed; without a cork: before the reading end writes a byte, which carries the acknowledgement
+	Each    bool          `json:"each"` // each is read and acknowledged before the next is written
 	Fill    bool          `json:"fill"` // write until the kernel takes no more; Count is what was done
 }
 
-// Written is what became of Writes, by the process's own stopwatch.
+// Written is the result of Writes, by the process's own stopwatch.
 type Written struct {
 	Count int `json:"count"`
-	// Held is how long the kernel said that it had not sent: everything since the first
-	// write's end, under a cork, or the last write since its end.
+	// Held is how long the kernel reported unsent data: under a cork since the end of
+	// the first write, else since the end of the last write.
 	Held  int64 `json:"held"`
-	Early bool  `json:"early"` // the kernel sent something before the cork was taken out
+	Early bool  `json:"early"` // the kernel sent something before the cork was removed
 	RTO   bool  `json:"rto"`   // without a cork: the retransmission timer had expired after the last write
 	NS    int64 `json:"ns"`    // until all was read
 }
@@ -174,8 +174,8 @@ func (s Writes) do(w, r int) (o Written, err error) {
 	return o, err
 }
 
-// watch looks on until the kernel has begun to send the last write. After the hold the
-// other end writes, if it is to.
+// watch polls until the kernel has begun to send the last write. After the hold the
+// other end writes, if it has to.
 func (o *Written) watch(w, r int, s Writes, last time.Time) error {
 	i, err := unix.GetsockoptTCPInfo(w, unix.SOL_TCP, unix.TCP_INFO)
 	if err != nil {

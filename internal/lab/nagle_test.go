@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestWriter: what a cork holds is not read before it is taken out.
+// TestWriter: data under a cork are not read before the cork is removed.
 func TestWriter(t *testing.T) {
 	w := newWorld(t)
 	const hold = 5 * time.Millisecond

@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Congest makes a device of a host mark every packet that is able to carry the
-// mark as having met congestion, by the queueing discipline netem.
+// Congest makes a device of a host set the congestion mark on every ECN-capable
+// packet, by the queueing discipline netem.
 func (w *World) Congest(host, dev string) error {
 	return w.netem(host, dev, 1, true)
 }
 
-// Lose makes a device of a host lose that part of the packets that it sends, by
-// chance, by the queueing discipline netem.
+// Lose makes a device of a host lose this share of its sent packets at random,
+// by the queueing discipline netem.
 func (w *World) Lose(host, dev string, part float64) error {
 	return w.netem(host, dev, part, false)
 }

@@ -48,13 +48,13 @@ var networks = map[Network]struct{ family, kind, proto int }{
 // Family is AF_INET, AF_INET6 or AF_UNIX.
 func (n Network) Family() int { return networks[n].family }
 
-// Stream tells whether data have no message boundaries.
+// Stream reports whether data have no message boundaries.
 func (n Network) Stream() bool { return networks[n].kind == unix.SOCK_STREAM }
 
-// tcp tells whether this is plain TCP.
+// tcp reports whether this is plain TCP.
 func (n Network) tcp() bool { return networks[n].proto == unix.IPPROTO_TCP }
 
-// listens tells whether a socket of this kind is listened on and accepted from.
+// listens reports whether a socket of this kind can listen and accept.
 func (n Network) listens() bool {
 	return networks[n].kind == unix.SOCK_STREAM || networks[n].kind == unix.SOCK_SEQPACKET
 }

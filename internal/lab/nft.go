@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Refuse has netfilter drop all IPv4 packets for the host, by a chain of
-// nf_tables that has no rules.
+// Refuse makes netfilter drop all IPv4 packets for the host, by a chain of
+// nf_tables without rules.
 func (w *World) Refuse(host string) error {
 	var b nftBatch
 	b.chain("filter", unix.NF_INET_LOCAL_IN, 0, 0) // NF_DROP
 	return w.nft(host, &b)
 }
 
-// Redirect has netfilter send the UDP packets that the host itself sends to one
-// port to another port of its own, as Docker does for its name server.
+// Redirect makes netfilter redirect the UDP packets that the host sends to one
+// port to another port of the host, as Docker does for its name server.
 func (w *World) Redirect(host string, from, to uint16) error {
 	var b nftBatch
 	const dstnat = ^uint32(100) + 1                   // priority of destination NAT: -100
@@ -63,7 +63,7 @@ func nftExpr(name string, attrs ...[]byte) []byte {
 		nftAttr(unix.NFTA_EXPR_NAME, []byte(name+"\x00")), nftAttr(unix.NFTA_EXPR_DATA|unix.NLA_F_NESTED, attrs...))
 }
 
-// nftCompare goes on with the rule if the first register holds this.
+// nftCompare continues the rule if the first register has this value.
 func nftCompare(value []byte) []byte {
 	return nftExpr("cmp", nftAttr(unix.NFTA_CMP_SREG, nft32(unix.NFT_REG_1)), nftAttr(unix.NFTA_CMP_OP, nft32(unix.NFT_CMP_EQ)),
 		nftAttr(unix.NFTA_CMP_DATA|unix.NLA_F_NESTED, nftAttr(unix.NFTA_DATA_VALUE, value)))
@@ -98,7 +98,7 @@ func (b *nftBatch) rule(exprs ...[]byte) {
 		nftAttr(unix.NFTA_RULE_EXPRESSIONS|unix.NLA_F_NESTED, exprs...))
 }
 
-// nft sends a batch and reads what the kernel says of it.
+// nft sends a batch and reads the kernel's answers.
 func (w *World) nft(host string, b *nftBatch) error {
 	b.message(unix.NFNL_MSG_BATCH_END, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES)
 	err := w.Do(host, func() error {

@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Wire makes a veth device work like a network card: what its peer sends is cut
-// into packets first, and what it receives is polled for (NAPI) and put
-// together again (GRO). An XDP program that passes everything brings this about
-// on every kernel until it is closed; GRO has to be asked for as well.
+// Wire makes a veth device work like a network card: its peer segments what it
+// sends, and the device polls (NAPI) and merges what it receives (GRO). An XDP
+// program that passes everything has this effect on every kernel until it is
+// closed; GRO must be switched on as well.
 func (w *World) Wire(host, dev string) (io.Closer, error) {
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.XDP, License: "GPL",
@@ -47,9 +47,9 @@ func (w *World) Wire(host, dev string) (io.Closer, error) {
 	return l, nil
 }
 
-// Join has the packets that one host sends to another cut before they are sent
-// and, from 5.13 on, polled for and put together by the veth device that they
-// come to, as Wire does; but without a program that may have to copy them.
+// Join makes one host segment the packets that it sends to another. From 5.13
+// on the receiving veth device polls and merges them, as with Wire, but without
+// an XDP program, which may have to copy them.
 func (w *World) Join(from, to string) error {
 	if err := w.Do(from, func() error { return ethtool(w.Dev(from, to), stso, 0) }); err != nil {
 		return fmt.Errorf("lab: TSO: %w", err)
@@ -60,9 +60,9 @@ func (w *World) Join(from, to string) error {
 	return nil
 }
 
-// Offload switches what a host's first link does for several packets at once:
-// with in, received ones are joined (GRO); without out, sent ones are cut before
-// they reach it.
+// Offload sets the offloads of a host's first link: with in, received packets
+// are merged (GRO); without out, sent packets are segmented before they reach
+// it.
 func (w *World) Offload(host string, in, out bool) error {
 	return w.Do(host, func() error {
 		for command, on := range map[uint32]bool{sgro: in, stso: out, sgso: out} {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Outcomes starts the targets that connects of every outcome need, in the last
-// host of a world, and gives the attempts to make from the first one: success,
+// Outcomes starts the targets for connects with every result in the last host
+// of a world, and returns the attempts to make from the first one: success,
 // refused, no route, unreachable, forbidden and timed out, for IPv4 and IPv6,
 // blocking and not; UDP; UNIX sockets that listen, refuse, and are not there.
 // The two that time out take about a second each and come last.
@@ -62,7 +62,7 @@ func Outcomes(w *World, comm string) (*Targets, []Attempt, error) {
 	return t, append(list, slow...), nil
 }
 
-// RunOutcomes makes connects of every outcome, one after the other.
+// RunOutcomes makes connects with every result, one after the other.
 func RunOutcomes(w *World, clientComm, serverComm string) error {
 	_, attempts, err := Outcomes(w, serverComm)
 	if err != nil {

@@ -25,22 +25,23 @@ type Path struct {
 	// so many packets.
 	Stall time.Duration
 	After int
-	// Fate says what becomes of a packet of one host, the first or the second (0, 1): whether it
-	// is lost, or for how long it and all behind it are held up.
+	// Fate decides about a packet of the first or the second host (0, 1): whether it
+	// is lost, or how long it and all packets behind it are delayed.
 	Fate func(host int, packet []byte) (lost bool, hold time.Duration)
 }
 
-// packets is how many may wait on a path: more than there are, so that none is lost.
+// packets is the number of packets that can wait on a path. It is more than
+// there ever are, so none is lost.
 const packets = 10_000
 
-// A Walked path is there until it is closed.
+// A Walked path exists until it is closed.
 type Walked struct {
 	From, To netip.Addr // of the first and the second host
 	ends     [2]*os.File
 	wg       sync.WaitGroup
 }
 
-// paths numbers them, for their addresses.
+// paths counts the paths, for their addresses.
 var paths struct {
 	sync.Mutex
 	n int

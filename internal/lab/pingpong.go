@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PingPong is a long-lived load for measurements: over connections that stay
-// open a client asks, a server answers, and so on, as fast as they can.
+// PingPong is a long-lived load for measurements. Over connections that stay
+// open, a client sends requests and a server answers, as fast as they can.
 type PingPong struct {
 	Network  Network // TCP4 by default; TCP6, MPTCP4, MPTCP6 or Unix
 	Requests int     // how many in all; 0: until End
@@ -20,7 +20,7 @@ type PingPong struct {
 	Answer   int     // and of each answer; default 64
 	Parallel int     // connections, each with a thread on both sides; default 1
 
-	// Where and under which names; defaults as for Sessions.
+	// The hosts and names of the processes; defaults as for Sessions.
 	ClientHost, ServerHost string
 	ClientComm, ServerComm string
 }
@@ -188,8 +188,8 @@ func pingClient(c *Child) error {
 	})
 }
 
-// play does turns on each connection until one says that it is over, closes
-// them, and reports.
+// play makes turns on each connection until one ends, closes the connections,
+// and reports.
 func (a pingArg) play(c *Child, fds []int, turn func(fd int, buf []byte) (bool, error)) error {
 	if err := c.Report(len(fds)); err != nil {
 		return err
@@ -237,7 +237,7 @@ func usage() ([2]time.Duration, error) {
 }
 
 // readFull and writeFull are read(2) and write(2) without the tally, whose lock
-// would be part of what is measured. readFull gives 0 at the peer's end.
+// would affect the measurement. readFull returns 0 at the end of the stream.
 func readFull(fd int, b []byte) (int, error) {
 	for done := 0; done < len(b); {
 		n, err := unix.Read(fd, b[done:])

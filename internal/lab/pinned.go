@@ -13,16 +13,16 @@ import (
 )
 
 // Pinned is a process that sends itself datagrams over loopback, one after the
-// other, all on one processor: each is received in softirq before the call that
-// sends it is over.
+// other, on one processor. Each is received in softirq before the call that
+// sends it returns.
 type Pinned struct {
 	*Proc
 	CPU  int
 	Port int
 }
 
-// Pin keeps the calling thread on one of the processors that it may use, the nth
-// of them in a circle, and says which.
+// Pin binds the calling thread to one of its processors, the nth modulo their
+// number, and returns its number.
 func Pin(n int) (cpu int, err error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
@@ -42,8 +42,8 @@ func Pin(n int) (cpu int, err error) {
 	return cpu, nil
 }
 
-// OnEachCPU runs for a moment on each processor that it may use. What interrupted one of
-// them before, softirqs too, is over then.
+// OnEachCPU runs briefly on each processor that it may use. Interrupts and softirqs that
+// ran there before have ended then.
 func OnEachCPU() error {
 	done := make(chan error, 1)
 	seinehost.OnThread(func() { done <- eachCPU(func() error { return nil }) })
@@ -68,7 +68,7 @@ func eachCPU(do func() error) error {
 	return nil
 }
 
-// PinChildren keeps the children that are started from now on on one processor, where
+// PinChildren binds the children that are started from now on to one processor, where
 // no packet overtakes another.
 func (w *World) PinChildren() error {
 	for _, h := range w.hosts {
@@ -98,7 +98,7 @@ func StartPinned(w *World, comm string, count int) (*Pinned, error) {
 	return x, nil
 }
 
-// Run sends the datagrams, says how long that took, and ends the process.
+// Run sends the datagrams, returns how long that took, and ends the process.
 func (x *Pinned) Run() (took time.Duration, err error) {
 	if err := x.Call("go", &took); err != nil {
 		return 0, err

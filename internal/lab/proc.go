@@ -37,13 +37,14 @@ type Proc struct {
 	err     error // why the child failed, once gone is closed
 }
 
-// Called says whether the child has this name, or had it before it got its own.
+// Called reports whether the child has this name, or had it before it set its
+// own.
 func (p *Proc) Called(comm string) bool {
 	ours, _ := os.ReadFile("/proc/self/comm")
 	return comm == p.Comm || comm == unnamed || comm == strings.TrimSpace(string(ours))
 }
 
-// read collects what the child says until it closes the pipe.
+// read collects the child's messages until it closes the pipe.
 func (p *Proc) read(f *os.File) {
 	defer f.Close()
 	r := bufio.NewReader(f)
@@ -70,7 +71,7 @@ func (p *Proc) read(f *os.File) {
 	}
 }
 
-// reap waits for the child's end and says how it ended.
+// reap waits for the child's end and returns how it ended.
 func (p *Proc) reap() {
 	p.readers.Wait()
 	state, err := p.process.Wait()
@@ -96,8 +97,8 @@ func (p *Proc) notify() {
 	}
 }
 
-// errEnded says that a child returned without an error and without the report
-// that was waited for.
+// errEnded means that a child returned without an error and without the
+// expected report.
 var errEnded = errors.New("ended without a report")
 
 // next waits for a report.
@@ -148,7 +149,7 @@ func (p *Proc) Expect(v any) error {
 	return nil
 }
 
-// Tell says a word to the child, such as "go".
+// Tell sends a word to the child, such as "go".
 func (p *Proc) Tell(word string) error { return p.write(word) }
 
 // Call is Tell, then Expect.

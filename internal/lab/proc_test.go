@@ -139,7 +139,7 @@ func TestProcErrors(t *testing.T) {
 	}
 }
 
-// A world whose process dies without a word takes its children with it.
+// If the process of a world is killed, its children die too.
 func TestChildrenDieWithTheirParent(t *testing.T) {
 	w := newWorld(t)
 	p, err := w.Start("", "", "test-parent", nil)

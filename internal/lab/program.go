@@ -4,12 +4,12 @@ package lab
 
 import "fmt"
 
-// Programs finds compiled programs by name; a program that it has to make goes into
-// dir. Test binaries set it. The product leaves it nil: it starts no compiler and
-// nothing that lies beside it.
+// Programs finds compiled programs by name; it compiles a missing one into dir.
+// Test binaries set it. The product leaves it nil: it starts no compiler and no
+// program from its own directory.
 var Programs func(name, dir string) (string, error)
 
-// Program is the path of a compiled program that a workload starts. Where there is
+// Program is the path of a compiled program that a workload starts. If there is
 // none, the error is ErrNotSupported.
 func (w *World) Program(name string) (string, error) {
 	if Programs == nil {

@@ -12,19 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Qdisc is a queueing discipline for a device. What its kind has no use for is
-// left out.
+// Qdisc is a queueing discipline for a device. Fields that its kind does not
+// use are ignored.
 type Qdisc struct {
 	Kind   string
 	Parent uint32 // of netlink.MakeHandle; default: the device
 	Handle uint32 // likewise; default: the kernel's choice
 	Rate   int    // bytes a second: tbf, cbs, and cake, and the class of htb, which has the handle's minor number 1
-	Burst  int    // bytes that may go at once: tbf, cbs
+	Burst  int    // burst in bytes: tbf, cbs
 	Limit  int    // bytes that may wait, or packets: tbf, red, pfifo
 }
 
-// SetQdisc gives a device of a host a queueing discipline in place of what it
-// has there. A kind that the kernel lacks is ErrNotSupported.
+// SetQdisc replaces a queueing discipline of a host's device. The error is
+// ErrNotSupported if the kernel lacks the kind.
 func (w *World) SetQdisc(host, dev string, q Qdisc) error {
 	setDefault(&q.Parent, netlink.HANDLE_ROOT)
 	err := w.Do(host, func() error {
@@ -60,7 +60,7 @@ func (q Qdisc) request(message, index int, parent, handle uint32, options []byte
 	return err
 }
 
-// words puts numbers one behind the other, as C does in a struct of such words.
+// words is numbers in a row, as in a C struct of 32-bit words.
 func words(n ...uint32) (b []byte) {
 	for _, w := range n {
 		b = binary.NativeEndian.AppendUint32(b, w)
@@ -68,7 +68,8 @@ func words(n ...uint32) (b []byte) {
 	return b
 }
 
-// rate is struct tc_ratespec: Ethernet, so that no table of times is wanted.
+// rate is struct tc_ratespec, with Ethernet as the link layer, so that the
+// kernel needs no rate table.
 func rate(bytes int) []byte { return words(1<<8, 0, uint32(bytes)) }
 
 func attr(kind int, parts ...[]byte) []byte {
@@ -79,8 +80,8 @@ func attr(kind int, parts ...[]byte) []byte {
 	return nl.NewRtAttr(kind, b).Serialize()
 }
 
-// options is what the kernel wants to know of a kind; the attributes' numbers
-// are those of linux/pkt_sched.h.
+// options is the netlink attributes of a kind, with the numbers of
+// linux/pkt_sched.h.
 func (q Qdisc) options() []byte {
 	switch q.Kind {
 	case "tbf": // TCA_TBF_PARMS: rate, peak rate, limit, buffer, mtu; TCA_TBF_BURST
@@ -108,10 +109,10 @@ func (q Qdisc) class() []byte {
 	return attr(1, rate(q.Rate), rate(q.Rate), words(ticks, ticks, 1500, 0, 0))
 }
 
-// QdiscCount is what the kernel counts of a queueing discipline.
+// QdiscCount is the kernel's counts of a queueing discipline.
 type QdiscCount struct{ Packets, Dropped, Requeued, Waiting int }
 
-// Since is what was counted after an earlier count.
+// Since is the difference from an earlier count.
 func (c QdiscCount) Since(before QdiscCount) QdiscCount {
 	return QdiscCount{c.Packets - before.Packets, c.Dropped - before.Dropped, c.Requeued - before.Requeued, c.Waiting}
 }
@@ -123,7 +124,7 @@ func (w *World) QdiscCount(host, dev string, parent uint32) (c QdiscCount, err e
 		if err != nil {
 			return err
 		}
-		// Package netlink leaves the requeues out.
+		// Package netlink does not return requeues.
 		req := nl.NewNetlinkRequest(unix.RTM_GETQDISC, unix.NLM_F_DUMP)
 		req.AddData(&nl.TcMsg{Family: nl.FAMILY_ALL, Ifindex: int32(l.Attrs().Index)})
 		msgs, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWQDISC)

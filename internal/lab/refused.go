@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Refused is a process with a connected UDP socket that is ready to send
-// datagrams to a port where nobody is, and to read from its error queue, after
-// each, what came back: the datagram itself.
+// Refused is a process with a connected UDP socket. It is ready to send
+// datagrams to a port without a socket, and to read each returned datagram from
+// its error queue.
 type Refused struct{ *Proc }
 
 const bodyRefused = "refused"
@@ -46,8 +46,8 @@ func refusedBody(c *Child) error {
 	if err := c.Await("go"); err != nil {
 		return err
 	}
-	// On one processor an error is in the queue and in the socket before we look. In the
-	// socket alone it would be that of the next call.
+	// On one processor an error is in the queue and in the socket before the next
+	// call. An error that is only in the socket would be returned by the next call.
 	if _, err := Pin(0); err != nil {
 		return err
 	}

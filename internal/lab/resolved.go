@@ -11,16 +11,17 @@ import (
 const ResolvedStub = "127.0.0.53"
 
 // StartResolved starts systemd-resolved in a host, with a name server to ask, and
-// returns when it answers. It keeps no answers. ErrNotSupported: the project's tests
-// have none here.
+// returns when it answers. It caches no answers. ErrNotSupported: this machine does
+// not have it.
 //
-// It asks nobody where it finds only loopback, so the world must have two hosts.
+// It sends no queries if the host has only loopback, so the world must have two
+// hosts.
 func StartResolved(w *World, host, server string) (*Proc, error) {
 	path, err := w.Program("systemd-resolved")
 	if err != nil {
 		return nil, err
 	}
-	// It makes its files in /run. Its user is root by another name.
+	// It makes its files in /run. Its user has the number of root.
 	script := `mount -t tmpfs tmpfs /run && mkdir /run/systemd && echo '{"report":true}' && exec ` + path
 	p, err := w.StartIn(host, "systemd-resolve", Mounts{
 		Etc: map[string]string{

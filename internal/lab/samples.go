@@ -15,21 +15,23 @@ import (
 	seinehost "seine/internal/host"
 )
 
-// Samples is the samples that the kernel's perf takes of every processor, without BPF: the
-// current process. A processor that the host has stopped takes none meanwhile.
+// Samples is samples of the current process on every processor, taken by the kernel's
+// perf without BPF. A virtual processor that the host has stopped takes no samples
+// meanwhile.
 type Samples struct{ rings []sampleRing }
 
-// sampleRing is the samples of one processor. Nobody takes them out, so there is room
-// for so many only.
+// sampleRing is the samples of one processor. They are not removed, so the room is
+// limited.
 type sampleRing struct {
 	cpu, fd int
 	memory  []byte
 }
 
-// samplePages is the room of a ring: of 4 KB, it is for 16,000 samples.
+// samplePages is the number of pages of a ring. With pages of 4 KB it holds
+// 16,000 samples.
 const samplePages = 64
 
-// StartSamples begins to take so many samples a second.
+// StartSamples starts to take hz samples a second.
 func StartSamples(hz int) (*Samples, error) {
 	cpus, err := seinehost.OnlineCPUs()
 	if err != nil {

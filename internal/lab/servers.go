@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// A Server is one of Debian's, in a host of the world. It keeps a log.
+// A Server is a server program from Debian in a host of the world. It writes a
+// log.
 type Server struct {
 	Addr netip.AddrPort
 	log  string // a file
@@ -34,8 +35,8 @@ func StartRedis(w *World, host string) (*Server, error) {
 	})
 }
 
-// nginxConf delays a request by as many fiftieths of a second as there are others
-// before it. It logs the client's port and how long each took.
+// nginxConf delays a request by a fiftieth of a second for each request before
+// it. It logs the client's port and the time of each request.
 const nginxConf = `daemon off; master_process off; pid nginx.pid; error_log error.log;
 events {}
 http {
@@ -85,8 +86,8 @@ func StartPostgres(w *World, host string) (*Server, error) {
 	return s, err
 }
 
-// startServer starts the first program that is there with the arguments that args
-// makes, and returns when it listens. ErrNotSupported: none is there.
+// startServer starts the first program that exists, with the arguments that args
+// makes, and returns when it listens. ErrNotSupported: none exists.
 func startServer(w *World, host string, port uint16, names []string, args func(s *Server, path string) ([]string, error)) (*Server, error) {
 	path, err := "", error(nil)
 	for _, name := range names {
@@ -133,7 +134,7 @@ func (s *Server) start(w *World, host string, cmd *exec.Cmd) error {
 			return c.Close()
 		}
 		err = derr
-		time.Sleep(20 * time.Millisecond) // it is not there yet: refused
+		time.Sleep(20 * time.Millisecond) // it does not listen yet: refused
 	}
 	said, _ := os.ReadFile(s.log)
 	return fmt.Errorf("it does not listen: %w: %s", err, said)

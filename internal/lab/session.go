@@ -60,7 +60,7 @@ func tcpServer(c *Child) error {
 	return c.Report(s.result())
 }
 
-// tcpClient is the body of the client: wait for the word, make Count sessions,
+// tcpClient is the body of the client: wait for "go", make Count sessions,
 // report.
 func tcpClient(c *Child) error {
 	var s side

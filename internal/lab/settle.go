@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// aside is a host of no world, so that what happens there is in no tool's rows. It
-// lives as long as the process.
+// aside is a host outside of all worlds, so its traffic is in no tool's rows. It
+// exists as long as the process.
 var aside = sync.OnceValues(func() (*host, error) {
 	h, err := newHost("aside")
 	if err == nil {
@@ -40,8 +40,8 @@ func (w *World) Settle() error {
 	return nil
 }
 
-// passQueues sends a datagram through the queue of each processor, so many times. A queue that is
-// full drops it: then it sends another one.
+// passQueues sends n datagrams through the queue of each processor. A full queue drops a
+// datagram; then passQueues sends another one.
 func passQueues(times int) error {
 	fd, _, err := Bind(UDP4, "127.0.0.1:0")
 	if err != nil {

@@ -38,7 +38,7 @@ func init() {
 	Register(bodyShopBrowser, shopBrowser)
 }
 
-// RunShop opens the shop in a host, and has all pages asked for.
+// RunShop runs the shop in a host until the browser has asked for all pages.
 func RunShop(w *World, host string, s Shop) error {
 	for _, p := range []struct{ comm, body string }{{"db", bodyShopDB}, {"web", bodyShopWeb}} {
 		child, err := w.Start(host, p.comm, p.body, s)

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sniff is what a packet socket sees of all devices of a host, from when it is made until it ends.
+// Sniff is a packet socket on all devices of a host.
 type Sniff struct {
 	fd    int
 	lo    int // number of the loopback device
@@ -52,8 +52,8 @@ func (w *World) Sniff(host string) (*Sniff, error) {
 	return s, nil
 }
 
-// End returns the packets, and the time that they are of. A packet on the loopback device, which the
-// socket sees when it is sent and when it is received, is there once, as sent.
+// End returns the packets and the time span. The socket sees a packet of the loopback
+// device when it is sent and when it is received; the result has it once, as sent.
 func (s *Sniff) End() (all []Sniffed, from, to time.Time, err error) {
 	defer unix.Close(s.fd)
 	to = time.Now()
@@ -116,7 +116,8 @@ func tagged(frame, control []byte) ([]byte, error) {
 	return out, nil
 }
 
-// SendUDP has this process send datagrams from a host to an address, 30 bytes each.
+// SendUDP sends datagrams of 30 bytes from a host to an address, in this
+// process.
 func (w *World) SendUDP(host, addr string, count int) error {
 	return w.Do(host, func() error {
 		c, err := net.Dial("udp", addr)
@@ -125,7 +126,7 @@ func (w *World) SendUDP(host, addr string, count int) error {
 		}
 		defer c.Close()
 		for range count {
-			if _, err := c.Write(make([]byte, 30)); err != nil && !errors.Is(err, unix.ECONNREFUSED) { // somebody said so before
+			if _, err := c.Write(make([]byte, 30)); err != nil && !errors.Is(err, unix.ECONNREFUSED) { // an ICMP error of an earlier datagram
 				return err
 			}
 		}

@@ -10,8 +10,8 @@ import (
 	seinehost "seine/internal/host"
 )
 
-// Counters are a host's protocol counters: what the kernel counted, to compare
-// with what a workload or a tool says.
+// Counters are a host's protocol counters, to compare the kernel's counts with
+// those of a workload or a tool.
 type Counters = seinehost.Counters
 
 // Counters reads /proc/net/snmp, netstat and snmp6 of a host.
@@ -54,7 +54,7 @@ func (w *World) Quiet() error {
 	return nil
 }
 
-// Counted is what moved in a host while fn ran.
+// Counted is the growth of a host's counters while fn ran.
 func (w *World) Counted(host string, fn func() error) (Counters, error) {
 	before, err := w.Counters(host)
 	if err != nil {

@@ -10,9 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The helpers below are for bodies: each is the system call of its name, made
-// blocking and counted in the child's [Tally], so that what a tool sees can be
-// compared with it.
+// The helpers below are for bodies. Each makes the blocking system call of its
+// name and counts it in the child's [Tally], to compare with a tool's rows.
 
 // Socket makes a socket. A network that the kernel lacks is ErrNotSupported.
 func Socket(n Network) (int, error) {
@@ -55,7 +54,7 @@ func Bind(n Network, addr string) (fd, port int, err error) {
 	return fd, port, nil
 }
 
-// bound is a socket that connects from addr; "": from wherever.
+// bound is a socket that is bound to addr; "": not bound.
 func bound(n Network, addr string) (fd int, err error) {
 	if addr == "" {
 		return Socket(n)
@@ -125,8 +124,7 @@ func connect(fd int, sa unix.Sockaddr) error {
 }
 
 // ConnectNonblock makes a non-blocking socket, connects it, polls until the
-// connection has come to an end, and returns what SO_ERROR says. The socket
-// stays non-blocking.
+// connect has ended, and returns SO_ERROR. The socket stays non-blocking.
 func ConnectNonblock(n Network, addr string) (int, error) {
 	sa, err := n.Sockaddr(addr)
 	if err != nil {
@@ -149,8 +147,8 @@ func ConnectNonblock(n Network, addr string) (int, error) {
 	return fd, nil
 }
 
-// connected waits for the end of a connect that is in progress, and returns what
-// SO_ERROR says.
+// connected waits for the end of a connect that is in progress, and returns
+// SO_ERROR.
 func connected(fd int) error {
 	if err := ended(fd); err != nil {
 		return err
@@ -177,8 +175,8 @@ func writable(fd int) error {
 	}
 }
 
-// SendAll writes b: one write(2), unless the kernel takes less at a time,
-// which a blocking socket does not.
+// SendAll writes b by one write(2), or by several if the kernel takes less at a
+// time, which does not happen with a blocking socket.
 func SendAll(fd int, b []byte) error {
 	for len(b) > 0 {
 		n, err := unix.Write(fd, b)
@@ -211,8 +209,8 @@ func sendPolled(fd int, b []byte, full func()) error {
 	return nil
 }
 
-// RecvAll fills b: one recvfrom(2) with MSG_WAITALL, unless a signal of the runtime
-// makes one end early. Fewer bytes before the peer's end are an error.
+// RecvAll fills b by one recvfrom(2) with MSG_WAITALL, or by several if a signal of
+// the runtime ends one early. It is an error if the peer closes before b is full.
 func RecvAll(fd int, b []byte) error {
 	for done := 0; done < len(b); {
 		n, err := recv(fd, b[done:], unix.MSG_WAITALL)
@@ -227,8 +225,8 @@ func RecvAll(fd int, b []byte) error {
 	return nil
 }
 
-// RecvEnd waits for the peer's end: a receive that gives 0 bytes, or
-// ECONNRESET, which it returns. Data are an error.
+// RecvEnd waits until the peer closes: a receive of 0 bytes, or ECONNRESET,
+// which it returns. Data are an error.
 func RecvEnd(fd int) error {
 	n, err := recv(fd, make([]byte, 1), 0)
 	if err == nil && n > 0 {

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Threaded has the packets that one host sends to another received by a thread of the
-// kernel, in place of a softirq: the veth device polls in it. Returns the PIDs of threads that
-// this has made: none when it is called again.
+// Threaded makes a kernel thread, instead of a softirq, receive the packets that one host
+// sends to another: the veth device polls in it. It returns the PIDs of new threads; a
+// second call makes none.
 func (w *World) Threaded(from, to string) (pids []int, err error) {
 	if err := w.Join(from, to); err != nil {
 		return nil, err
@@ -68,8 +68,8 @@ func (w *World) Stall(from, to string, fn func() error) error {
 	})
 }
 
-// threaded has the calling thread's namespace poll a device in a thread. The
-// setting is in sysfs, of which the thread mounts its own.
+// threaded switches a device of the calling thread's namespace to polling in a
+// thread. The setting is in sysfs; the thread mounts its own.
 func threaded(dev string) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
 		return err

@@ -24,8 +24,8 @@ func CPUs() (all []int, err error) {
 	return all, nil
 }
 
-// Steer has these processors receive the packets of a host's device, each flow on one of
-// them (RPS).
+// Steer makes these processors receive the packets of a host's device, each flow on one
+// of them (RPS).
 func (w *World) Steer(host, dev string, cpus ...int) error {
 	words := make([]uint32, 1)
 	for _, cpu := range cpus {

@@ -28,7 +28,7 @@ func setSysctl(name, value string) error {
 	return nil
 }
 
-// overwrite writes a file that the kernel offers. It does not make one.
+// overwrite writes an existing file of the kernel. It does not create one.
 func overwrite(path, value string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -39,7 +39,8 @@ func overwrite(path, value string) error {
 	return err
 }
 
-// NoIPv6 takes IPv6 from a host's device: it would send of its own accord.
+// NoIPv6 disables IPv6 on a host's device, because IPv6 sends packets by
+// itself.
 func (w *World) NoIPv6(host, dev string) error {
 	return w.Do(host, func() error { return noIPv6(dev) })
 }

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Talk is a TCP connection on which a client asks and a server answers, and what
-// takes its time on purpose. Each side has a stopwatch for that. All talks are
-// held at once, each on a port of its own, by one process on each side.
+// Talk is a TCP connection on which a client sends requests and a server
+// answers, with delays on purpose. Each side measures its delays. All talks run
+// concurrently, each on a port of its own, in one process on each side.
 type Talk struct {
 	Name        string
 	Network     Network // default TCP4
@@ -24,39 +24,41 @@ type Talk struct {
 	Turns       int     // default 1
 	Ask, Answer int     // bytes; default 100 and 1000
 
-	Accept time.Duration // server: before it accepts the connection that is there
-	Late   time.Duration // server: before it reads a request that is there
-	Think  time.Duration // server: before it answers
+	Accept time.Duration // server: delay before it accepts
+	Late   time.Duration // server: delay before it reads a request
+	Think  time.Duration // server: delay before it answers
 	Chunks int           // server: pieces of an answer; default 1
-	Pause  time.Duration // server: between them; by poll, whenever there is no room
-	Greet  time.Duration // server: before it says something first
-	Slow   time.Duration // client: after each read of an answer
-	Gap    time.Duration // client: before each request but the first
+	Pause  time.Duration // server: delay between them; with poll, whenever there is no room
+	Greet  time.Duration // server: delay before it sends first
+	Slow   time.Duration // client: delay after each read of an answer
+	Gap    time.Duration // client: delay before each request except the first
 
 	SendBuf int    // of the server
 	RecvBuf int    // of the client
 	Half    bool   // the client shuts its side after the last request
 	Nagle   bool   // the client writes a request in two pieces, and Nagle's algorithm holds back the second
 	Via     string // how the server reads or sends: splice, sendfile, uring, poll (it sends what there is room for, and polls); default: read and write
-	// Early has the connection made, and its first turn, before Begin.
+	// Early makes the connection and its first turn before Begin.
 	Early bool
 
-	// Streams is how many clients share the connection, each with Turns of its own. None
-	// waits for the others. Their answers come as they are ready, or in order.
+	// Streams is the number of clients that share the connection, each with Turns of
+	// its own. They do not wait for each other. Answers come when they are ready, or
+	// in order.
 	Streams int
 	InOrder bool
-	// Duplex has both sides send at their own pace, Gap apart, without waiting.
+	// Duplex makes both sides send every Gap, without waiting for each
+	// other.
 	Duplex bool
-	TLS    uint16 // the version of TLS that it is held in; 0: none
-	// Hand has the server hand the connection to another process after the first turn:
-	// "rights" sends it the descriptor, "fork" starts it with the descriptor. With First that
-	// process says something before it reads.
+	TLS    uint16 // the version of TLS; 0: no TLS
+	// Hand makes the server pass the connection to another process after the first
+	// turn: "rights" sends the descriptor, "fork" starts the process with it. With
+	// First that process sends before it reads.
 	Hand  string
 	First bool
 }
 
-// TalkSide is what one side measured, in nanoseconds. What it did on purpose is
-// the time between two of its own calls.
+// TalkSide is one side's measurements, in nanoseconds. A delay is the time
+// between two calls of that side.
 type TalkSide struct {
 	Connect int64   `json:"connect,omitempty"` // client: the call
 	Accept  int64   `json:"accept,omitempty"`
@@ -70,20 +72,20 @@ type TalkSide struct {
 	Turns   []int64 `json:"turns,omitempty"` // client: each from before the request until the answer was read; the first with the handshake of TLS
 	Whole   int64   `json:"whole,omitempty"` // client: from before the connect until it was closed
 
-	// What the kernel says: see tcp_info. RTT is that of the handshake, the rest is read
-	// before the side closes.
+	// Values of the kernel's tcp_info. RTT is that of the handshake; the others are
+	// read before the side closes.
 	RTT     int64 `json:"rtt,omitempty"`
-	Busy    int64 `json:"busy,omitempty"`    // in all, something was sent and not acknowledged, in jiffies
+	Busy    int64 `json:"busy,omitempty"`    // time with unacknowledged data, in jiffies
 	Window  int64 `json:"window,omitempty"`  // the peer's window was closed
 	Buffer  int64 `json:"buffer,omitempty"`  // and our send buffer was full
 	Retrans int   `json:"retrans,omitempty"` // segments that were sent again
-	// Crossed is how often the kernel had data of both directions: sent ones that were not
-	// acknowledged after a message was read, or unread ones before a message was sent.
+	// Crossed is how often data of both directions were in the kernel: unacknowledged
+	// data after a message was read, or unread data before a message was sent.
 	Crossed int `json:"crossed,omitempty"`
 	Taker   int `json:"taker,omitempty"` // server: the process that it handed the connection to
 }
 
-// Exchanges is how long all turns took.
+// Exchanges is the total time of all turns.
 func (s *TalkSide) Exchanges() (n int64) {
 	for _, t := range s.Turns {
 		n += t
@@ -111,7 +113,7 @@ func init() {
 	Register(bodyAnswer, talkServer)
 }
 
-// StartTalks starts both processes. Talks that are Early have been begun.
+// StartTalks starts both processes. Early talks have begun when it returns.
 func StartTalks(w *World, clientComm, serverComm string, talks ...Talk) (*Talks, error) {
 	var clientHost, serverHost string
 	w.cast(&clientHost, &serverHost, &clientComm, &serverComm)
@@ -146,7 +148,8 @@ func StartTalks(w *World, clientComm, serverComm string, talks ...Talk) (*Talks,
 	return x, x.Client.Expect(&begun)
 }
 
-// Run holds the talks, and returns what was measured when both processes have ended.
+// Run runs the talks, and returns the measurements when both processes have
+// ended.
 func (x *Talks) Run() ([]TalkResult, error) {
 	var c, s []TalkSide
 	if err := x.Client.Call("go", &c); err != nil {
@@ -162,10 +165,10 @@ func (x *Talks) Run() ([]TalkResult, error) {
 	return out, errors.Join(x.Client.Wait(), x.Server.Wait())
 }
 
-// hello is what a server says first.
+// hello is the first message of a server with First.
 var hello = []byte("hello")
 
-// timed adds how long f took to a stopwatch.
+// timed adds the duration of f to a stopwatch.
 func timed(n *int64, f func() error) error {
 	from := time.Now()
 	err := f()
@@ -173,7 +176,7 @@ func timed(n *int64, f func() error) error {
 	return err
 }
 
-// rest sleeps by a stopwatch.
+// rest sleeps and adds the time to a stopwatch.
 func rest(n *int64, d time.Duration) {
 	if d > 0 {
 		timed(n, func() error { time.Sleep(d); return nil })
@@ -229,7 +232,7 @@ func talkServer(c *Child) error {
 	return c.Report(sides)
 }
 
-// serve holds the server's side of a talk.
+// serve runs the server's side of a talk.
 func (t *Talk) serve(listener int, s *TalkSide) error {
 	if t.Accept > 0 {
 		if err := readable(listener); err != nil {
@@ -339,7 +342,7 @@ func (t *Talk) request(way *talkWay, fd int, s *TalkSide) error {
 	return timed(&s.Held, func() error { return way.read(fd, t.Ask-t.Ask/2) })
 }
 
-// handshake reads the only round-trip time that no delayed ACK is in.
+// handshake reads the only round-trip time that cannot include a delayed ACK.
 func (t *Talk) handshake(fd int, s *TalkSide) error {
 	if !t.Network.tcp() {
 		return nil
@@ -503,7 +506,7 @@ func (t *Talk) ask(fd int, s *TalkSide) error {
 	return nil
 }
 
-// nodelay switches Nagle's algorithm off, where the kernel lets us.
+// nodelay switches Nagle's algorithm off, if the kernel allows it.
 func nodelay(n Network, fd int) error {
 	if !n.tcp() {
 		return nil

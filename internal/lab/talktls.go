@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// blocking is a descriptor as crypto/tls wants it, read and written by blocking calls.
+// blocking is a descriptor as a net.Conn for crypto/tls, with blocking reads
+// and writes.
 type blocking struct {
 	net.Conn // nothing else of it is called
 	fd       int
@@ -29,8 +30,8 @@ func (b blocking) Write(p []byte) (int, error)    { return len(p), SendAll(b.fd,
 func (blocking) Close() error                     { return nil } // its owner does
 func (blocking) SetWriteDeadline(time.Time) error { return nil }
 
-// serveTLS holds the server's side of a talk in TLS. Its last message answers that the
-// client ends the session.
+// serveTLS runs the server's side of a talk in TLS. Its last message answers the
+// client's close_notify.
 func (t *Talk) serveTLS(fd int, s *TalkSide) error {
 	cert, err := selfSigned()
 	if err != nil {
@@ -53,7 +54,7 @@ func (t *Talk) serveTLS(fd int, s *TalkSide) error {
 	return errors.Join(t.figures(fd, s), c.Close())
 }
 
-// askTLS holds the client's side.
+// askTLS runs the client's side.
 func (t *Talk) askTLS(fd int, s *TalkSide) error {
 	c := tls.Client(blocking{fd: fd}, &tls.Config{InsecureSkipVerify: true, MinVersion: t.TLS, MaxVersion: t.TLS})
 	ask, answer := make([]byte, t.Ask), make([]byte, t.Answer)
@@ -70,6 +71,7 @@ func (t *Talk) askTLS(fd int, s *TalkSide) error {
 		}
 		s.Turns = append(s.Turns, int64(time.Since(from)))
 	}
-	// It closes when the server's last message has come, and does not read that.
+	// It closes when the server's last message has arrived, and does not
+	// read it.
 	return errors.Join(c.Close(), readable(fd))
 }

@@ -53,7 +53,8 @@ func note(name string, bytes, messages int, err error) {
 	made.Tally[name] = c
 }
 
-// TakeTally gives the calls counted since the last time, and starts over.
+// TakeTally returns the calls counted since the last time, and resets the
+// counts.
 func TakeTally() Tally {
 	made.Lock()
 	defer made.Unlock()

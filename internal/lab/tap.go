@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Tap is a network device whose driver is the caller: what is written to it
-// has been received by it, and what it sends waits to be read.
+// A Tap is a network device whose driver is the caller: the device receives
+// what the caller writes, and the caller reads what the device sends.
 type Tap struct{ *os.File }
 
 // OpenTap makes a tap device of that name in a host, and sets it up. It hands
@@ -52,7 +52,7 @@ func (w *World) OpenTap(host, name string, more ...uint16) (*Tap, error) {
 	return &Tap{f}, nil
 }
 
-// raise sets a device up without IPv6, which would send of its own accord. It
+// raise sets a device up without IPv6, which would send packets by itself. It
 // runs on a thread in the host.
 func raise(dev string) error {
 	if err := noIPv6(dev); err != nil {
@@ -65,14 +65,14 @@ func raise(dev string) error {
 	return netlink.LinkSetUp(l)
 }
 
-// frame is one of size bytes that no protocol wants.
+// frame is a frame of size bytes of an unknown protocol.
 func frame(size int) []byte {
 	f := make([]byte, size)
 	copy(f, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, 0x88, 0xb5})
 	return f
 }
 
-// Receive has the device receive frames of size bytes that no protocol wants.
+// Receive makes the device receive frames of size bytes of an unknown protocol.
 func (t *Tap) Receive(count, size int) error {
 	for range count {
 		if _, err := t.Write(frame(size)); err != nil {
@@ -82,9 +82,9 @@ func (t *Tap) Receive(count, size int) error {
 	return nil
 }
 
-// Receive has a host receive frames that no protocol wants, from a device that
-// takes its buffers from NAPI as those of hardware do. The device is gone when
-// it returns.
+// Receive makes a host receive frames of an unknown protocol from a device that
+// takes its buffers from NAPI, as drivers of hardware do. The device is removed
+// when it returns.
 func (w *World) Receive(host string, count int) error {
 	t, err := w.OpenTap(host, "tap0")
 	if err != nil {
@@ -94,7 +94,7 @@ func (w *World) Receive(host string, count int) error {
 	return t.Receive(count, 100)
 }
 
-// Drain takes frames that the device is to send.
+// Drain reads frames that the device sends.
 func (t *Tap) Drain(count int) error {
 	buf := make([]byte, 1<<16)
 	for range count {
@@ -105,9 +105,9 @@ func (t *Tap) Drain(count int) error {
 	return nil
 }
 
-// SendFrames has a device of a host send frames of size bytes that no protocol
-// wants, by a packet socket, and says how many the kernel took: a full queue
-// refuses some (ENOBUFS).
+// SendFrames makes a device of a host send frames of size bytes of an unknown
+// protocol, through a packet socket. It returns how many the kernel took: a
+// full queue refuses some (ENOBUFS).
 func (w *World) SendFrames(host, dev string, count, size int) (taken int, err error) {
 	return w.sendFrames(host, dev, count, frame(size))
 }

@@ -19,18 +19,19 @@ type Target struct {
 	Kind TargetKind
 	// Backlog is the second argument of listen; default 128.
 	Backlog int
-	// GRO has the kernel hand datagrams of a flow to a UDP socket together.
+	// GRO makes the kernel hand datagrams of a flow to a UDP socket
+	// together.
 	GRO bool
 }
 
-// TargetKind says how a target treats those who connect.
+// TargetKind is how a target treats connects.
 type TargetKind string
 
 const (
-	// Listening completes connections; they wait to be accepted, in vain.
+	// Listening completes connections, which are never accepted.
 	Listening TargetKind = ""
 	// BoundOnly holds its address without listening: TCP and UNIX connects are
-	// refused, and nobody else can take the port meanwhile.
+	// refused, and no other process can take the port meanwhile.
 	BoundOnly TargetKind = "bound"
 	// Silent listens behind a socket filter that drops every packet, as a
 	// firewall would: a connect gets no answer until it times out.
@@ -86,7 +87,7 @@ func (t *Targets) Port(i int) int {
 	return int(ap.Port())
 }
 
-// End lets the process close its targets, and waits for it.
+// End makes the process close its targets, and waits for it.
 func (t *Targets) End() error {
 	if err := t.Tell("end"); err != nil {
 		return err
@@ -94,8 +95,8 @@ func (t *Targets) End() error {
 	return t.Wait()
 }
 
-// Receive returns when so many bytes of datagrams have come to the first target. Everything that
-// looks at packets on their way has seen them then.
+// Receive returns when the first target has received this many bytes of datagrams. All
+// hooks on the way of the packets have run by then.
 func (t *Targets) Receive(bytes int) error {
 	var done bool
 	return t.Call(fmt.Sprint("receive ", bytes), &done)
@@ -144,7 +145,7 @@ func holdTargets(c *Child) error {
 	}
 }
 
-// open makes the socket and gives its address with the port that it got.
+// open makes the socket and returns its address with the port.
 func (t Target) open() (int, string, error) {
 	fd, port, err := Bind(t.Network, t.Addr)
 	if err != nil {
@@ -171,8 +172,7 @@ func (t Target) open() (int, string, error) {
 	return fd, t.Addr, nil
 }
 
-// Deafen has the kernel drop every packet for a socket, by a filter that keeps 0 bytes of
-// everything.
+// Deafen makes the kernel drop every packet for a socket, by a filter that keeps 0 bytes.
 func Deafen(fd int) error {
 	drop := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
 	err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(drop)), Filter: &drop[0]})

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sessions says which TCP sessions to make between a server and a client
-// process. In each the client connects, sends Send bytes, the server answers
-// with Recv bytes, and both close.
+// Sessions describes TCP sessions between a server and a client process. In
+// each the client connects, sends Send bytes, the server answers with Recv
+// bytes, and both close.
 //
 // Up to a mebibyte, each direction is one write(2) and one recvfrom(2), then
 // one more recvfrom that finds the end on the side that closes last; Tally in
@@ -30,23 +30,23 @@ type Sessions struct {
 	// Hold opens all sessions first ([TCP.Open]) and makes the transfers and the
 	// closes later ([TCP.Run]), one after the other: sockets older than the tool.
 	Hold bool
-	// Close says who closes first. ByReset needs Recv > 0 or Send == 0: else
-	// the RST may overtake data that the server has not read.
+	// Close is the side that closes first. ByReset needs Recv > 0 or Send ==
+	// 0, because the RST may overtake data that the server has not read.
 	Close Closer
 	// Think is how long the server waits before it answers.
 	Think time.Duration
 	// Uring makes connect, accept, send and receive by io_uring.
 	Uring bool
-	// Fast has the client's first data go with the SYN (TCP Fast Open), where the
-	// settings of its host say so.
+	// Fast sends the client's first data with the SYN (TCP Fast Open), if the
+	// settings of its host allow it.
 	Fast bool
 
-	// Plain has the clients of an MPTCP server speak plain TCP.
+	// Plain makes the clients of an MPTCP server use plain TCP.
 	Plain bool
 
 	// Addrs are the server's addresses, which the client takes in turn. Default:
-	// the server host's address. Ports for more than 55,000 sessions are to be
-	// had with several addresses of 127.0.0.0/8.
+	// the server host's address. More than 55,000 sessions need several
+	// addresses of 127.0.0.0/8.
 	Addrs   []netip.Addr
 	Port    int    // of the server; default: a free one
 	From    string // what the client binds to first; default: nothing
@@ -55,13 +55,13 @@ type Sessions struct {
 	// Brief leaves the single sessions out of the result.
 	Brief bool
 
-	// Where and under which names the processes run. Default: the first and the
-	// last host of the world, "lab-client" and "lab-server".
+	// The hosts and names of the processes. Default: the first and the last
+	// host of the world, "lab-client" and "lab-server".
 	ClientHost, ServerHost string
 	ClientComm, ServerComm string
 }
 
-// Closer says who closes a session first.
+// Closer is the side that closes a session first.
 type Closer string
 
 // Who closes first: the client (the default), the server, or the client by a
@@ -145,7 +145,7 @@ func (s *Sessions) defaults(w *World) error {
 	return nil
 }
 
-// cast says who plays client and server where that was left open.
+// cast fills in the hosts and names of client and server if they are empty.
 func (w *World) cast(clientHost, serverHost, clientComm, serverComm *string) {
 	setDefault(clientHost, w.hosts[0].name)
 	setDefault(serverHost, w.hosts[len(w.hosts)-1].name)

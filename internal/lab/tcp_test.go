@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// run makes the sessions of s in w, and checks what both sides say against each
-// other and against the kernel's counters.
+// run makes the sessions of s in w, and compares the reports of both sides with
+// each other and with the kernel's counters.
 func run(t *testing.T, w *World, s Sessions) TCPResult {
 	t.Helper()
 	tcp, err := StartTCP(w, s)

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// TLSSession is a ClientHello as the server, or the client, has it.
+// TLSSession is a ClientHello as the server or the client sees it.
 type TLSSession struct {
 	Name    string
 	ALPN    []string
@@ -54,10 +54,10 @@ func StartTLS(w *World, host, comm, preface string) (*TLS, error) {
 	return t, p.Expect(&t.Addr)
 }
 
-// Sessions ends the server and gives what clients said to it.
+// Sessions ends the server and returns the ClientHellos that it received.
 func (t *TLS) Sessions() (out []TLSSession, err error) { return out, t.Call("end", &out) }
 
-// selfSigned is a certificate that nobody vouches for.
+// selfSigned is a self-signed certificate.
 func selfSigned() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -184,7 +184,7 @@ func (s *TLSSession) shake(addr string) error {
 	return tls.Client(pieces{conn, s.Piece}, &tls.Config{ServerName: s.Name, NextProtos: s.ALPN, MaxVersion: s.Most, InsecureSkipVerify: true}).Handshake()
 }
 
-// pieces is a connection whose writes are cut.
+// pieces is a connection whose writes are split.
 type pieces struct {
 	net.Conn
 	size int
@@ -195,7 +195,7 @@ func (p pieces) Write(b []byte) (done int, err error) {
 		var n int
 		n, err = p.Conn.Write(b[done : done+p.size])
 		done += n
-		time.Sleep(2 * time.Millisecond) // else TCP may put them together
+		time.Sleep(2 * time.Millisecond) // otherwise TCP may merge them
 	}
 	if err != nil {
 		return done, err
@@ -204,8 +204,8 @@ func (p pieces) Write(b []byte) (done int, err error) {
 	return done + n, err
 }
 
-// StartCommand starts a command of the machine in a host, which begins when it is told
-// so. ErrNotSupported: there is none of that name.
+// StartCommand starts a program of the machine in a host. It begins when it is told
+// to. ErrNotSupported: there is no program of that name.
 func StartCommand(w *World, host string, command ...string) (*Proc, error) {
 	path, err := exec.LookPath(command[0])
 	if err != nil {

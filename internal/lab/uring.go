@@ -18,8 +18,8 @@ type Ring struct {
 	fd    int
 	known [256]bool // operations that the kernel has
 
-	// Alike has all requests carry the same user_data, which is allowed: then
-	// their results are in the order in which they came.
+	// Alike gives all requests the same user_data, which is allowed. Results
+	// are then in the order of completion.
 	Alike bool
 
 	sq, cq, sqes      []byte // the three mappings
@@ -74,7 +74,7 @@ func (c RingCode) String() string {
 	return fmt.Sprintf("operation %d", uint8(c))
 }
 
-// UringSupported tells whether this process can use io_uring: nil, or
+// UringSupported returns nil if this process can use io_uring, else
 // ErrNotSupported with the reason (too old, not built in, or switched off by
 // kernel.io_uring_disabled).
 func UringSupported() error {
@@ -278,7 +278,7 @@ func (r *Ring) wait(ops []RingOp) ([]int32, error) {
 	return res, nil
 }
 
-// one does one operation and turns its result into an error where it is one.
+// one does one operation and returns its result or its error.
 func (r *Ring) one(op RingOp) (int, error) {
 	res, err := r.Do(op)
 	if err != nil {

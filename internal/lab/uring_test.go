@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// needUring skips where io_uring is really absent. 5.10 and later have it
+// needUring skips a test if io_uring is really absent. 5.10 and later have it
 // unless it is not built in or switched off.
 func needUring(t *testing.T) {
 	t.Helper()

@@ -10,7 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Via has two hosts talk through a third one, in both directions, although
+// Via makes two hosts talk through a third one, in both directions, although
 // there is a link between them.
 func (w *World) Via(a, router, b string) error {
 	for _, name := range []string{"net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"} {
@@ -30,7 +30,7 @@ func (w *World) Dev(host, to string) string {
 	return w.must(host).devs[slices.Index(others, to)]
 }
 
-// route sends what a host has for another one to a third.
+// route sends a host's packets for another one to a third.
 func (w *World) route(host, to, gateway string) error {
 	dev := w.Dev(host, gateway)
 	err := w.Do(host, func() error {
@@ -64,8 +64,8 @@ func (w *World) route(host, to, gateway string) error {
 	return nil
 }
 
-// Forget has a host ask for the link addresses of another one again, by ARP and
-// neighbour discovery, when it next sends to it.
+// Forget deletes a host's neighbour entries of another one, so that the next
+// send uses ARP or neighbour discovery.
 func (w *World) Forget(host, to string) error {
 	return w.Do(host, func() error {
 		l, err := netlink.LinkByName(w.Dev(host, to))

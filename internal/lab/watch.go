@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watcher is a netlink socket that hears of changes in the namespace of the
-// thread that made it. What changed is not read: it only says when to look again.
+// watcher is a netlink socket that is notified of changes in the namespace of the
+// thread that made it. The notifications are not parsed: they only say when to
+// check again.
 type watcher int
 
 // watch listens to routing netlink groups. Call it before the first look, so

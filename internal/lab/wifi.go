@@ -32,8 +32,9 @@ const (
 	hwsimRadioName = 17
 )
 
-// NewRadio makes a radio of the given name. One that can be on more than one
-// channel at a time scans by itself, as firmware does, and not by mac80211.
+// NewRadio makes a radio of the given name. A radio that can use several
+// channels at the same time scans by itself, as firmware does, and not by
+// mac80211.
 func (w *World) NewRadio(host, phy string, channels uint32) (r *Radio, err error) {
 	r = &Radio{Host: host, Phy: phy}
 	err = w.Do(host, func() error {
@@ -77,10 +78,11 @@ func (w *World) Down(r *Radio) error {
 	})
 }
 
-// beaconInterval is short, so that one falls into the shortest stay on a channel.
+// beaconInterval is short enough for a beacon within the shortest stay on a
+// channel.
 const beaconInterval = 20 // units of 1.024 ms
 
-// BeaconInterval is how long it is from one beacon to the next.
+// BeaconInterval is the time between two beacons.
 const BeaconInterval = beaconInterval * 1024 * time.Microsecond
 
 // Beacon makes an access point of the radio, on a channel of the 2.4 GHz band.
@@ -103,7 +105,7 @@ func (w *World) Beacon(r *Radio, mhz uint32, ssid string) error {
 	return nil
 }
 
-// Monitor has the radio listen to whatever there is.
+// Monitor makes the radio receive everything.
 func (w *World) Monitor(r *Radio) error {
 	return w.Do(r.Host, func() error { return r.become(unix.NL80211_IFTYPE_MONITOR) })
 }
@@ -173,7 +175,7 @@ func genlTo(family uint16, command uint8, attrs ...*nl.RtAttr) error {
 	return err
 }
 
-// WifiScan is a scan to ask for.
+// WifiScan is the request of a scan.
 type WifiScan struct {
 	Link  int
 	SSIDs []string // none: listen only
@@ -182,9 +184,9 @@ type WifiScan struct {
 	Abort bool     // as soon as it has begun
 }
 
-// WifiScanned is what the process knows that asked.
+// WifiScanned is the report of the process that requested the scan.
 type WifiScanned struct {
-	NS      int64 // from before the request to the news that it is over
+	NS      int64 // from before the request to the notification of its end
 	Aborted bool
 	Refused syscall.Errno // the scan has not begun
 }
@@ -210,7 +212,7 @@ func StartScan(w *World, r *Radio, comm string, s WifiScan) (*Scanner, error) {
 	return &Scanner{p, r, s}, nil
 }
 
-// Begin has the scan asked for.
+// Begin makes the process request the scan.
 func (s *Scanner) Begin() error { return s.Tell("go") }
 
 // Begun returns when it is under way, or has been refused.
@@ -296,7 +298,7 @@ func (s *WifiScan) attrs() []*nl.RtAttr {
 	return attrs
 }
 
-// scanNews opens a socket that hears of scans.
+// scanNews opens a socket that is notified of scans.
 func scanNews(f *netlink.GenlFamily) (int, error) {
 	i := slices.IndexFunc(f.Groups, func(g netlink.GenlMulticastGroup) bool { return g.Name == "scan" })
 	if i < 0 {

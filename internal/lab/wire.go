@@ -30,7 +30,7 @@ type message struct {
 	End    *ending         `json:"end,omitempty"`
 }
 
-// ending says how a body returned.
+// ending is how a body returned.
 type ending struct {
 	Error       string        `json:"error,omitempty"`
 	Errno       syscall.Errno `json:"errno,omitempty"`
@@ -47,8 +47,8 @@ func endingOf(err error) *ending {
 	return e
 }
 
-// err gives back the error that a body returned: its text, and what errors.Is
-// could be asked about it.
+// err restores the error that a body returned: its text, and the sentinels for
+// errors.Is.
 func (e *ending) err() error {
 	if e.Error == "" {
 		return nil

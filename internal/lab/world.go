@@ -17,8 +17,7 @@ import (
 	seinehost "seine/internal/host"
 )
 
-// Options says what a world is made of. The zero value is one host with
-// nothing but loopback.
+// Options describes a world. The zero value is one host with only loopback.
 type Options struct {
 	// Hosts are names of network namespaces. Each pair of them is joined by a
 	// veth pair, and each host has one IPv4 and one IPv6 address on all its
@@ -28,8 +27,8 @@ type Options struct {
 	// before giving up on it. Default: one minute, ten where the machine is
 	// emulated.
 	Timeout time.Duration
-	// Thread, if set, has children run their bodies on a thread of this name,
-	// which is not their first one.
+	// Thread, if set, makes children run their bodies on a thread of this
+	// name, which is not their first one.
 	Thread string
 }
 
@@ -246,8 +245,8 @@ func (w *World) path(name string) (string, error) {
 	return fmt.Sprintf("%s/%s%d", dir, name, w.serial.Add(1)), err
 }
 
-// Stop kills the children and has no others made, so that a workload which
-// runs in another goroutine comes to its end, with an error.
+// Stop kills the children and prevents new ones, so that a workload in another
+// goroutine ends with an error.
 func (w *World) Stop() {
 	w.mu.Lock()
 	procs := w.procs
@@ -276,8 +275,8 @@ func (w *World) add(p *Proc) error {
 	return nil
 }
 
-// Close kills the children that are left and lets go of the namespaces. No
-// workload may be running: see Stop.
+// Close kills the remaining children and releases the namespaces. No workload
+// may be running: see Stop.
 func (w *World) Close() error {
 	w.Stop()
 	w.mu.Lock()

@@ -124,7 +124,8 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
-// A world may be stopped under a workload, which then ends with an error.
+// A world may be stopped while a workload runs. The workload then ends with an
+// error.
 func TestStop(t *testing.T) {
 	w := newWorld(t)
 	done := make(chan error)

@@ -89,7 +89,7 @@ func tracepoint(prog *ebpf.Program, group, name string) (io.Closer, error) {
 	return perfEvent(fd), nil
 }
 
-// Reason is an error in one line: of a verifier's refusal, its last word.
+// Reason is an error in one line: for an error of the verifier, its last line.
 func Reason(err error) string {
 	var ve *ebpf.VerifierError
 	if errors.As(err, &ve) {
@@ -103,7 +103,7 @@ func Reason(err error) string {
 	}
 	msg := strings.ReplaceAll(err.Error(), "\n", " ")
 	msg = strings.ReplaceAll(msg, ErrNotSupported.Error()+": ", "")
-	// cilium/ebpf guesses at MEMLOCK for every EPERM.
+	// cilium/ebpf suggests MEMLOCK for every EPERM.
 	msg, _, _ = strings.Cut(msg, " (MEMLOCK")
 	return msg
 }

@@ -21,11 +21,12 @@ func HasTracepoint(name string, n int) func(*Kernel) error {
 	}
 }
 
-// HasUprobes fits kernels with uprobes; instead says what serves without them.
+// HasUprobes fits kernels with uprobes; instead names the alternative for
+// others.
 func HasUprobes(instead string) func(*Kernel) error {
 	return func(k *Kernel) error {
 		if k.stored {
-			return nil // BTF does not tell
+			return nil // BTF does not show it
 		}
 		if _, err := os.Stat("/sys/bus/event_source/devices/uprobe/type"); err != nil {
 			return fmt.Errorf("%w: no uprobes (CONFIG_UPROBE_EVENTS); %s", ErrNotSupported, instead)
@@ -75,7 +76,7 @@ func Uring(name, misses string) Point {
 }
 
 // UringLayout decides by the arguments of io_uring_complete: see uring.h. A
-// wrong layout loads and reads rubbish.
+// program for the wrong layout loads, and reads garbage.
 func UringLayout(want string) func(*Kernel) error {
 	return func(k *Kernel) error {
 		args := k.Args("io_uring_complete")
@@ -95,7 +96,8 @@ func UringLayout(want string) func(*Kernel) error {
 	}
 }
 
-// oldSubmit says whether io_uring_submit_sqe is (ctx, req, opcode, user_data, …).
+// oldSubmit reports whether io_uring_submit_sqe is (ctx, req, opcode,
+// user_data, …).
 func oldSubmit(k *Kernel) bool {
 	args := k.Args("io_uring_submit_sqe")
 	return len(args) >= 4 && args[1].Pointer && !args[2].Pointer

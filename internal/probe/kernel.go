@@ -16,7 +16,8 @@ import (
 	"seine/internal/kbtf"
 )
 
-// ErrNotSupported marks what a kernel cannot do, with whatever privileges.
+// ErrNotSupported marks something that a kernel cannot do, whatever the
+// privileges.
 var ErrNotSupported = errors.New("not supported by this kernel")
 
 // A Kernel answers questions about the running kernel, mostly from its BTF.
@@ -24,12 +25,12 @@ type Kernel struct {
 	Types   *kbtf.Types
 	modules func() []*kbtf.Types // of those that are loaded
 
-	stored bool // only the BTF is at hand
+	stored bool // only the BTF is known
 	given  bool // the BTF is from a file: the kernel itself has none
 	fentry func() error
 
 	mu    sync.Mutex
-	spec  *ebpf.CollectionSpec // the last one, and what it needs
+	spec  *ebpf.CollectionSpec // the last spec, and its needs
 	wants needs
 }
 
@@ -65,7 +66,7 @@ var Running = sync.OnceValues(func() (*Kernel, error) {
 	return k, nil
 })
 
-// Offline is a kernel of which only the BTF is at hand.
+// Offline is a kernel of which only the BTF is known.
 func Offline(types *kbtf.Types) *Kernel {
 	return &Kernel{Types: types, modules: func() []*kbtf.Types { return nil }, stored: true}
 }
@@ -97,13 +98,14 @@ func (k *Kernel) function(name string) ([]kbtf.Param, bool) {
 	return nil, false
 }
 
-// HasFunc says whether the kernel has a function that can be traced by name.
+// HasFunc reports whether the kernel has a function that can be traced by name.
 func (k *Kernel) HasFunc(name string) bool {
 	_, ok := k.function(name)
 	return ok
 }
 
-// Fentry says why functions cannot be traced by fentry and fexit here.
+// Fentry returns the reason why functions cannot be traced by fentry and fexit
+// here.
 func (k *Kernel) Fentry() error { return k.fentry() }
 
 // Untold is the reason for a way that is not taken because only a process with a capability can
@@ -137,14 +139,15 @@ func (k *Kernel) tryFentry() error {
 	return nil
 }
 
-// Given says whether the types come from a file. Then programs may neither call functions
-// of the kernel nor have pointers whose type the verifier knows.
+// Given reports whether the types come from a file. Then programs may neither call
+// functions of the kernel nor have pointers whose type the verifier knows.
 func (k *Kernel) Given() bool { return k.given }
 
 // ownBTF are the sections of programs that the kernel itself checks against its BTF.
 var ownBTF = []string{"tp_btf", "fentry", "fexit", "iter"}
 
-// can says why programs of a section cannot work here whatever they attach to.
+// can returns the reason why programs of a section cannot work here, whatever
+// they attach to.
 func (k *Kernel) can(kind string) error {
 	if k.given && slices.Contains(ownBTF, kind) {
 		return fmt.Errorf("%w: %s programs need a kernel with BTF of its own, and this one's is from a file", ErrNotSupported, kind)
@@ -162,7 +165,8 @@ func (k *Kernel) can(kind string) error {
 	return nil
 }
 
-// Kprobes says why functions cannot be traced by kprobes here. They do without BTF.
+// Kprobes returns the reason why functions cannot be traced by kprobes here.
+// kprobes do not need BTF.
 func Kprobes() error {
 	if _, err := os.Stat("/sys/bus/event_source/devices/kprobe/type"); err != nil {
 		return fmt.Errorf("%w: no kprobes (CONFIG_KPROBES)", ErrNotSupported)
@@ -173,7 +177,8 @@ func Kprobes() error {
 // WayNames are the ways that a kernel has or lacks as a whole.
 var WayNames = []string{"btf", "raw", "tp", "fentry", "kprobe"}
 
-// Offers says for each of WayNames why it does not work here; nil: it works.
+// Offers returns for each of WayNames the reason why it does not work here;
+// nil: it works.
 func (k *Kernel) Offers() map[string]error {
 	return map[string]error{
 		"btf": k.can("tp_btf"), "raw": nil,

@@ -15,8 +15,8 @@ import (
 	"seine/internal/kbtf"
 )
 
-// Load gives the options to load programs of spec with: the types of this kernel
-// that they need. cilium/ebpf would decode all of them, and those of every module.
+// Load returns the options for loading programs of spec: the kernel types that
+// they need. cilium/ebpf would decode all types of the kernel and of every module.
 func (k *Kernel) Load(spec *ebpf.CollectionSpec) (ebpf.CollectionOptions, error) {
 	n := k.needs(spec)
 	n.poison(k)
@@ -32,8 +32,8 @@ func (k *Kernel) Load(spec *ebpf.CollectionSpec) (ebpf.CollectionOptions, error)
 	return ebpf.CollectionOptions{Cache: cache, Programs: ebpf.ProgramOptions{KernelTypes: types}}, nil
 }
 
-// Expect reads in one go what will be asked about the programs of spec, and about
-// functions.
+// Expect reads in one pass everything that will be asked about the programs of
+// spec, and about functions.
 func (k *Kernel) Expect(spec *ebpf.CollectionSpec, functions ...string) {
 	k.Types.Look(append(k.needs(spec).names(), functions...)...)
 }
@@ -41,7 +41,7 @@ func (k *Kernel) Expect(spec *ebpf.CollectionSpec, functions ...string) {
 // Part decodes the types of this kernel that the programs of spec need.
 func (k *Kernel) Part(spec *ebpf.CollectionSpec) (*btf.Spec, error) { return k.part(k.needs(spec)) }
 
-// needs is needsOf, which takes a while and is asked for the same spec again.
+// needs caches needsOf, which is slow and is called again for the same spec.
 func (k *Kernel) needs(spec *ebpf.CollectionSpec) needs {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -59,7 +59,7 @@ func (k *Kernel) part(n needs) (*btf.Spec, error) {
 	return types, nil
 }
 
-// inModules says whether some of these names are not the kernel's but a module's.
+// inModules reports whether some of these names belong to a module.
 func (k *Kernel) inModules(names []string) bool {
 	var missing []string
 	for i, ids := range k.Types.Look(names...) {

@@ -24,9 +24,9 @@ func (k *Kernel) readModules() (out []*kbtf.Types) {
 	return out
 }
 
-// HasModule fits kernels with the BTF of a module, or with the module built in;
-// where they have none it says what would help. Of a stored kernel it knows
-// nothing: there the tracepoints decide.
+// HasModule fits kernels with the BTF of a module, or with the module built in.
+// Otherwise its error says what would help. For a stored kernel it cannot know;
+// there the tracepoints decide.
 func HasModule(name string) func(*Kernel) error {
 	return func(k *Kernel) error {
 		if k.stored {

@@ -76,10 +76,10 @@ func (f Force) of(point string, ways []Way) (string, error) {
 	return way, nil
 }
 
-// ErrNoWay says that --way names a way that nothing here has.
+// ErrNoWay is the error of a --way that no point here has.
 var ErrNoWay = errors.New("no such way")
 
-// CheckForce says whether f names ways that some of these points have.
+// CheckForce returns an error if f names a way that none of these points has.
 func CheckForce(spec *ebpf.CollectionSpec, points []Point, f Force) error {
 	known := map[string]bool{}
 	used := f.All == ""
@@ -277,7 +277,7 @@ func only(ways []Way, name string) []Way {
 	return slices.DeleteFunc(slices.Clone(ways), func(w Way) bool { return w.Name != name })
 }
 
-// A PointError says that no way leads to a point.
+// A PointError is the error of a point without a way.
 type PointError struct{ Choice Choice }
 
 func (e *PointError) Error() string {

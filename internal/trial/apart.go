@@ -69,7 +69,7 @@ type apartOrder struct {
 	Beside  []string
 }
 
-// attachment is the first thing that the process says.
+// attachment is the first message of the process.
 type attachment struct {
 	Began   time.Time
 	Choices []Choice
@@ -77,7 +77,7 @@ type attachment struct {
 	Err     *crossing
 }
 
-// conclusion is the last one.
+// conclusion is the last message.
 type conclusion struct {
 	Report *tool.Report
 	Err    *crossing
@@ -165,7 +165,7 @@ func attachmentOf(s *tool.Session) *attachment {
 	return a
 }
 
-// A place is where a trial's tool runs.
+// A place is the process in which a trial's tool runs.
 type place interface {
 	collect(to row.Sink) (*tool.Report, error) // takes rows until the tool has ended
 	stop()
@@ -232,7 +232,7 @@ func (s stalled) Row(r *row.Row) error {
 	return s.Sink.Row(r)
 }
 
-// apart is the process, as the trial sees it.
+// apart is the process, from the trial's side.
 type apart struct {
 	cmd     *exec.Cmd
 	in      io.WriteCloser

@@ -38,7 +38,7 @@ func (s *sender) Row(r *row.Row) (err error) {
 	return s.write(msgRow, s.body)
 }
 
-// End says that the rows so far are all for now.
+// End marks the end of an output.
 func (s *sender) End(e row.End) error { return s.send(msgBatch, e) }
 
 func (s *sender) send(kind byte, v any) error {
@@ -115,7 +115,7 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// A cursor reads what appendRow wrote. It is short once something is missing.
+// A cursor reads what appendRow wrote. short is set once something is missing.
 type cursor struct {
 	b     []byte
 	short bool

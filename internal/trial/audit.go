@@ -41,11 +41,11 @@ func (x *Trial) audit(rows []*row.Row, r *running) {
 type auditor struct {
 	world  *lab.World
 	procs  map[int]*lab.Proc
-	events bool // they tell their namespace; counts do by --by
+	events bool // they have a namespace; counts have it with --by
 	began  time.Time
-	cgroup string // of all of us
+	cgroup string // that all processes share
 
-	limited   bool // the tool was told to show the world's namespaces alone
+	limited   bool // the tool was told to show only the world's namespaces
 	strangers strangers
 }
 
@@ -127,11 +127,11 @@ func (a *auditor) faults(r *row.Row) (out []string) {
 	return out
 }
 
-// slack is how far the wall clock may be set meanwhile.
+// slack is the largest step of the wall clock during a case.
 const slack = time.Second
 
-// addrs are the addresses that only the host with this namespace has, and those
-// that only others have.
+// addrs returns the addresses that only the host with this namespace has, and
+// those that only other hosts have.
 func (a *auditor) addrs(netns uint32) (mine, others map[netip.Addr]bool) {
 	others = map[netip.Addr]bool{}
 	for _, h := range a.world.Hosts() {

@@ -11,15 +11,15 @@ import (
 	"seine/internal/tool"
 )
 
-// bystanders are tools that run in the same engine as the one that is tried. Nobody
-// looks at their rows. Nil: none.
+// bystanders are tools that run in the same engine as the tested one. Their rows
+// are not checked. Nil: none.
 type bystanders struct {
 	engine   *tool.Engine
 	sessions []*tool.Session
 	ended    chan error
 }
 
-// attachBeside attaches tools, as they are without flags.
+// attachBeside attaches tools without flags.
 func attachBeside(e *tool.Engine, names []string) (*bystanders, error) {
 	b := &bystanders{engine: e, ended: make(chan error, len(names))}
 	for _, name := range names {
@@ -48,7 +48,7 @@ func (b *bystanders) start(ctx context.Context) {
 	}
 }
 
-// end ends them and says what went wrong.
+// end ends them and returns their errors.
 func (b *bystanders) end(stop func()) error {
 	stop()
 	if b == nil {

@@ -9,8 +9,8 @@ import (
 	"seine/internal/row"
 )
 
-// Counted is what the kernel had counted before a tool was attached, after that,
-// before it was detached, and after that.
+// Counted has the kernel's counts at four times: before and after a tool was
+// attached, and before and after it was detached.
 type Counted [4]lab.Interrupts
 
 // Counted runs load under the tool. It returns the rows and the kernel's counts in
@@ -39,8 +39,9 @@ func (x *Trial) Counted(file string, load func() error, flags ...string) (rows [
 	return rows, at, nil
 }
 
-// Between says whether n is what a tool may have counted on a line: no less than
-// the kernel while the tool was attached, and no more than while it may have been.
+// Between reports whether n is a possible count of the tool on a line: at least
+// the kernel's count while the tool was attached, and at most that while it may
+// have been.
 func (at Counted) Between(n uint64, line string, cpu int) error {
 	count := func(i int) uint64 { return at[i].Count[line][cpu] }
 	if least, most := count(2)-count(1), count(3)-count(0); n < least || n > most {

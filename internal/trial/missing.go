@@ -13,8 +13,8 @@ import (
 	"seine/internal/row"
 )
 
-// Missing says that something came N times too few. If the kernel skipped runs of a program, that
-// explains this failure and no other. A wrong value is never a Missing, but see Whole.
+// Missing is the error of N missing events. Only this error can be explained by program
+// runs that the kernel skipped. A wrong value is never a Missing, but see Whole.
 type Missing struct {
 	N    int
 	Text string
@@ -126,8 +126,8 @@ func (x *Trial) Timed(fn func() error) error {
 	})
 }
 
-// Lacks takes apart the error of a case. It returns how many are missing, whether
-// some part of it is a time that ran out, and whether err says nothing else.
+// Lacks analyses the error of a case. It returns the number of missing events,
+// whether a part of it is a timeout, and whether err says nothing else.
 func Lacks(err error) (n int, late, only bool) {
 	if err == nil {
 		return 0, false, false
@@ -155,8 +155,8 @@ func Lacks(err error) (n int, late, only bool) {
 	return n, late, only
 }
 
-// verdict joins what a case recorded with what it returned. Once something has
-// failed, that the rest was skipped does not make it well.
+// verdict joins the errors that a case recorded with the one that it returned.
+// A case that has failed and then skips has still failed.
 func verdict(failed []error, err error) error {
 	if len(failed) > 0 && errors.Is(err, ErrSkip) {
 		err = fmt.Errorf("after that: %v", err)

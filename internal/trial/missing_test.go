@@ -12,7 +12,7 @@ import (
 	"seine/internal/tool"
 )
 
-// A case that recorded a failure and then found that it cannot go on has failed.
+// A case that recorded a failure and then skipped has failed.
 func TestSkipMasksNothing(t *testing.T) {
 	for _, c := range []struct {
 		name          string
@@ -33,8 +33,8 @@ func TestSkipMasksNothing(t *testing.T) {
 	}
 }
 
-// What is wrong with one row is one event that lacks, if the kernel skipped some, and a
-// wrong value else. What failed before stays as it is.
+// All errors of one row are one missing event if the kernel skipped some, and a wrong
+// value otherwise. Earlier failures are not changed.
 func TestWhole(t *testing.T) {
 	for _, missed := range []uint64{0, 3} {
 		x := &Trial{Report: &tool.Report{Missed: missed}}
@@ -72,7 +72,7 @@ func TestLacks(t *testing.T) {
 	}
 }
 
-// A round in which something is wrong and nothing is missing is not made again.
+// A round with a wrong value and nothing missing is not repeated.
 func TestTimed(t *testing.T) {
 	x := &Trial{}
 	x.Errorf("before")

@@ -22,9 +22,9 @@ var MixDemo = Workload{
 	},
 }
 
-// Mix makes socket calls of many kinds, and compares the tool's counts with what
-// was made, by keys: want is that of a call, empty if the tool does not count it,
-// got that of a row. Every call must be counted, and no other.
+// Mix makes socket calls of many kinds, and compares the tool's counts with them
+// by key. want returns the key of a call, empty if the tool does not count it.
+// got returns the key of a row. Every call must be counted, and no other.
 func (x *Trial) Mix(want func(lab.MixCount) string, got func(*row.Row) string, flags ...string) error {
 	m, err := lab.StartMix(x.World, "", MixComm)
 	if err != nil {

@@ -8,11 +8,12 @@ import (
 	"seine/internal/row"
 )
 
-// Ended is when a trial ended the tool, by the monotonic clock: not before From
-// and not after To.
+// Ended is when a trial ended the tool, by the monotonic clock: between From
+// and To.
 type Ended struct{ From, To int64 }
 
-// DetachTimed is Detach, with the time at which the tool told what was pending.
+// DetachTimed is Detach, with the time at which the tool reported what was
+// pending.
 func (x *Trial) DetachTimed() (rows []*row.Row, at Ended, err error) {
 	at.From = int64(kern.MonoNow())
 	rows, err = x.Detach()
@@ -20,8 +21,8 @@ func (x *Trial) DetachTimed() (rows []*row.Row, at Ended, err error) {
 	return rows, at, err
 }
 
-// WantPending records an error unless r is pending and its column id holds the age
-// of what began between before and after, by the monotonic clock.
+// WantPending records an error unless r is pending and its column id has the age
+// of an operation that began between before and after, by the monotonic clock.
 func (x *Trial) WantPending(r *row.Row, id string, before, after int64, at Ended) {
 	x.Want(r, "pending", 1)
 	c := r.Get(id)
@@ -34,9 +35,9 @@ func (x *Trial) WantPending(r *row.Row, id string, before, after int64, at Ended
 	}
 }
 
-// Unanswered attaches the tool and has p ask server, a lab.DNS, n times for a name
-// that it does not answer. It returns the rows of what is pending then, each with its
-// age in column id.
+// Unanswered attaches the tool and makes p ask server, a lab.DNS, n times for a name
+// that it does not answer. It returns the pending rows, each with its age in column
+// id.
 func (x *Trial) Unanswered(p, server *lab.Proc, n int, id string, flags ...string) ([]*row.Row, error) {
 	if err := x.Attach(flags...); err != nil {
 		return nil, err

@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// strangers tells which processes cannot have made the traffic of a world.
+// strangers finds the processes that cannot have made the traffic of a world.
 type strangers struct {
-	since int // the last PID that was given before the world was there
+	since int // the last PID that was assigned before the world was made
 	hosts []uint32
 }
 
-// is tells whether a process that the lab did not start is a stranger. One that was there before
-// the world is. One that came later may be a child of the lab's, as long as it is in one of its
-// namespaces. Of a process that has ended nothing is known.
+// is reports whether a process that the lab did not start is a stranger. A process that
+// is older than the world is. A newer one may be a child of the lab's processes if it is
+// in one of the world's namespaces. Nothing is known about a process that has ended.
 func (s *strangers) is(pid int) bool {
 	if pid == os.Getpid() { // the lab's threads are its own
 		return false
@@ -31,7 +31,7 @@ func (s *strangers) is(pid int) bool {
 	return err == nil && !slices.Contains(s.hosts, netns)
 }
 
-// lastPID is the PID that was given last; 0 if nobody tells.
+// lastPID is the PID that was assigned last; 0 if it is not known.
 func lastPID() (pid int) {
 	text, _ := os.ReadFile("/proc/loadavg")
 	if words := strings.Fields(string(text)); len(words) == 5 {

@@ -51,8 +51,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// A row of the world with the PID of somebody else is a fault. What the tool was
-// not told to leave out may be anybody's.
+// A row of the world with the PID of another process is an error. Rows that the
+// tool was not told to leave out may belong to any process.
 func TestAuditStrangers(t *testing.T) {
 	schema := &row.Schema{Columns: []row.Column{{ID: "pid"}}}
 	for _, c := range []struct {

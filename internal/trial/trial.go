@@ -20,12 +20,12 @@ import (
 // A Workload is known traffic in private network namespaces.
 type Workload struct {
 	Hosts []string                 // of the world; nil: one
-	Run   func(w *lab.World) error // until the traffic is over
+	Run   func(w *lab.World) error // returns when the traffic has ended
 	Why   string                   // where there can be no demo: the reason
 }
 
-// A Case is known traffic and the rows that must come of it: the live test of a
-// tool, and what doctor --selftest runs.
+// A Case is known traffic and the rows that a tool must show for it. Live tests
+// and doctor --selftest run cases.
 type Case struct {
 	Name  string
 	Hosts []string // of the world; nil: one
@@ -35,8 +35,8 @@ type Case struct {
 	Thread string
 }
 
-// A Trial is one run of a case. The case starts what must be there before the
-// tool, calls Attach, makes its traffic, calls Detach, and compares.
+// A Trial is one run of a case. The case starts everything that must run before
+// the tool, calls Attach, makes its traffic, calls Detach, and compares.
 type Trial struct {
 	Ctx   context.Context
 	World *lab.World
@@ -46,8 +46,8 @@ type Trial struct {
 	// Detach: the ring gets full.
 	Stalled bool
 
-	// Apart, set before Attach, gives the tool a process of its own even where that
-	// costs much.
+	// Apart, set before Attach, gives the tool a process of its own even on an
+	// emulated machine, where that is slow.
 	Apart bool
 
 	// Beside, set before Attach, names tools that run in the same engine.
@@ -56,14 +56,14 @@ type Trial struct {
 	Choices []Choice     // of the last attach, for reports
 	Notes   []string     // of the last attach
 	Report  *tool.Report // of the last detach
-	Losses  []row.Loss   // as they were told until then
+	Losses  []row.Loss   // as they were reported until then
 	tool    *tool.Tool
 	running *running
 	failed  []error
 	since   int // the last PID before the world
 }
 
-// Choice says which way a point took.
+// Choice is the way that a point took.
 type Choice struct{ Point, Way string }
 
 type running struct {
@@ -76,11 +76,11 @@ type running struct {
 	err     error
 }
 
-// collector keeps rows and tells when there are so many.
+// collector keeps rows and signals when there are enough.
 type collector struct {
 	mu   sync.Mutex
 	rows []*row.Row
-	lost []row.Loss    // as it was told while the tool ran
+	lost []row.Loss    // as it was reported while the tool ran
 	more chan struct{} // holds a token when rows have come
 }
 
@@ -128,7 +128,7 @@ func RunBeside(ctx context.Context, t *tool.Tool, c Case, way string, beside []s
 	return x, x.run(c)
 }
 
-// run runs the case, ends the tool if that is still to do, and says what is wrong.
+// run runs the case, ends the tool if it still runs, and returns the errors.
 func (x *Trial) run(c Case) error {
 	err := c.Run(x)
 	if x.running != nil {
@@ -138,7 +138,7 @@ func (x *Trial) run(c Case) error {
 	return verdict(x.failed, err)
 }
 
-// Errorf records that something is not as it must be, and goes on.
+// Errorf records an error and goes on.
 func (x *Trial) Errorf(format string, args ...any) {
 	x.failed = append(x.failed, fmt.Errorf(format, args...))
 }
@@ -163,7 +163,7 @@ func (x *Trial) AttachAll(flags ...string) error {
 	if x.Way != "" {
 		flags = append(flags, "--way="+x.Way)
 	}
-	if x.tool.Once { // it looks when it is detached, not before the traffic
+	if x.tool.Once { // it walks when it is detached, not before the traffic
 		flags = append(flags, "--interval=1h")
 	}
 	if kit == nil {
@@ -191,7 +191,7 @@ func (x *Trial) AttachAll(flags ...string) error {
 	return nil
 }
 
-// Few is the flag that gives the tool's maps an entry each, or a few.
+// Few is the flag that limits the tool's maps to one entry each, or to a few.
 func (x *Trial) Few() (string, error) {
 	p, err := tool.Prepare(x.tool, x.tool.NewConfig(), tool.Options{})
 	if err != nil {
@@ -212,8 +212,8 @@ func (x *Trial) Detach() ([]*row.Row, error) {
 	return rows, r.err
 }
 
-// Await returns when n rows have come, or when they have not within so long
-// that they will not: Detach then tells what there is.
+// Await returns when n rows have come, or after a timeout. Detach then returns
+// the rows that there are.
 func (x *Trial) Await(n int) { x.Until(func(rows []*row.Row) bool { return len(rows) >= n }) }
 
 // Until is Await for rows that are enough.
@@ -230,8 +230,8 @@ func (x *Trial) Until(enough func(rows []*row.Row) bool) {
 	}
 }
 
-// Exactly waits for n rows, ends the tool and returns its rows, of which there must
-// be no others.
+// Exactly waits for n rows, ends the tool and returns its rows. There must be no
+// others.
 func (x *Trial) Exactly(n int) ([]*row.Row, error) {
 	x.Await(n)
 	rows, err := x.Detach()
@@ -241,7 +241,7 @@ func (x *Trial) Exactly(n int) ([]*row.Row, error) {
 	return rows, err
 }
 
-// patience is how long rows may be in coming, under emulation too.
+// patience is the timeout for rows, which is long enough under emulation too.
 const patience = 20 * time.Second
 
 // Skip ends a case that cannot run here.
@@ -290,7 +290,7 @@ func Dump(r *row.Row) string {
 }
 
 // RowsOf attaches the tool, runs a workload of the lab, and returns the rows when n
-// of them have come, with what the workload says of itself.
+// of them have come, with the report of the workload.
 func RowsOf[T any](x *Trial, n int, run func() (T, error), flags ...string) (rows []*row.Row, said T, err error) {
 	if err := x.Attach(flags...); err != nil {
 		return nil, said, err

@@ -110,7 +110,7 @@ func (w *world) gauge(netns uint32, name string, value float64) {
 	w.m.Gauge(start.Add(5*time.Second), watch.CounterKey{Netns: netns, Name: name}, value)
 }
 
-// spread is n turns that took so long.
+// spread is n turns of one duration.
 func spread(n int, took time.Duration) *kern.Hist {
 	h := &kern.Hist{}
 	for range n {
@@ -119,7 +119,8 @@ func spread(n int, took time.Duration) *kern.Hist {
 	return h
 }
 
-// serves adds a second of a service on port 443 whose turns take so long, all of it in one part.
+// serves adds a second of a service on port 443. Its turns have one duration,
+// all of it in one part.
 func (w *world) serves(n int, took time.Duration, part string, more cells) {
 	ms := int(took.Milliseconds()) * n
 	c := cells{"side": "in", "comm": "web", "netns": 1, "lport": 443, "conns": 3, "turns": n, "turn_us": spread(n, took), part + "_ms": ms, "idle_ms": 10 * ms, "tx_bytes": 1000 * n}
@@ -129,7 +130,7 @@ func (w *world) serves(n int, took time.Duration, part string, more cells) {
 	w.at(5, "flows", "services", c)
 }
 
-// asks is serves of a client.
+// asks is serves for a client.
 func (w *world) asks(n int, took time.Duration, part string, more cells) {
 	ms := int(took.Milliseconds()) * n
 	c := cells{"side": "out", "comm": "curl", "netns": 1, "raddr": "192.0.2.5", "rport": 5432, "conns": 3, "turns": n, "turn_us": spread(n, took), part + "_ms": ms, "tx_bytes": 1000 * n}
@@ -146,7 +147,7 @@ func times(n int, f func()) {
 	}
 }
 
-// A made case is what provokes a class, and nearly the same that must not.
+// A made case is a fault of a class, and a similar view that must not be one.
 type madeCase struct {
 	class, object string
 	severity      why.Severity
@@ -260,7 +261,7 @@ var madeCases = []madeCase{
 	}},
 	{"connect-unanswered", "curl → 192.0.2.5:5432", why.Warn, func(w *world) { w.connects(1, "", cells{"pending": true, "latency_us": 3_000_000}) }, func(w *world) {
 		w.connects(1, "", cells{"pending": true, "latency_us": 300_000})
-		w.connects(5, "ECANCELED", nil) // given up at once, as happy eyeballs do
+		w.connects(5, "ECANCELED", nil) // abandoned at once, as happy eyeballs does
 	}},
 	{"connect-unreachable", "curl → 192.0.2.5:5432", why.Bad, func(w *world) { w.connects(20, "EHOSTUNREACH", nil) }, func(w *world) { w.connects(2, "ENETUNREACH", nil) }},
 	{"accept-queue", "web :443", why.Bad, func(w *world) {
@@ -339,8 +340,8 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// TestRules: each fault is found, alone, with its object and severity; what is nearly the same
-// is not.
+// TestRules: each fault is found alone, with its object and severity. The similar view
+// has no finding.
 func TestRules(t *testing.T) {
 	for _, c := range madeCases {
 		t.Run(c.class, func(t *testing.T) {
@@ -375,8 +376,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// parses checks that a command is one of a tool, with flags that it has and filters that it can
-// honour.
+// parses checks that a command names a tool, with flags and filters that the tool has.
 func parses(t *testing.T, command string) {
 	t.Helper()
 	line, err := words.Fields(command)
@@ -403,7 +403,8 @@ func told(a *why.Answer) (out []string) {
 	return out
 }
 
-// TestCauses: what explains another finding comes before it, and is named.
+// TestCauses: a finding that explains another one comes before it, and the
+// other one names it.
 func TestCauses(t *testing.T) {
 	w := newWorld(t)
 	w.m.Local(1, netip.MustParseAddr("192.0.2.5"))
@@ -423,7 +424,7 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// TestQueueExplains: connects without an answer are explained by the full queue that they find.
+// TestQueueExplains: a full queue explains connects without an answer.
 func TestQueueExplains(t *testing.T) {
 	w := newWorld(t)
 	w.connects(30, "ETIMEDOUT", cells{"raddr": "127.0.0.1"})
@@ -434,8 +435,8 @@ func TestQueueExplains(t *testing.T) {
 	}
 }
 
-// TestOneProcessor: packets that are left because one processor receives all are explained by
-// that, though they are worse.
+// TestOneProcessor: one processor that receives everything explains the packets that are
+// left, although that finding is worse.
 func TestOneProcessor(t *testing.T) {
 	w := newWorld(t)
 	w.grows(0, watch.SoftnetProcessed+"3", 990_000)
@@ -447,7 +448,8 @@ func TestOneProcessor(t *testing.T) {
 	}
 }
 
-// TestElsewhere: what is slow on the same port of another network namespace explains nothing.
+// TestElsewhere: a slow service on the same port of another network namespace
+// explains nothing.
 func TestElsewhere(t *testing.T) {
 	for _, raddr := range []string{"127.0.0.1", "192.0.2.5"} {
 		w := newWorld(t)
@@ -495,9 +497,9 @@ func TestSlow(t *testing.T) {
 	}
 }
 
-// TestPast: a service that has become three times as slow is a finding below --slow too, with what
-// it was before. One that was as slow before, that few turns are known of, or that is quick still,
-// is not.
+// TestPast: a service that has become three times as slow is a finding even below --slow,
+// with its earlier time. A service that was as slow before, has few turns, or is still
+// fast, is not.
 func TestPast(t *testing.T) {
 	for _, c := range []struct {
 		before, now time.Duration
@@ -527,8 +529,8 @@ func TestPast(t *testing.T) {
 	}
 }
 
-// TestPatient: services whose answers may wait on purpose are left out, unless they are asked
-// for; a few of them that take a second are no purpose.
+// TestPatient: services whose answers may wait on purpose are left out, unless they are
+// the target. A few answers of a second do not count as on purpose.
 func TestPatient(t *testing.T) {
 	w := newWorld(t)
 	w.serves(50, 1500*ms, "app", nil)
@@ -556,8 +558,8 @@ func TestPatient(t *testing.T) {
 	}
 }
 
-// TestRest: a server that waits for the rest of requests has delayed acknowledgements to blame
-// only if it delayed some.
+// TestRest: if a server waits for the rest of requests, delayed acknowledgements are to
+// blame only if it delayed some.
 func TestRest(t *testing.T) {
 	w := newWorld(t)
 	w.serves(50, 42*ms, "receiving", nil)
@@ -568,9 +570,9 @@ func TestRest(t *testing.T) {
 	}
 }
 
-// TestDeeper: services whose time goes to the network are looked at more closely, the slowest
-// first and not too many, by commands that can be run; what the closer look saw counts if it was
-// enough.
+// TestDeeper: services that spend their time in the network get a closer look by commands
+// that can be run, the slowest first and a limited number. The results of the closer look
+// count if it saw enough.
 func TestDeeper(t *testing.T) {
 	w := newWorld(t)
 	w.serves(50, 300*ms, "network", cells{"tx_bytes": 5_000_000})
@@ -608,7 +610,8 @@ func TestDeeper(t *testing.T) {
 	}
 }
 
-// TestHeld: writes that a closer look saw held back make delayed acknowledgements certain.
+// TestHeld: if a closer look sees writes held back, delayed acknowledgements
+// are certain.
 func TestHeld(t *testing.T) {
 	for n, want := range map[int]why.Confidence{9: why.Possible, 10: why.Certain} {
 		w := newWorld(t)
@@ -622,7 +625,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// TestStable: ids depend on class and object alone.
+// TestStable: ids depend only on class and object.
 func TestStable(t *testing.T) {
 	ids := map[string]bool{}
 	for i := range 3 {
