@@ -403,9 +403,9 @@ static __noinline __attribute__((unused)) bool owner_of(struct who *w, const str
 }
 
 /* Fill w with the process that owns sk: that of own, which is owner_entry(sk), or of
- * its MPTCP connection. False when nobody knows, which is counted.
+ * its MPTCP connection. False when nobody knows.
  */
-static __always_inline bool owner_known(struct who *w, const struct sock *sk, const struct owner *own)
+static __always_inline bool owner_seek(struct who *w, const struct sock *sk, const struct owner *own)
 {
 	struct sock *parent = mptcp_parent(sk);
 
@@ -419,6 +419,16 @@ static __always_inline bool owner_known(struct who *w, const struct sock *sk, co
 	if (parent && owner_of(w, parent, owner_entry(parent)))
 		return true;
 #endif
+	return false;
+}
+
+/* The same, and count it when nobody knows. A tool asks after its other filters: a socket
+ * that nobody asked for is no loss.
+ */
+static __always_inline bool owner_known(struct who *w, const struct sock *sk, const struct owner *own)
+{
+	if (owner_seek(w, sk, own))
+		return true;
 	lose(LOSS_OWNER);
 	return false;
 }

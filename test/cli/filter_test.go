@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -135,9 +136,9 @@ func TestFilters(t *testing.T) {
 	}
 	const atOnce = 12
 	for batch := range slices.Chunk(filters, atOnce) {
-		for i, rows := range watch(t, tcplife.Tool, only, batch, func() { talk(t, clients...) }) {
-			if len(rows) != batch[i].want {
-				t.Errorf("%s: %d rows, want %d", batch[i].flags, len(rows), batch[i].want)
+		for i, got := range watch(t, tcplife.Tool, only, batch, func() { talk(t, clients...) }) {
+			if len(got.rows) != batch[i].want {
+				t.Errorf("%s: %d rows, want %d", batch[i].flags, len(got.rows), batch[i].want)
 			}
 		}
 	}
@@ -161,14 +162,20 @@ type filter struct {
 
 const some = -1
 
+// A watched is the rows of one run and how many of its losses were sockets of unknown owner.
+type watched struct {
+	rows      []*row.Row
+	ownerless uint64
+}
+
 // watch runs a tool with each of the filters, all at the same time, over one
-// traffic, and returns the rows of each. Those that do not say which namespaces
+// traffic, and returns what each has seen. Those that do not say which namespaces
 // they want have only those of the world.
-func watch(t *testing.T, tl *tool.Tool, only []string, filters []filter, traffic func()) [][]*row.Row {
+func watch(t *testing.T, tl *tool.Tool, only []string, filters []filter, traffic func()) []watched {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	gathered := make([]gatherer, len(filters))
+	gathered, out := make([]gatherer, len(filters)), make([]watched, len(filters))
 	var running sync.WaitGroup
 	for i, f := range filters {
 		flags := append(strings.Fields(f.flags), "--buffer=1M", "--memory=4M")
@@ -179,7 +186,14 @@ func watch(t *testing.T, tl *tool.Tool, only []string, filters []filter, traffic
 			flags = append(flags, "--interval=1h")
 		}
 		s := attach(t, tl, flags)
-		running.Go(func() { s.Run(ctx, row.Name(&gathered[i], nil, cli.NamersOf(s))) })
+		running.Go(func() {
+			r, err := s.Run(ctx, row.Name(&gathered[i], nil, cli.NamersOf(s)))
+			if err != nil {
+				t.Errorf("%s: %v", f.flags, err)
+				return
+			}
+			out[i].ownerless = r.Losses[tool.LossOwner]
+		})
 	}
 	traffic()
 	deadline := time.Now().Add(patience)
@@ -190,11 +204,10 @@ func watch(t *testing.T, tl *tool.Tool, only []string, filters []filter, traffic
 	}
 	stop()
 	running.Wait()
-	rows := make([][]*row.Row, len(filters))
 	for i := range gathered {
-		rows[i] = gathered[i].rows
+		out[i].rows = gathered[i].rows
 	}
-	return rows
+	return out
 }
 
 func attach(t *testing.T, tl *tool.Tool, flags []string) *tool.Session {
@@ -297,6 +310,11 @@ var everywhere = []struct {
 	{tool.FilterNetns, filter{"--netns=4294967295", 0}},
 }
 
+// asksWho says whether a filter is about the process.
+func asksWho(flags string) bool {
+	return slices.ContainsFunc([]string{"--pid", "--comm", "--uid", "--cgroup"}, func(f string) bool { return strings.HasPrefix(flags, f) })
+}
+
 // cannot is why this kernel has nothing to show for a tool: a point without a way.
 func cannot(t *testing.T, tl *tool.Tool) error {
 	t.Helper()
@@ -315,8 +333,30 @@ func cannot(t *testing.T, tl *tool.Tool) error {
 	return nil
 }
 
-// TestEveryFilter runs every tool over its demo with each filter that it
-// declares.
+// orphans makes connections that nobody accepts before their listener ends. When they
+// close, no process has them.
+func orphans(w *lab.World) error {
+	const n = 5
+	from, to := w.Hosts()[0], w.Hosts()[len(w.Hosts())-1]
+	l, err := lab.StartTargets(w, to, "listener", lab.Target{Network: lab.TCP4, Backlog: n})
+	if err != nil {
+		return err
+	}
+	attempts := make([]lab.Attempt, n)
+	for i := range attempts {
+		attempts[i] = lab.Attempt{Network: lab.TCP4, Addr: l.Addrs[0]}
+	}
+	c, err := lab.StartConnects(w, from, "connector", attempts...)
+	if err != nil {
+		return err
+	}
+	_, err = c.Run()
+	return errors.Join(err, l.End())
+}
+
+// TestEveryFilter runs every tool over its demo, and over orphans, with each filter that it
+// declares. A filter that leaves no rows and does not ask for the process leaves no sockets of
+// unknown owner either.
 func TestEveryFilter(t *testing.T) {
 	t.Parallel()
 	for _, tl := range tools.All {
@@ -342,16 +382,18 @@ func TestEveryFilter(t *testing.T) {
 					filters = append(filters, f.filter)
 				}
 			}
-			for i, rows := range watch(t, tl, only, filters, func() {
-				if err := tools.Demos[tl.Name].Run(w); err != nil {
+			for i, got := range watch(t, tl, only, filters, func() {
+				if err := errors.Join(tools.Demos[tl.Name].Run(w), orphans(w)); err != nil {
 					t.Error(err)
 				}
 			}) {
-				switch n := len(rows); {
+				switch n := len(got.rows); {
 				case filters[i].want == some && n == 0:
 					t.Errorf("%s: no rows, want some", filters[i].flags)
 				case filters[i].want == 0 && n > 0:
-					t.Errorf("%s: %d rows, want none: %s", filters[i].flags, n, trial.Dump(rows[0]))
+					t.Errorf("%s: %d rows, want none: %s", filters[i].flags, n, trial.Dump(got.rows[0]))
+				case filters[i].want == 0 && got.ownerless > 0 && !asksWho(filters[i].flags):
+					t.Errorf("%s: %d sockets of unknown owner, want none", filters[i].flags, got.ownerless)
 				}
 			}
 		})

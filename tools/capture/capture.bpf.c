@@ -198,6 +198,7 @@ static __always_inline struct sock *bound_at(const __u8 *addr, __u16 port, __u32
 static __noinline bool who_at(struct who *w, const struct packet_event *e, bool other)
 {
 	struct flow_key k = { .echo = e->echo, .netns = e->head.netns, .proto = e->tuple.proto };
+	bool met = false; /* a socket whose process is unknown */
 	struct sock *sk;
 	struct flow *f;
 
@@ -208,8 +209,11 @@ static __noinline bool who_at(struct who *w, const struct packet_event *e, bool 
 	f = bpf_map_lookup_elem(&flows, &k);
 	if (f) {
 		sk = f->sk;
-		if (sk && (!f->cookie || f->cookie == sock_cookie(sk)) && owner_get(w, sk))
-			return true;
+		if (sk && (!f->cookie || f->cookie == sock_cookie(sk))) {
+			if (owner_seek(w, sk, owner_entry(sk)))
+				return true;
+			met = true;
+		}
 		if (f->who.pid) {
 			*w = f->who;
 			return true;
@@ -220,8 +224,12 @@ static __noinline bool who_at(struct who *w, const struct packet_event *e, bool 
 	else if (k.proto == IPPROTO_UDP)
 		sk = bound_at(k.laddr, k.lport, k.netns);
 	else
-		return false;
-	return sk && owner_get(w, sk);
+		sk = NULL;
+	if (sk && owner_seek(w, sk, owner_entry(sk)))
+		return true;
+	if (sk || met)
+		lose(LOSS_OWNER);
+	return false;
 }
 
 /* The process that sends by sk. Answers to the packet are its own too. */
@@ -476,7 +484,7 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 	f = bpf_map_lookup_elem(&flows, &k);
 	if (!f)
 		return 0;
-	owner_get(&f->who, sk);
+	owner_seek(&f->who, sk, owner_entry(sk));
 	f->sk = NULL;
 	return 0;
 }

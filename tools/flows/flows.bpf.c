@@ -286,8 +286,10 @@ static __always_inline bool flow_name(struct head *h, struct tuple *t, const str
 {
 	h->ts = now;
 	h->netns = sock_netns(sk);
+	if (!tuple_fill(t, sk) || !tuple_wanted(t))
+		return false;
 	owner_get(&h->who, sk);
-	return tuple_fill(t, sk) && tuple_wanted(t) && who_wanted(&h->who);
+	return who_wanted(&h->who);
 }
 
 /* Locked: nobody changes the socket meanwhile. */

@@ -205,8 +205,10 @@ static __always_inline bool entry_fill(struct cong_entry *e, const struct cong_c
 
 static __always_inline bool entry_wanted(struct cong_entry *e, const struct sock *sk)
 {
+	if (!tuple_wanted(&e->tuple))
+		return false;
 	owner_get(&e->head.who, sk);
-	return tuple_wanted(&e->tuple) && who_wanted(&e->head.who);
+	return who_wanted(&e->head.who);
 }
 
 SEC("iter/bpf_map_elem") int poll__iter__conns(struct bpf_iter__bpf_map_elem *ctx)

@@ -205,7 +205,7 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 		f->sk = (struct sock *)sk;
 		return 0;
 	}
-	owner_get(&f->who, sk);
+	owner_seek(&f->who, sk, owner_entry(sk));
 	f->sk = NULL;
 	return 0;
 }

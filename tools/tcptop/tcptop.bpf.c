@@ -24,7 +24,7 @@ struct top_entry {
 EVENT(struct top_entry);
 
 /* State is the one that sk is in, or has just left for CLOSE. */
-static __always_inline bool entry_fill(struct top_entry *e, const struct sock *sk, int state)
+static __always_inline void entry_fill(struct top_entry *e, const struct sock *sk, int state)
 {
 	const struct tcp_sock *tp = (void *)sk;
 	struct owner *o = owner_entry(sk);
@@ -42,7 +42,11 @@ static __always_inline bool entry_fill(struct top_entry *e, const struct sock *s
 	e->unsent = b.unsent;
 	e->retrans = BPF_CORE_READ(tp, total_retrans);
 	e->srtt_us = BPF_CORE_READ(tp, srtt_us) >> 3;
-	return tuple_fill(&e->tuple, sk) && tuple_wanted(&e->tuple) && who_wanted(&e->head.who);
+}
+
+static __always_inline bool addrs_wanted(struct top_entry *e, const struct sock *sk)
+{
+	return tuple_fill(&e->tuple, sk) && tuple_wanted(&e->tuple);
 }
 
 static __always_inline int walk(struct seq_file *seq, struct task_struct *task, struct sock *sk)
@@ -51,14 +55,16 @@ static __always_inline int walk(struct seq_file *seq, struct task_struct *task, 
 	struct owner *o;
 	__u8 state = sock_state(sk);
 
-	if (state == TCP_LISTEN || state == TCP_CLOSE || !sock_wanted(sk))
+	if (state == TCP_LISTEN || state == TCP_CLOSE || !sock_wanted(sk) || !addrs_wanted(&e, sk))
 		return 0;
 	/* Several processes may hold the socket: show the one that uses it. */
 	o = owner_entry(sk);
 	if (!owner_of(&e.head.who, sk, o))
 		who_task(&e.head.who, task);
-	if (entry_fill(&e, sk, state))
-		bpf_seq_write(seq, &e, sizeof(e));
+	if (!who_wanted(&e.head.who))
+		return 0;
+	entry_fill(&e, sk, state);
+	bpf_seq_write(seq, &e, sizeof(e));
 	return 0;
 }
 
@@ -87,9 +93,12 @@ static __noinline int ended(const struct sock *sk, int old)
 {
 	struct top_entry t = {}, *e; /* 5.10 and 6.1 want what filters look up on the stack */
 
-	owner_get(&t.head.who, sk);
-	if (!entry_fill(&t, sk, old))
+	if (!addrs_wanted(&t, sk))
 		return 0;
+	owner_get(&t.head.who, sk);
+	if (!who_wanted(&t.head.who))
+		return 0;
+	entry_fill(&t, sk, old);
 	e = EVENT_NEW(struct top_entry);
 	if (!e)
 		return 0;
