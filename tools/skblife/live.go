@@ -27,6 +27,7 @@ func Live() []trial.Case {
 		{Name: "read", Hosts: lab.TwoHosts, Run: read},
 		{Name: "crowded", Hosts: lab.TwoHosts, Run: crowding},
 		{Name: "napi", Run: napi},
+		{Name: "softirq", Hosts: lab.TwoHosts, Run: softirq},
 		{Name: "merged", Hosts: lab.TwoHosts, Run: merged},
 		{Name: "all", Hosts: lab.TwoHosts, Run: all},
 	}
@@ -192,6 +193,45 @@ func tcp(x *trial.Trial) error {
 		x.Errorf("%+v: fewer than %d clones for each of %d sessions", a, clones, n)
 	}
 	return nil
+}
+
+// softirq: datagrams to a port that is closed. A softirq makes the answers (ICMP), on top of
+// the sender, and they are not the sender's.
+func softirq(x *trial.Trial) error {
+	return lab.Undisturbed(func() ([]error, error) { return answered(x) })
+}
+
+// answered is one round of softirq, and returns what is wrong.
+func answered(x *trial.Trial) (differ []error, err error) {
+	const n = 101
+	t, err := lab.StartTargets(x.World, "server", "holder", lab.Target{Network: lab.UDP4})
+	if err != nil {
+		return nil, err
+	}
+	s, err := lab.StartLetters(x.World, "client", "sender", lab.Letters{Network: lab.UDP4, To: t.Addrs, Rounds: n, Size: 100})
+	if err != nil {
+		return nil, err
+	}
+	if err := t.End(); err != nil {
+		return nil, err
+	}
+	var answers int64
+	got, err := traced(x, func() error {
+		_, err := s.Run()
+		c, err2 := x.World.Counters("server")
+		answers = c["IcmpOutDestUnreachs"]
+		return errors.Join(err, err2, x.World.Settle())
+	}, "-p", fmt.Sprint(s.PID))
+	if err != nil {
+		return nil, err
+	}
+	if recycles(x) {
+		return nil, trial.Skip(recycled)
+	}
+	if a := got["alloc"]; a.births != n || answers == 0 {
+		differ = append(differ, fmt.Errorf("%+v and %d answers, want %d births, and some", a, answers, n))
+	}
+	return differ, nil
 }
 
 // napi: buffers that come from NAPI's cache.

@@ -83,16 +83,58 @@ static __always_inline void births_add(__u32 kind, __s64 n)
 		__sync_fetch_and_add(&v->births, n);
 }
 
-/* The device that the buffer is made for, if known, says where it belongs, else
- * the task at work, which in softirq is a stranger. Drivers work for nobody.
+/* Is a softirq at work on this CPU? Known only where a filter asks for processes. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} softirqs SEC(".maps");
+
+static __always_inline __u32 *softirq_here(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&softirqs, &zero);
+}
+
+KTRACE(enter, softirq_entry, unsigned int vec)
+{
+	__u32 *in = softirq_here();
+
+	if (in)
+		*in = true;
+	return 0;
+}
+
+KTRACE(leave, softirq_exit, unsigned int vec)
+{
+	__u32 *in = softirq_here();
+
+	if (in)
+		*in = false;
+	return 0;
+}
+
+/* A driver makes buffers for no process. Neither does a softirq: the task below it is a
+ * stranger.
+ */
+static __always_inline bool maker_wanted(__u32 kind)
+{
+	struct who who = {};
+	__u32 *softirq = softirq_here();
+
+	return kind != KIND_RECEIVE && softirq && !*softirq && who_current(&who) && who_wanted(&who);
+}
+
+/* The device that the buffer is made for, if known, says where it belongs, else the task
+ * at work.
  */
 static __always_inline bool birth_wanted(__u32 kind, const struct net_device *dev)
 {
-	struct who who = {};
-
 	if (!filter_on)
 		return true;
-	if (filter_on & FILTER_WHO && (kind == KIND_RECEIVE || !who_current(&who) || !who_wanted(&who)))
+	if (filter_on & FILTER_WHO && !maker_wanted(kind))
 		return false;
 	return netns_wanted(dev ? BPF_CORE_READ(dev, nd_net.net, ns.inum) : task_netns());
 }

@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 
 	"seine/internal/host"
 	"seine/internal/kern"
@@ -140,12 +141,20 @@ func tracepoints(fits func(*probe.Kernel) error, more ...string) probe.Way {
 	return w
 }
 
+// narrow leaves out softirqs unless a filter asks who has made a buffer.
+func narrow(points []probe.Point, w *tool.Wanted) []probe.Point {
+	return slices.DeleteFunc(slices.Clone(points), func(p probe.Point) bool {
+		return w.On&tool.ByWho == 0 && (p.Name == "enter" || p.Name == "leave")
+	})
+}
+
 // Tool is skblife.
 var Tool = &tool.Tool{
 	Name: "skblife", Layer: tool.Device, Short: "how long packet buffers live, as histograms, and their balance",
 	Banner:  "Tracing packet buffers.",
 	Doc:     readme,
 	Filters: tool.ByWho | tool.FilterNetns,
+	Narrow:  narrow,
 	Points: []probe.Point{{Name: "life", Ways: []probe.Way{
 		functions("napi_alloc_skb", "napi_build_skb", "slab_build_skb"),   // 6.9
 		functions("__napi_alloc_skb", "napi_build_skb", "slab_build_skb"), // 6.3
@@ -153,7 +162,7 @@ var Tool = &tool.Tool{
 		functions("__napi_alloc_skb"),
 		tracepoints(nameless, "node", "any"), // until 6.0
 		tracepoints(named, "free"),
-	}}},
+	}}, {Name: "enter"}, {Name: "leave"}},
 	Views: func(any) []tool.View {
 		return []tool.View{
 			{
