@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* callcount.h - connects and accepts, counted. The tool that includes this header
- * is nothing more: what it counts by is said in Go. Go: kern.CallCount.
+/* callcount.h - connects and accepts, counted. A tool that includes this header
+ * needs no other C code: Go declares the keys. Go: kern.CallCount.
  */
 #pragma once
 #include "callkey.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* callkey.h - what socket calls can be counted by. Go: kern.CallKey. */
+/* callkey.h - the possible keys of counts of socket calls. Go: kern.CallKey. */
 #pragma once
 #include "count.h"
 
@@ -25,7 +25,7 @@ KEEP_ENUM(enum key_bits);
 #define WHO_KEYED
 #include "sockcall.h"
 
-/* Is anything of a socket but its name in the key? */
+/* Does the key have a field of the socket besides its protocol name? */
 #define KEY_FAMILY (1ULL << KEY_family | 1ULL << KEY_family_name | 1ULL << KEY_proto_name | 1ULL << KEY_proto)
 
 /* Fill the fields of k that key_mask names from a call on sk, NULL if it failed
@@ -64,7 +64,7 @@ static __always_inline void call_key_fill(struct call_count_key *k, enum call_op
 		k->netns = sk ? sock_netns(sk) : task_netns();
 }
 
-/* Did the call fail? A connection under way has not. */
+/* Did the call fail? A connect in progress has not. */
 static __always_inline bool call_failed(long ret)
 {
 	return ret < 0 && ret != -EINPROGRESS;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* cgroup.h - programs on the root of cgroup v2, which see what all processes do.
+/* cgroup.h - programs on the root of cgroup v2, which run for all processes.
  *
  * They could forbid it, so each must return CGROUP_ALLOW. Their contexts are
  * ABI. The verifier hides the kernel's own struct sock behind them.

@@ -22,9 +22,9 @@ struct __sk_buff {
 	struct bpf_sock *sk;
 };
 
-/* The socket of a packet, to be read from. The context is the packet itself, but the
- * verifier lets programs do little with what it gives them of it: what the context
- * points to is read as any other memory.
+/* The socket of a packet, for BPF_CORE_READ. The context is the packet itself,
+ * but the verifier restricts pointers from it. So the memory that it points to
+ * is read like any other kernel memory.
  */
 static __always_inline const struct sock *skb_sk(struct __sk_buff *skb)
 {
@@ -38,9 +38,9 @@ static __always_inline __u32 skb_sk_netns(struct __sk_buff *skb)
 	return sk ? sock_netns(sk) : 0;
 }
 
-/* The process that sends; who_current() needs more than these programs have. TCP also
- * sends in softirq, where the current task is a stranger. A process that sends holds
- * the lock of the socket.
+/* The process that sends; who_current() needs more than these programs have.
+ * TCP also sends in softirq, where the current task is unrelated. A process
+ * that sends holds the socket's lock.
  */
 static __always_inline bool skb_sender(struct who *w, const struct sock *sk, __u16 proto)
 {

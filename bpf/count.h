@@ -7,11 +7,11 @@ struct count {
 	__u64 count, bytes;
 };
 
-/* COUNT_MAP(name, K, V): two maps, name and name_odd, of which programs write to
- * COUNTED(name). At each tick Go adds one to count_epoch, waits until no program
- * runs any more that may have read the old number (a grace period of RCU), reads
- * the map that nobody writes to now, and empties it. So each event is in exactly
- * one output, a key that is idle takes no room, and a value begins from zero.
+/* COUNT_MAP(name, K, V): two maps, name and name_odd. Programs write to
+ * COUNTED(name). At each tick Go adds one to count_epoch, waits until all
+ * programs that may have read the old number have ended (a grace period of
+ * RCU), then reads and empties the map that nobody writes to. So each event is
+ * in exactly one output, idle keys take no room, and values begin at zero.
  *
  * Without ticks there is one output: count_ticks is false, and the verifier
  * removes the second map from the programs. Go: tool.Snapshot.
@@ -32,8 +32,8 @@ const volatile bool count_ticks = false;
 volatile __u64 count_epoch = 0;
 #define COUNTED(name) (count_ticks && count_epoch & 1 ? (void *)&name##_odd : (void *)&name)
 
-/* The value of a key, made from zero when it is new; NULL when the map is full,
- * which is counted.
+/* The value of a key, zero if the key is new; NULL if the map is full, which is
+ * counted.
  */
 static __always_inline void *count_at(void *map, const void *key, const void *zero)
 {

@@ -11,11 +11,11 @@ struct dev_key {
 	__u32 pad;
 };
 
-/* What a driver says of a packet that it was handed. */
+/* What a driver returns for a packet that it was given. */
 enum { XMIT_OK = 0, XMIT_CONGESTED = 2, XMIT_BUSY = 0x10 };
 
-/* Fill the fields of k that key_mask names; false if the device is not one that
- * was asked for. The tool's macro KEY_WANTS must know its bits by now.
+/* Fill the fields of k that key_mask names; false if a filter excludes the
+ * device. The tool must have defined the bits for KEY_WANTS before.
  */
 #define dev_key_fill(k, device)                                                \
 	({                                                                     \

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* dnsquery.h - DNS queries that have no answer yet, each with the process that asks.
  *
- * The points gone, thread, asked and query fill the map. What an answer does, and what
- * becomes of a query whose number is used for another question, is up to the tool:
- * it defines query_ends(). Go: family.DNSKey, family.DNSQuery.
+ * The points gone, thread, asked and query fill the map. The tool handles
+ * answers, and defines query_ends() for a query whose number is reused for
+ * another question. Go: family.DNSKey, family.DNSQuery.
  */
 #pragma once
 #define DNS_QUERIES
 #include "dns.h"
 #include "span.h"
 
-#define QUESTION_LEN 272 /* header, the longest name, type and class, to the full word */
+#define QUESTION_LEN 272 /* header, the longest name, type and class, rounded up to a word */
 
 struct query_key {
 	__u64 sock;
@@ -35,8 +35,8 @@ bool any_queries = false; /* there has been one */
 /* Too large for the stack. */
 const volatile struct query blank = { .start = NONE, .last = NONE };
 
-/* The process that a TCP connection to a server belongs to, as of the last segment
- * that it sent itself. The first one is the SYN.
+/* The process of a TCP connection to a server: the last one that sent a segment
+ * itself. The first such segment is the SYN.
  */
 SPAN_OF(askers, __u64, struct who, 4096);
 bool any_askers = false; /* there has been one */
@@ -81,18 +81,18 @@ static __always_inline void query_key(struct query_key *k, const struct dns *d)
 	k->id = d->id;
 }
 
-/* The number of the query is used for another question: it has no answer. Takes it out
- * of the map.
+/* The number of the query is reused for another question, so it gets no answer.
+ * This removes it from the map.
  */
 static int query_ends(struct query_key *k);
 
-/* Memory for a question that is looked at and never sent. */
+/* Memory for a question that is compared and never sent. */
 struct question {
 	__u64 len;
 	__u8 bytes[QUESTION_LEN];
 };
 
-/* Is the message the one that q is already? Its number is the same. */
+/* Is the message a repetition of q? Its number is the same. */
 static __always_inline bool same_question(const struct query *q, struct __sk_buff *skb, const struct dns *d)
 {
 	struct question *now = EVENT_NEW(struct question);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* drop.h - what skb:kfree_skb tells of a dropped packet. Its arguments grew: the
- * reason came with 5.17, the socket that receives with 6.11.
+/* drop.h - the arguments of skb:kfree_skb for a dropped packet. The reason was
+ * added in 5.17, the receiving socket in 6.11.
  */
 #pragma once
 #include "sock.h"
@@ -15,8 +15,8 @@ static __always_inline __u32 drop_reason(const unsigned long long *ctx)
 	return args_kfree_skb > 2 ? ctx[2] : DROP_UNTOLD;
 }
 
-/* The socket that the packet was for, as the kernel tells, else the one that
- * owns it: which may have sent it or have it in a queue.
+/* The socket that the packet was for, if the kernel names it, else its owner,
+ * which has sent it or has it in a queue.
  */
 static __always_inline struct sock *drop_sock(const unsigned long long *ctx, const struct sk_buff *skb, bool *owned)
 {
@@ -32,7 +32,7 @@ static __always_inline struct sock *drop_sock(const unsigned long long *ctx, con
 	return sk;
 }
 
-/* A FIN that was heeded stays in the queue of its socket until that goes. */
+/* A processed FIN stays in the queue of its socket until the socket ends. */
 static __always_inline bool drop_heeded(const struct sk_buff *skb, const struct sock *sk)
 {
 	return sock_state(sk) == TCP_CLOSE && !BPF_CORE_READ(skb, len);
@@ -40,15 +40,15 @@ static __always_inline bool drop_heeded(const struct sk_buff *skb, const struct 
 
 enum skb_drop_reason___bare { SKB_DROP_REASON_NOT_SPECIFIED___bare = 2 };
 
-/* The kernel gives no reason, but could. */
+/* The kernel could give a reason, but gives none. */
 static __always_inline bool drop_bare(__u32 reason)
 {
 	return bpf_core_enum_value_exists(enum skb_drop_reason___bare, SKB_DROP_REASON_NOT_SPECIFIED___bare) &&
 	       reason == bpf_core_enum_value(enum skb_drop_reason___bare, SKB_DROP_REASON_NOT_SPECIFIED___bare);
 }
 
-/* Nor is there a reason to drop the peer's FIN and ACKs that a socket in TIME_WAIT
- * has heeded: the kernel frees them so. Data that come then are lost.
+/* The kernel also frees without a reason the FIN and ACKs that a socket in
+ * TIME_WAIT has processed: no drops. Data that come then are lost.
  */
 static __always_inline bool drop_waited(__u32 reason, const struct sk_buff *skb, const struct sock *sk)
 {

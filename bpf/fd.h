@@ -51,8 +51,8 @@ static __always_inline struct sock *fd_sock(int fd)
 	return file_sock(fd_file(fd));
 }
 
-/* A connect is under way on sk, or its end has not been asked for: another call
- * of connect only asks.
+/* A connect of sk is under way, or nobody has asked for its result: another
+ * connect call only asks.
  */
 static __always_inline bool sock_connecting(const struct sock *sk)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* filetype.h - what kind of file a file is. Go: kern.FileType. */
+/* filetype.h - the kind of a file. Go: kern.FileType. */
 #pragma once
 #include "fd.h"
 #include "sock.h"
@@ -19,8 +19,8 @@ static __always_inline void file_type_fill(struct file_type *t, struct file *fil
 	unsigned long magic = FIELD(sb, struct super_block, s_magic);
 	const unsigned char *name;
 
-	/* Before 6.16 anonymous inodes have no kind in their mode, since then that
-	 * of regular files; their file system tells.
+	/* Anonymous inodes have no kind in their mode before 6.16, and that of
+	 * regular files since. Their file system identifies them.
 	 */
 	if (magic == ANON_INODE_FS_MAGIC) {
 		t->num = FILE_ANON;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* filter.h - the filters that every tool has, tested in the kernel.
  *
- * Go sets filter_on before the program is loaded, so the verifier throws away
- * the tests that are off. What a tool can be filtered by follows from which of
- * these functions it calls: who_wanted (or task_wanted), sock_wanted,
+ * Go sets filter_on before the program is loaded, so the verifier
+ * removes the tests that are off. The functions that a tool calls decide
+ * which filters it has: who_wanted (or task_wanted), sock_wanted,
  * tuple_wanted.
  */
 #pragma once
@@ -39,8 +39,8 @@ const volatile __u64 filter_cgroup = 0;
 const volatile __u32 filter_cgroup_level = 0;
 const volatile __u64 filter_families = 0; /* a bit for each address family below 64 */
 
-/* --comm GLOB,… as an automaton: a state means that so many characters of a glob
- * are matched; a star is a state that loops. One step of it for each character.
+/* --comm GLOB,… as an automaton: a state is the number of characters of a glob
+ * that matched; a star is a state that loops. It makes one step a character.
  */
 const volatile __u64 comm_moves[256] = {}; /* states that a character may enter */
 const volatile __u64 comm_loops = 0, comm_start = 0, comm_accept = 0;
@@ -58,7 +58,7 @@ FILTER_SET(filter_uids, 256);
 FILTER_SET(filter_netns, 256);
 FILTER_SET(filter_protos, 64);
 
-/* Three sets of ports, a bit each: either end, local, remote. */
+/* Three sets of ports, with a bit for each: either end, local, remote. */
 #define PORT_WORDS (65536 / 64)
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -95,7 +95,7 @@ static __always_inline bool comm_matches(const char *comm)
 	return states & comm_accept;
 }
 
-/* Is the process one that was asked for? An unknown one never is. */
+/* Does the process pass the filters? An unknown process never does. */
 static __always_inline bool who_wanted(const struct who *w)
 {
 	if (!(filter_on & FILTER_WHO))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* hist.h - histograms kept in the kernel: values 0 to 7 have a slot each, then
- * every power of two up to 2^40 is cut into eight. Go: kern.Hist.
+ * every power of two up to 2^40 has eight slots. Go: kern.Hist.
  */
 #pragma once
 #include "event.h"
@@ -36,9 +36,9 @@ static __always_inline __u32 hist_slot(__u64 v)
 	return slot < HIST_SLOTS ? slot : HIST_SLOTS - 1;
 }
 
-/* Before v is counted. 5.10 has no atomic minimum: where two processors write at
- * once, one of the two may be lost. Then Go takes the bound from the slots, which
- * are exact (kern.Hist.Cell).
+/* Called before v is counted. 5.10 has no atomic minimum: if two processors
+ * write at the same time, one value may be lost. Then Go takes the bound from
+ * the slots, which are exact (kern.Hist.Cell).
  */
 static __always_inline void hist_bounds(struct hist *h, __u64 v)
 {

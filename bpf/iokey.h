@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* iokey.h - what sends and receives can be counted by. Go: kern.IOKey. */
+/* iokey.h - the possible keys of counts of sends and receives. Go: kern.IOKey. */
 #pragma once
 #include "count.h"
 #include "service.h"
@@ -31,8 +31,8 @@ KEEP_ENUM(enum key_bits);
 		 1ULL << KEY_thread)
 #define KEY_TUPLE (1ULL << KEY_laddr | 1ULL << KEY_raddr | 1ULL << KEY_lport | 1ULL << KEY_port | 1ULL << KEY_rport)
 
-/* Fill the fields of k that key_mask names; false if the filters say no. A send
- * or receive is in the context of the process that makes it.
+/* Fill the fields of k that key_mask names; false if a filter excludes it. A
+ * send or receive runs in the context of the process that makes it.
  */
 static __always_inline bool io_key_fill(struct io_key *k, const struct sock *sk, enum io_dir dir)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* irq.h - how long interrupts of either kind take. Each processor has counts of
- * its own, and interrupts of one kind do not interrupt each other, so nobody
- * else writes to them and they need no atomics; Go adds up. Go: tool.Times.
+/* irq.h - how long interrupts of either kind take. Each processor has its own
+ * counts, and interrupts of one kind do not interrupt each other. So each count
+ * has one writer and needs no atomics; Go adds them up. Go: tool.Times.
  *
- * Each interrupt looks its counts up by a small key. The fields that users can group
- * by are written beside the counts, once.
+ * Each interrupt looks up its counts by a small key. The fields that users can
+ * group by are written once, beside the counts.
  */
 #pragma once
 #include "count.h"
@@ -17,8 +17,8 @@ struct irq_value {
 	struct hist hist;
 };
 
-/* How long it has been since it began, which is then forgotten; NONE: nobody
- * saw it begin.
+/* The time since the start, which is then cleared; NONE: the start was not
+ * seen.
  */
 static __always_inline __u64 irq_end(__u64 *began)
 {

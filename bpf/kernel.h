@@ -3,8 +3,8 @@
  *
  * Only the fields in use are declared; CO-RE finds them in the running kernel
  * by name, so their order and distance here mean nothing. Bit fields must be
- * declared as bit fields. What not every kernel has is in a struct of its own,
- * called <name>___<when>: ask bpf_core_type_exists or _field_exists first.
+ * declared as bit fields. Fields that not every kernel has are in a struct
+ * called <name>___<when>: check bpf_core_type_exists or _field_exists first.
  */
 #pragma once
 
@@ -26,7 +26,7 @@ typedef _Bool bool;
 #define false 0
 #define NULL ((void *)0)
 
-/* A number of which nothing is known. Go: kern.None. */
+/* A number that is not known. Go: kern.None. */
 #define NONE (~0ULL)
 
 enum { BPF_ANY = 0, BPF_NOEXIST = 1, BPF_EXIST = 2 };
@@ -46,7 +46,7 @@ enum { BPF_F_USER_STACK = 1 << 8 };
 enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2 };
 enum { BPF_RB_AVAIL_DATA = 0 };
 
-/* bpf_tracing.h wants the registers of a probed function; their layout is ABI. */
+/* bpf_tracing.h needs the registers of a probed function; their layout is ABI. */
 #if defined(__TARGET_ARCH_x86)
 struct pt_regs {
 	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx;
@@ -378,12 +378,12 @@ struct Qdisc {
 	struct qdisc_skb_head q;
 };
 
-/* What queues keep in cb of the packets that they hold: 20 bytes are a queue's own. */
+/* The cb of packets in a queueing discipline: 20 bytes are the discipline's own. */
 struct qdisc_skb_cb {
 	unsigned char data[20];
 };
 
-/* What TCP keeps in cb of its packets. */
+/* The cb of TCP's packets. */
 struct tcp_skb_cb {
 	__u32 seq;
 	__u32 end_seq;
@@ -398,7 +398,7 @@ struct sock___drops { /* plain until 6.17 */
 	atomic_t sk_drops;
 };
 
-/* Kernels without MPTCP have none of these. */
+/* Kernels without MPTCP do not have these. */
 struct tcp_sock___mptcp {
 	bool is_mptcp;
 };

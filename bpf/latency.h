@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* latency.h - --min and --max, of how long something took. Go: tool.Latency. */
+/* latency.h - the filters --min and --max by latency. Go: tool.Latency. */
 #pragma once
 #include "kernel.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* listener.h - which socket listens on an address, for connections that nobody
- * has accepted yet. Comes with owner.h where OWNER_LISTENERS is defined.
+/* listener.h - the listener of an address, for connections that are not
+ * accepted yet. owner.h includes it if OWNER_LISTENERS is defined.
  *
- * With SO_REUSEPORT several sockets listen on one address; the last one stands
- * for all of them.
+ * With SO_REUSEPORT several sockets listen on one address; only the newest is
+ * kept.
  */
 #pragma once
 #include "filter.h"
@@ -47,9 +47,9 @@ static __always_inline void listener_drop(const struct sock *sk)
 		bpf_map_delete_elem(&listeners, &k);
 }
 
-/* The listener on addr and port: on that address, else on any address of its family,
- * else on any address. The socket was a listener when it was written down: check
- * its state before you rely on it.
+/* The listener on addr and port: on that address, else on any address of its
+ * family, else on any address. The socket was a listener when it was recorded:
+ * check its state before you rely on it.
  */
 static __always_inline struct sock *listener_at(const __u8 *addr, __u16 port, __u32 netns)
 {
@@ -69,7 +69,7 @@ static __always_inline struct sock *listener_at(const __u8 *addr, __u16 port, __
 	return found && sock_state(*found) == TCP_LISTEN ? *found : NULL;
 }
 
-/* The listener that a connection came by. */
+/* The listener of a connection. */
 static __always_inline struct sock *listener_of(const struct sock *sk)
 {
 	struct tuple t = {};

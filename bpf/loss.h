@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* loss.h - the counts of what was lost. */
+/* loss.h - the counts of losses. */
 #pragma once
 #include "kernel.h"
 

@@ -15,8 +15,8 @@ static __always_inline struct sock *mptcp_parent(const struct sock *sk)
 	return flow ? BPF_CORE_READ(flow, conn) : NULL;
 }
 
-/* The first subflow of an MPTCP socket, or of its listener. NULL where the
- * kernel does not tell.
+/* The first subflow of an MPTCP socket, or of its listener. NULL if it is not
+ * known.
  */
 static __always_inline struct sock *mptcp_first(const struct sock *sk)
 {
@@ -31,7 +31,7 @@ static __always_inline struct sock *mptcp_flow(struct sock *sk)
 	return sock_proto(sk) == IPPROTO_MPTCP ? mptcp_first(sk) : sk;
 }
 
-/* A TCP connection as its program sees it: plain, or MPTCP's own; no subflow. */
+/* A TCP connection as its program sees it: plain TCP or MPTCP, not a subflow. */
 static __always_inline bool is_session(const struct sock *sk)
 {
 	__u16 proto = sock_proto(sk);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* opener.h - which process opened a socket that is not TCP's.
+/* opener.h - which process opened a socket other than TCP.
  *
- * A packet may leave in softirq, when its neighbour's address had to be found
- * out first; then the current task is whoever was interrupted. So the opener is
- * written down at socket(2), and for older sockets by one walk over all files.
- * (TCP: see owner.h.)
+ * A packet may leave in softirq, if it had to wait for its neighbour's
+ * address; then the current task is unrelated. So the opener is recorded at
+ * socket(2), and for older sockets by one walk over all files. (TCP: see
+ * owner.h.)
  *
- * The tool that includes this header defines opener_kept(): the sockets that it
- * cares for. An address that is used again was opened again, so entries need no
- * end: the oldest make room. A socket whose entry has gone is counted when it is
- * looked for.
+ * The tool that includes this header defines opener_kept(): the sockets to
+ * keep. A reused address is recorded again when it is opened, so entries need
+ * no end: the oldest make room. A missing entry is counted when its socket is
+ * looked up.
  */
 #pragma once
 #include "fd.h"

@@ -1,8 +1,8 @@
 //go:build ignore
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
-/* owners - the table of owners that all tools of an engine share, for those that need
- * it. See owner.h.
+/* owners - the table of owners that the tools of an engine share. See
+ * owner.h.
  */
 #define OWNER_TABLE
 #define OWNER_ALL

@@ -10,7 +10,7 @@
 enum path_end {
 	PATH_CUT,   /* there is more above */
 	PATH_WHOLE, /* up to the process's root */
-	PATH_ALONE, /* a name that is in no directory: memfd:x */
+	PATH_ALONE, /* a name that is not in a directory: memfd:x */
 };
 
 /* The names from the file's own up, each with its NUL. */
@@ -51,8 +51,8 @@ static __always_inline void file_path_fill(struct file_path *p, struct file *fil
 			mnt = &below->mnt;
 			continue;
 		}
-		/* Read back from memory it is a number like any other: 5.10's verifier
-		 * would go round for each that it can be.
+		/* Read back from memory it is an unknown number: otherwise
+		 * 5.10's verifier would walk the loop for each possible value.
 		 */
 		at = *(volatile __u32 *)&p->len;
 		if (at > PATH_ROOM - PATH_NAME)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* pending.h - what has begun and not ended.
+/* pending.h - operations that have begun and not ended.
  *
- * PENDING(point, map, K, V) { body of (key, value) }: a program that runs over each
- * entry of a SPAN map, when a run ends and at each interval. Its body tells of the
- * entry as of an end: since when, whose, and what the socket says now. Go:
- * tool.Pending.
+ * PENDING(point, map, K, V) { body of (key, value) }: a program that runs over
+ * each entry of a SPAN map, when a run ends and at each interval. Its body
+ * reports the entry like an end: its start, its process, and the current values
+ * of the socket. Go: tool.Pending.
  *
- * Programs of the tool may write to the map meanwhile. An entry that is put in before
- * it is filled in has no start until it is.
+ * Programs of the tool may write to the map meanwhile. An entry that is
+ * inserted before it is filled in has no start until then.
  */
 #pragma once
 #include "event.h"
@@ -25,8 +25,8 @@
 	}                                                                      \
 	static __always_inline int ____##point##_##map(K key, const V *value)
 
-/* PENDING_CALL(point, map, V) { body of (task, value) }: the same for what threads are
- * in the midst of, kept by thread. The thread says whose it is.
+/* PENDING_CALL(point, map, V) { body of (task, value) }: the same for calls
+ * that threads are in, kept by thread. The thread gives the process.
  */
 #define PENDING_CALL(point, map, V)                                            \
 	static __always_inline int ____##point##_##map(struct task_struct *task, const V *value); \

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* probe.h - one body, several ways in.
  *
- * A point is a moment that a tool wants to see. Each macro below makes one
- * program for each way to see it, named <point>__<way>[__<part>]; programs of
- * one point and one way are attached together. Go takes the best way that the
- * running kernel offers (internal/probe).
+ * A point is an event that a tool needs. Each macro below makes one program for
+ * each way to see it, named <point>__<way>[__<part>]; programs of one point and
+ * one way are attached together. Go takes the best way that the running kernel
+ * offers (internal/probe).
  *
  * A body is written once for all ways, so it must read kernel memory through
- * BPF_CORE_READ, which is right in each of them; where it runs often, through LOAD
- * and FIELD, which are plain loads where those can be had.
+ * BPF_CORE_READ, which works in all of them. If it runs often, it uses LOAD and
+ * FIELD, which are plain loads where the kernel allows them.
  */
 #pragma once
 #include "kernel.h"
@@ -24,8 +24,8 @@
 /* KTRACE(point, name, args...) { body }: a tracepoint by its C arguments. */
 #define KTRACE(point, name, args...) KTRACE_FIRST(, point, name, ##args)
 
-/* KTRACE_FIRST: as KTRACE, with a statement that its program of the kind tp_btf
- * begins with.
+/* KTRACE_FIRST: as KTRACE, with a statement at the start of its tp_btf
+ * program.
  */
 #define KTRACE_FIRST(statement, point, name, args...)                          \
 	static __always_inline int ____##point(unsigned long long *ctx, ##args); \
@@ -66,8 +66,8 @@ static __always_inline bool plain(void)
 /* Set by Go: the running kernel lets programs make socket cookies. */
 const volatile bool make_cookies = false;
 
-/* Give a socket that LOAD can read its cookie, where the kernel can (5.12 on, not
- * by raw_tp), so that sock_cookie() finds one. The load is cheaper than the call.
+/* Make the cookie of a socket that LOAD can read, if the kernel can (5.12 on, not
+ * in raw_tp), so that sock_cookie() finds one. The load is cheaper than the call.
  */
 static __always_inline void make_cookie(const struct sock *sk)
 {
@@ -75,8 +75,8 @@ static __always_inline void make_cookie(const struct sock *sk)
 		bpf_get_socket_cookie((void *)sk);
 }
 
-/* KTRACE_SK: as KTRACE, for tracepoints whose first argument is a socket, which
- * gets its cookie now.
+/* KTRACE_SK: as KTRACE, for tracepoints whose first argument is a socket; it
+ * makes the cookie of the socket.
  */
 #define KTRACE_SK(point, name, args...) KTRACE_FIRST(make_cookie((void *)ctx[0]), point, name, ##args)
 
@@ -118,7 +118,7 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 	static __always_inline int ____##point(void *ctx, ##args)
 
 /* Arguments of a kernel function between its kprobe and its kretprobe, by
- * thread and function: a probed function may call another one.
+ * thread and function, because a probed function may call another one.
  */
 struct call_key {
 	__u64 thread;
@@ -159,9 +159,9 @@ static __always_inline bool call_exit(struct call_args *a, __u64 func)
 	return true;
 }
 
-/* KEXIT(point, part, func, n, id) { body of (ctx, a0, a1, a2, ret) }: return of a
- * kernel function of n arguments with its first three. The id tells functions
- * apart that may be under way at once in one thread.
+/* KEXIT(point, part, func, n, id) { body of (ctx, a0, a1, a2, ret) }: return of
+ * a kernel function of n arguments with its first three. The id distinguishes
+ * functions that one thread may be in at the same time.
  */
 #define KEXIT(point, part, func, n, id)                                        \
 	static __always_inline int ____##point##_##part(void *ctx, __u64 a0, __u64 a1, __u64 a2, long ret); \

@@ -19,9 +19,9 @@ struct segment {
 
 #define PACKET_NO_HEADER 0xffff /* of network_header: not set */
 
-/* Read the TCP packet whose IP header is at ip; false if it is none, or not the
- * first of its fragments, or if IPv6 has more headers in between. One is let pass:
- * until 7.0, packets of more than 64 KB have their length in 8 bytes hop by hop.
+/* Read the TCP packet whose IP header is at ip; false if it is not TCP, not the
+ * first fragment, or has IPv6 extension headers. One is accepted: until 7.0,
+ * packets of more than 64 KB have their length in a hop-by-hop header.
  */
 static __always_inline bool segment_read(struct segment *p, const struct sk_buff *skb, const void *ip)
 {
@@ -73,8 +73,8 @@ static __always_inline bool segment_read(struct segment *p, const struct sk_buff
 	return true;
 }
 
-/* Could the packet be a SYN that asks for a connection? One look, before all of
- * it is read; proto is the skb's.
+/* Could the packet be a SYN of a new connection? A quick check before all of it
+ * is read; proto is the skb's.
  */
 static __always_inline bool segment_asks(const void *ip, __be16 proto)
 {
@@ -91,7 +91,7 @@ static __always_inline bool segment_asks(const void *ip, __be16 proto)
 	return (h[53] & (FLAG_SYN | FLAG_ACK)) == FLAG_SYN;
 }
 
-/* Where the IP header of a packet is that the stack has looked at. */
+/* The IP header of a packet that the stack has parsed. */
 static __always_inline const void *segment_ip(const struct sk_buff *skb)
 {
 	return LOAD(skb, head) + LOAD(skb, network_header);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* service.h - the port of the service that a socket is of. */
+/* service.h - the port of a socket's service. */
 #pragma once
 #include "mptcp.h"
 
-/* Was this TCP socket made by a listener? Then the kernel has written down which
- * device the connection came by; no other socket has one unless it sends multicasts.
+/* Was this TCP socket made by a listener? Then the kernel has recorded the
+ * device of the connection. Other sockets have none unless they send multicasts.
  */
 static __always_inline bool sock_accepted(const struct sock *sk)
 {
@@ -17,8 +17,8 @@ static __always_inline bool sock_accepted(const struct sock *sk)
 	return six && BPF_CORE_READ(six, mcast_oif);
 }
 
-/* The port of the service: a server's own where it has accepted a connection, else
- * the peer's.
+/* The port of the service: the local port of an accepted connection, else the
+ * remote one.
  */
 static __always_inline __u16 service_port(const struct sock *sk, const struct tuple *t)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* skb.h - the IP header of a packet, at the device's edge.
+/* skb.h - the IP header of a packet at a device.
  *
- * Where the IP header is depends on the moment. Outbound (net_dev_queue,
+ * The place of the IP header depends on the hook. Outbound (net_dev_queue,
  * net_dev_start_xmit) network_header is set and data is at the link's header.
  * Inbound (netif_rx, netif_receive_skb) data is at the IP header, or at a VLAN
  * tag before it, and network_header is not set yet.
  *
- * Only the linear part is looked at; that is where headers are. A packet may be
- * an aggregate of several (GSO, GRO): see skb_segs.
+ * Only the linear part is read, which has the headers. A packet may be an
+ * aggregate of several (GSO, GRO): see skb_segs.
  */
 #pragma once
 #include "filter.h"
@@ -113,7 +113,7 @@ static __always_inline __u32 skb_segs(const struct sk_buff *skb)
 	return segs ? segs : 1;
 }
 
-/* --dev: by name, which may be there in several network namespaces. */
+/* --dev: by name; several network namespaces may have a device of that name. */
 const volatile char filter_dev[16] = {};
 
 static __always_inline bool dev_wanted(const char *name)

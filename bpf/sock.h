@@ -38,8 +38,8 @@ static __always_inline __u16 sock_proto(const struct sock *sk)
 	return FIELD(sk, struct sock, sk_protocol);
 }
 
-/* The protocol of an IP socket; of others the family, with a bit that says so.
- * Go: kern.Proto.
+/* The protocol of an IP socket; for others the family, marked by a bit. Go:
+ * kern.Proto.
  */
 #define PROTO_FAMILY 0x8000
 static __always_inline __u16 proto_of(const struct sock *sk, __u16 family)
@@ -64,8 +64,8 @@ static __always_inline __u32 sock_netns(const struct sock *sk)
 	return FIELD(net, struct net, ns.inum);
 }
 
-/* The socket's stable id. It is made when somebody first asks for it: see
- * KTRACE_SK in probe.h.
+/* The socket's stable id. It is made when it is first asked for: see KTRACE_SK
+ * in probe.h.
  */
 static __always_inline __u64 sock_cookie(const struct sock *sk)
 {
@@ -86,10 +86,10 @@ static __always_inline void addr6(__u8 *dst, const struct in6_addr *a, bool dire
 	}
 }
 
-/* A field of a sk that has its type, or has not. */
+/* A field of sk, which is a typed or an untyped pointer. */
 #define DIRECT(sk, field) (direct ? (sk)->field : BPF_CORE_READ(sk, field))
 
-/* Fill the addresses of t; false if sk is no IP socket. */
+/* Fill the addresses of t; false if sk is not an IP socket. */
 static __always_inline bool addrs_from(struct tuple *t, const struct sock *sk, bool direct)
 {
 	if (t->family == AF_INET) {
@@ -123,7 +123,7 @@ static __always_inline bool tuple_read(struct tuple *t, const struct sock *sk, b
 	/* skc_num is 0 again at ->CLOSE; inet_sport stays. */
 	t->lport = bpf_ntohs(FIELD(sk, struct inet_sock, inet_sport));
 	t->rport = bpf_ntohs(DIRECT(sk, __sk_common.skc_dport));
-	/* A raw socket has no port, and its protocol in that place. */
+	/* A raw socket has no port; the field has its protocol. */
 	if (t->lport == t->proto && DIRECT(sk, sk_type) == SOCK_RAW)
 		t->lport = 0;
 	return true;
@@ -138,13 +138,13 @@ static __always_inline bool tuple_from(struct tuple *t, const struct sock *sk, b
 	return tuple_read(t, sk, false);
 }
 
-/* Fill t from sk; false if sk is no IP socket. */
+/* Fill t from sk; false if sk is not an IP socket. */
 static __always_inline bool tuple_fill(struct tuple *t, const struct sock *sk)
 {
 	return tuple_from(t, sk, false);
 }
 
-/* The same, and what of it single tools need, for a sk that LOAD can read. */
+/* The same, and single fields for some tools, for a sk that LOAD can read. */
 static __always_inline bool tuple_load(struct tuple *t, const struct sock *sk)
 {
 	return tuple_from(t, sk, true);
@@ -162,7 +162,7 @@ static __always_inline __u32 load_netns(const struct sock *sk)
 	return LOAD(net, ns.inum);
 }
 
-/* Packets that came for sk and were not kept, for want of room or as broken. */
+/* Packets for sk that were dropped: it had no room, or they were broken. */
 static __always_inline __u32 sock_drops(const struct sock *sk)
 {
 	const struct sock___since618 *new = (void *)sk;

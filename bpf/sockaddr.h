@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* sockaddr.h - addresses that a program hands to a system call. */
+/* sockaddr.h - addresses that a process passes to a system call. */
 #pragma once
 #include "event.h"
 #include "sock.h"
 
-/* Read the address and port at user, of len bytes, and return the family: what is
- * neither IPv4 nor IPv6 has neither.
+/* Read the address and port at user, of len bytes, and return the family.
+ * Families other than IPv4 and IPv6 have neither.
  */
 static __always_inline __u16 sockaddr_inet(__u8 *addr, __u16 *port, const void *user, __u32 len)
 {
@@ -23,14 +23,14 @@ static __always_inline __u16 sockaddr_inet(__u8 *addr, __u16 *port, const void *
 	return family;
 }
 
-/* Where to: as the caller said, or as the socket does. */
+/* The destination: from the caller's address, or from the socket. */
 struct target {
 	__u8 addr[16];
 	__u16 port, family;
 	char path[108];
 };
 
-/* False if the call dissolves a connection: AF_UNSPEC. */
+/* False if the call removes the peer: AF_UNSPEC. */
 static __always_inline bool target_read(struct target *t, const void *user, __u32 len)
 {
 	if (!user || len < 2)

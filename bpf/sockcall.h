@@ -3,10 +3,10 @@
  * connect, accept, socketpair, by system call or through io_uring.
  *
  * The tool that includes this header defines sock_call(), and names the calls
- * that it wants: SOCK_CALL(accept, CALL_ACCEPT). Go: tool.SockCalls.
+ * that it needs: SOCK_CALL(accept, CALL_ACCEPT). Go: tool.SockCalls.
  *
- * What the programs share is called, but not sock_call(): 5.10's verifier loses
- * what it learned of a number in the caller, and takes branches on it for dead.
+ * Shared code is in functions, except sock_call(): 5.10's verifier loses what
+ * it knows about a number of the caller, and treats branches on it as dead.
  */
 #pragma once
 #include "fd.h"
@@ -32,7 +32,7 @@ struct sock_call {
 
 static __always_inline int sock_call(void *ctx, const struct sock_call *c, long ret);
 
-/* The socket that a call is about, NULL for those that failed without one. */
+/* The socket of a call, NULL if it failed without one. */
 static __always_inline struct sock *call_sock(const struct sock_call *c)
 {
 	return c->made ? c->made : c->sk;
@@ -48,7 +48,7 @@ static __always_inline __u16 call_family(const struct sock_call *c)
 	return (c->op == CALL_SOCKET || c->op == CALL_SOCKETPAIR) && !c->uring ? c->arg[0] : 0;
 }
 
-/* Was the call asked for? A call without a socket is its caller's namespace's. */
+/* Does the call pass the filters? Without a socket, the caller's namespace counts. */
 static __always_inline bool call_wanted(const struct sock_call *c, struct who *w)
 {
 	struct sock *sk = call_sock(c);

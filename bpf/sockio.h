@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* sockio.h - each send and receive on any socket.
  *
- * The best way are the tracepoints sock_send_length and sock_recv_length (from 6.3 on).
- * They see every family, io_uring and splice to a socket. Older kernels use the
- * system calls. Probes on sock_sendmsg, __sock_sendmsg and sock_recvmsg can be
- * attached, but the compiler inlines them: on 5.10 they miss the messages of
- * sendmmsg, on newer kernels nearly everything.
+ * The best way is the tracepoints sock_send_length and sock_recv_length (from
+ * 6.3 on). They see every family, io_uring and splice to a socket. Older
+ * kernels use the system calls. Probes on sock_sendmsg, __sock_sendmsg and
+ * sock_recvmsg can be attached, but the compiler inlines them: on 5.10 they
+ * miss the messages of sendmmsg, on newer kernels nearly everything.
  *
  * The tool that includes this header defines sock_io(). ret is the result of the
  * call. If a system call moves several messages, sock_io() runs for each. It is not

@@ -48,8 +48,8 @@ static __always_inline void stack_notice(void)
 	notice(pid);
 }
 
-/* An id, with the number of the map above its lower 24 bits; -1 when there is no
- * stack, or it cannot be kept, which is counted.
+/* An id, with the number of the map above its lower 24 bits; -1 if there is no
+ * stack, or if it cannot be kept, which is counted.
  */
 static __always_inline __s32 stack_keep(void *ctx, __u64 flags)
 {

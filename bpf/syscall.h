@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* syscall.h - entry and exit of single system calls.
  *
- * By the call's own tracepoint (tp), which only that call pays for, or by
- * sys_enter and sys_exit of all calls (btf) where tracefs cannot be had.
+ * By the call's own tracepoint (tp), which costs only that call, or by
+ * sys_enter and sys_exit of all calls (btf) if tracefs is not available.
  */
 #pragma once
 #include "probe.h"

@@ -55,10 +55,10 @@ static __always_inline void tcp_sent(struct tcp_bytes *b, const struct tcp_sock 
 		else if (b->tx)
 			b->tx--;
 	}
-	/* A listener's child has the listener's backlog. Where that was 0, or where the
-	 * socket is said to have connected and has one all the same, the kernel's other
-	 * count tells, unless something was dropped locally. The second happens where the
-	 * kernel skipped the program that ends the entry of an earlier socket.
+	/* A listener's child has the listener's backlog. If that was 0, or if a
+	 * socket that is recorded as a client has one, the kernel's other count
+	 * decides, unless something was dropped locally. The second case occurs if
+	 * the kernel skipped the program that deletes the entry of an earlier socket.
 	 */
 	bool child = READ(tp, inet_conn.icsk_inet.sk.sk_max_ack_backlog);
 
@@ -70,7 +70,7 @@ static __always_inline void tcp_sent(struct tcp_bytes *b, const struct tcp_sock 
 		b->tx--;
 }
 
-/* The kernel counts the peer's FIN as one byte; SOCK_DONE says that it came. */
+/* The kernel counts the peer's FIN as one byte; SOCK_DONE shows that it came. */
 static __always_inline __u64 tcp_received(const struct tcp_sock *tp, bool typed)
 {
 	__u64 rx = READ(tp, bytes_received);
@@ -78,10 +78,10 @@ static __always_inline __u64 tcp_received(const struct tcp_sock *tp, bool typed)
 	return rx - (rx && READ(tp, inet_conn.icsk_inet.sk.__sk_common.skc_flags) >> SOCK_DONE & 1);
 }
 
-/* One look at a socket whose lock nobody need hold. False: it changed meanwhile. What
- * was acknowledged would be counted twice or not at all, and a FIN that left would be a
- * byte. A socket that has come to its end keeps the state before that: CLOSE does not
- * tell whether a FIN was sent.
+/* One read of a socket that may be unlocked. False: it changed meanwhile. Then
+ * acknowledged bytes would count twice or not at all, and a sent FIN would
+ * count as a byte. For a socket that has ended, state is the one before: CLOSE
+ * does not show whether a FIN was sent.
  */
 static __always_inline bool tcp_look(struct tcp_bytes *b, const struct tcp_sock *tp, int *state, enum tcp_syn syn)
 {
@@ -95,7 +95,7 @@ static __always_inline bool tcp_look(struct tcp_bytes *b, const struct tcp_sock 
 	return *state == was && una == BPF_CORE_READ(tp, snd_una);
 }
 
-/* Of whatever socket. State is the one that it was in, before CLOSE. */
+/* For any socket. State is the one that it was in before CLOSE. */
 static __always_inline void tcp_bytes_read(struct tcp_bytes *b, const struct tcp_sock *tp, int state, enum tcp_syn syn)
 {
 	/* no loop: before 5.15 the verifier refuses some that are not unrolled */
@@ -104,14 +104,14 @@ static __always_inline void tcp_bytes_read(struct tcp_bytes *b, const struct tcp
 	b->rx = tcp_received(tp, false);
 }
 
-/* Of a socket that tcp_load gave and whose state changes: its lock is held. */
+/* For a socket from tcp_load whose state changes: its lock is held. */
 static __always_inline void tcp_bytes_load(struct tcp_bytes *b, const struct tcp_sock *tp, int state, enum tcp_syn syn)
 {
 	tcp_sent(b, tp, state, syn, true);
 	b->rx = tcp_received(tp, true);
 }
 
-/* The TCP socket that a sk which LOAD can read is, for LOAD. NULL if it is none. */
+/* The TCP socket of a sk that LOAD can read, for LOAD. NULL if it is not TCP. */
 static __always_inline const struct tcp_sock *tcp_load(const struct sock *sk)
 {
 	return plain() ? bpf_skc_to_tcp_sock((void *)sk) : (void *)sk;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* tcpkey.h - what can be counted by of a TCP socket, whatever context the kernel is in.
- * Go: kern.TCPKey.
+/* tcpkey.h - the possible keys of counts by TCP socket, in any context of the
+ * kernel. Go: kern.TCPKey.
  *
- * A tool that has more key fields of its own names their bits in KEY_MORE first.
+ * A tool with more key fields of its own names their bits in KEY_MORE first.
  */
 #pragma once
 #include "count.h"
@@ -29,8 +29,8 @@ KEEP_ENUM(enum key_bits);
 #define TCP_KEY_WHO (1ULL << KEY_cgroup | 1ULL << KEY_pid | 1ULL << KEY_comm)
 #define TCP_KEY_TUPLE (1ULL << KEY_laddr | 1ULL << KEY_raddr | 1ULL << KEY_lport | 1ULL << KEY_rport | 1ULL << KEY_port)
 
-/* Fill the fields of k that key_mask names, from a sk that LOAD can read; false if the
- * filters say no.
+/* Fill the fields of k that key_mask names, from a sk that LOAD can read; false
+ * if a filter excludes it.
  */
 static __always_inline bool tcp_key_fill(struct tcp_key *k, const struct sock *sk)
 {

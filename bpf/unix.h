@@ -3,8 +3,8 @@
 #pragma once
 #include "sock.h"
 
-/* The name that sk is bound to; none leaves path empty. An abstract one begins
- * with a NUL.
+/* The name that sk is bound to; path stays empty if there is none. An abstract
+ * name begins with a NUL.
  */
 static __always_inline void unix_path(char path[108], const struct sock *sk)
 {
@@ -14,7 +14,7 @@ static __always_inline void unix_path(char path[108], const struct sock *sk)
 	if (!addr)
 		return;
 	len = BPF_CORE_READ(addr, len) - 2; /* of the name, without the family */
-	/* The kernel puts a NUL behind a path that fills its room, and counts it. */
+	/* The kernel adds a NUL to a path of the greatest length, and counts it. */
 	if (len > 108)
 		len = 108;
 	/* The name is an array without a size, which CO-RE does not find: it begins

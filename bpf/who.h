@@ -175,8 +175,8 @@ static __noinline __attribute__((unused)) bool who_current(struct who *w)
 		w->pid = id >> 32;
 		w->tid = id;
 	}
-	/* What the helper does besides: it asks the first user namespace what it
-	 * calls this user, which is the same. Not of a task that is trusted: see HOP.
+	/* The helper would also map the user id into the initial user namespace,
+	 * which gives the same number. Not for a trusted task: see HOP.
 	 */
 	if (WHO_NEEDS(uid, FILTER_UID))
 		w->uid = typed_any ? AS(task, struct task_struct)->cred->uid.val : (__u32)bpf_get_current_uid_gid();

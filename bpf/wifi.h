@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* wifi.h - the few types of cfg80211 and mac80211 that we read. Both are
- * modules as a rule: CO-RE finds them in the modules' own BTF, which there is
- * from 5.11 on.
+ * usually modules: CO-RE finds them in the modules' own BTF, from 5.11
+ * on.
  */
 #pragma once
 #include "kernel.h"
@@ -70,10 +70,10 @@ struct ieee80211_local {
 
 #pragma clang attribute pop
 
-/* Bit of scanning: only the channel that the device is on already. */
+/* Bit of scanning: only the current channel of the device. */
 #define SCAN_ONCHANNEL (1 << 2)
 
-/* Tracepoints of cfg80211 hand out the request itself, or since 6.17 a struct
+/* Tracepoints of cfg80211 pass the request itself, or since 6.17 a struct
  * around it that drivers do not see.
  */
 static __always_inline struct cfg80211_scan_request *scan_request(void *arg)

@@ -23,7 +23,7 @@ struct dns_event {
 };
 EVENT(struct dns_event);
 
-/* Of the answer, answer_len bytes are written, and no others read. */
+/* Only the first answer_len bytes of the answer are written and read. */
 #define DNS_EVENT_NEW() EVENT_ZERO(struct dns_event, offsetof(struct dns_event, answer))
 
 static __always_inline void query_fill(struct dns_event *e, const struct query_key *k, const struct query *q, __u64 now)
@@ -60,7 +60,7 @@ PENDING(pending, queries, struct query_key, struct query)
 	return event_send(e);
 }
 
-/* The number is used for another question: the first one has no answer. */
+/* The number is reused for another question: the first one has no answer. */
 static __noinline int query_ends(struct query_key *k)
 {
 	struct query *q = k ? bpf_map_lookup_elem(&queries, k) : NULL;
@@ -82,8 +82,8 @@ static __noinline int query_ends(struct query_key *k)
 	return 0;
 }
 
-/* Whoever takes a query out of the map tells of it: this program, or Go, which finds
- * it late.
+/* Whoever removes a query from the map reports it: this program, or Go after
+ * the timeout.
  */
 static __noinline int answered(struct dns *d, struct __sk_buff *skb)
 {

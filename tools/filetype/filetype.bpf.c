@@ -31,7 +31,7 @@ static const struct file_count file_zero = {};
 
 COUNT_MAP(counts, struct file_key, struct file_count);
 
-/* The kind of file is looked up before the call: it may be closed meanwhile. */
+/* The kind of file is read before the call: the file may be closed meanwhile. */
 struct move {
 	struct file_type type;
 	__u32 under_way;

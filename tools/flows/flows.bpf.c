@@ -77,7 +77,7 @@ static __always_inline struct flow *flow_new(const struct sock *sk)
 	return bpf_map_lookup_elem(&flows, &key);
 }
 
-/* hist_slot without branches: the verifier walks over each of its 64 ways else. */
+/* hist_slot without branches: otherwise the verifier walks each of 64 paths. */
 static __always_inline __u32 turn_slot(__u64 us)
 {
 	__u64 bits = us | us >> 1;
@@ -98,7 +98,7 @@ static __always_inline __u32 turn_slot(__u64 us)
 	return slot < HIST_SLOTS ? slot : HIST_SLOTS - 1;
 }
 
-/* ns / 1000. Up to 4 s it is a multiplication, since a division takes as long as ten. */
+/* ns / 1000. Up to 4 s by a multiplication; a division takes ten times as long. */
 static __always_inline __u64 micros(__u64 ns)
 {
 	return ns >> 32 ? ns / 1000 : ns * 274877907 >> 38;
@@ -128,8 +128,8 @@ static __always_inline __u64 mix(__u64 sum, __u64 word)
 	return sum ^ sum >> 32;
 }
 
-/* A number for the service that sk is of. What tells services apart is the same in
- * Go: service.
+/* A number for the service of sk. Go's struct service distinguishes services by
+ * the same fields.
  */
 static __noinline __u64 service_of(const struct who *w, const struct tuple *t, __u32 netns, __u32 role)
 {
@@ -141,8 +141,8 @@ static __noinline __u64 service_of(const struct who *w, const struct tuple *t, _
 	return mix(mix(mix(sum, addr[0]), addr[1]), 1 << 16 | t->rport) | 1;
 }
 
-/* The current process reads from sk or sends on it, and did not before: whose turns are
- * these?
+/* The current process reads from sk or sends on it for the first time: find its
+ * service.
  */
 static __noinline int flow_reader(struct flow *f, const struct sock *sk)
 {
@@ -176,7 +176,7 @@ static __always_inline struct flow *flow_used(const struct sock *sk)
 	return f;
 }
 
-/* Of TCP alone, on all kernels, also for splice: once for each buffer that is emptied. */
+/* Only for TCP, on all kernels, also for splice: once for each emptied buffer. */
 KTRACE(read, tcp_rcv_space_adjust, const struct sock *sk)
 {
 	struct flow *f = flow_used(sk);
@@ -211,11 +211,11 @@ KTRACE(recovered, tcp_cong_state_set, const struct sock *sk, __u8 state)
 	return 0;
 }
 
-/* What follows is for --exact. */
+/* The rest is for --exact. */
 
-/* The subflow that the data of an MPTCP socket go through, if there is one alone. The
- * kernel takes data out of it by itself, so programs on the subflow say nothing of the
- * application: it is mute until the socket is used.
+/* The subflow of an MPTCP socket, if there is only one. The kernel itself takes
+ * data out of it, so programs on the subflow do not show what the application
+ * does: it is mute until the socket is used.
  */
 static __noinline __u64 msk_flow(const struct sock *msk)
 {
@@ -262,7 +262,7 @@ KTRACE(received, sock_recv_length, const struct sock *sk, int ret, int flags)
 	return 0;
 }
 
-/* Since 6.16: as a send begins, and for each further piece. */
+/* Since 6.16: when a send begins, and for each further piece. */
 KTRACE(sending, tcp_sendmsg_locked, const struct sock *sk)
 {
 	struct flow *f = flow_of(sk);
@@ -281,7 +281,7 @@ KTRACE(arrival, sk_data_ready, const struct sock *sk)
 	return 0;
 }
 
-/* Whose connection it is and between which addresses; false if nobody asked for it. */
+/* The process and the addresses of a connection; false if a filter excludes it. */
 static __always_inline bool flow_name(struct head *h, struct tuple *t, const struct sock *sk, __u64 now)
 {
 	h->ts = now;
@@ -292,7 +292,7 @@ static __always_inline bool flow_name(struct head *h, struct tuple *t, const str
 	return who_wanted(&h->who);
 }
 
-/* Locked: nobody changes the socket meanwhile. */
+/* The socket is locked, so it does not change meanwhile. */
 static __always_inline void flow_about(struct flow_about *a, const struct flow *f, const struct sock *sk, int state, const bool locked)
 {
 	enum tcp_syn syn = f->older ? SYN_GUESS : f->role == ROLE_CLIENT ? SYN_YES : SYN_NO;
@@ -344,8 +344,8 @@ static __noinline int ended(struct flow *f, const struct sock *sk, int old, __u6
 	return event_send(e);
 }
 
-/* A subflow that joins a connection is of the process whose connection it is. It may end
- * after that one.
+/* A subflow that joins a connection belongs to the connection's process. It may
+ * end after the connection.
  */
 static __noinline int subflow_owner(const struct sock *sk, const struct sock *msk)
 {
@@ -356,8 +356,8 @@ static __noinline int subflow_owner(const struct sock *sk, const struct sock *ms
 	return 0;
 }
 
-/* Is sk a subflow? Then what the application does is not to be seen on it; and if it is
- * not the first, not on that one either.
+/* Is sk a subflow? Then it does not show what the application does; and if it
+ * is not the first one, the first does not either.
  */
 static __always_inline void subflow_established(struct flow *f, const struct sock *sk)
 {
@@ -428,7 +428,7 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 	return 0;
 }
 
-/* A socket that is there already. */
+/* A socket that existed before the tool. */
 static void found(struct sock *sk)
 {
 	struct flow *f;
@@ -467,7 +467,7 @@ static __noinline int accepted(struct sock *sk)
 	return 0;
 }
 
-/* Do the parts add up? They do not in a copy that was made while they changed. */
+/* Do the parts add up? Not if they changed while they were copied. */
 static __always_inline bool whole(const struct flow *f)
 {
 	__u64 sum = 0;
@@ -478,7 +478,7 @@ static __always_inline bool whole(const struct flow *f)
 	return sum == f->mark - f->born;
 }
 
-/* The first part of a row. Returns its service; 0: nobody asked for the row. */
+/* The first part of a row. Returns its service; 0: a filter excludes the row. */
 static __noinline __u64 walk_name(struct seq_file *seq, __u64 service, __u32 role, const struct sock *sk, __u64 now)
 {
 	struct {
@@ -492,7 +492,7 @@ static __noinline __u64 walk_name(struct seq_file *seq, __u64 service, __u32 rol
 	return service ? service : service_of(&n.head.who, &n.tuple, n.head.netns, role);
 }
 
-/* The times, of a copy that is settled. */
+/* The times of a copy that is charged up to now. */
 static __noinline int walk_parts(struct seq_file *seq, const struct flow *live, const struct sock *sk, __u64 now)
 {
 	struct flow f;
@@ -518,8 +518,8 @@ static __noinline int walk_about(struct seq_file *seq, const struct flow *live, 
 	return 0;
 }
 
-/* Every connection as it is now, with the time since its last event by what it seems
- * to be doing. A row is written by pieces: all of it is too large for the stack.
+/* Every connection as it is now. The time since its last event counts for the part
+ * that it seems to be in. A row is written in pieces: it is too large for the stack.
  */
 SEC("iter/bpf_map_elem") int walk__iter__flows(struct bpf_iter__bpf_map_elem *ctx)
 {

@@ -1,8 +1,8 @@
 //go:build ignore
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
-/* gethostlatency - how long it takes to look up a host, by calls of the C library's
- * resolver. Go finds it and puts the uprobes on it.
+/* gethostlatency - how long lookups of hosts take, by calls of the C library's
+ * resolver. Go finds the library and attaches the uprobes.
  */
 #include "latency.h"
 #include "pending.h"
@@ -91,16 +91,16 @@ static __always_inline __u64 user_arg(const struct pt_regs *ctx, int n)
 #else
 	__u64 v;
 
-	/* Written out, or the compiler makes one load of several, from a place that it
-	 * works out; the verifier wants a constant one in a context.
+	/* Written out: otherwise the compiler merges the loads into one at a
+	 * variable offset. The verifier needs constant offsets into a context.
 	 */
 	asm volatile("%0 = *(u64 *)(%1 + %2)" : "=r"(v) : "r"(ctx), "i"(offsetof(struct pt_regs, user_regs.regs) + 8 * n));
 	return v;
 #endif
 }
 
-/* The resolver has read the name, so its page is there, which at the beginning of
- * the call it need not be.
+/* The resolver has read the name, so its page is in memory. At the start of the
+ * call it need not be.
  */
 static __always_inline bool read_host(char *host, __u32 addr_len, const char *name)
 {
@@ -113,9 +113,9 @@ static __always_inline bool read_host(char *host, __u32 addr_len, const char *na
 	return bpf_probe_read_user_str(host, HOST_LEN, name) >= 0;
 }
 
-/* Does the function that is entered return to a function that jumped to it? That one
- * has a return probe already, so that the kernel has put the address of its trampoline,
- * which begins a page, in the place of the return address.
+/* Was this function entered by a jump from another probed function? That one
+ * has a return probe already, so the kernel has replaced the return address by
+ * the address of its trampoline, which is at the start of a page.
  */
 static __always_inline bool jumped_to(struct pt_regs *ctx)
 {
@@ -130,8 +130,8 @@ static __always_inline bool jumped_to(struct pt_regs *ctx)
 	return to && !(to & 4095);
 }
 
-/* Two probes may be on a function: then it is entered twice at one stack pointer, within
- * moments. Later it is a new call, and the old one was left by longjmp.
+/* Two probes may be on a function: then it is entered twice at one stack pointer
+ * within a short time. Later it is a new call, and the old one was left by longjmp.
  */
 #define SAME_CALL_NS 10000000
 
@@ -255,8 +255,8 @@ static __always_inline int end(struct pt_regs *ctx, enum call call)
 
 	if (!l || !l->start)
 		return 0;
-	/* A plain call has a _r call inside, with a place of its own for h_errno. That
-	 * says something only where there is no result: musl writes nothing else there.
+	/* A plain call makes a _r call, with its own place for h_errno. It is
+	 * valid only if there is no result: in other cases musl does not write it.
 	 */
 	if (has_h_errnop) {
 		if (bpf_probe_read_user(&result, sizeof(result), l->result) ||
@@ -305,7 +305,7 @@ LOOKUP(gethostbyaddr)
 LOOKUP(gethostbyaddr_r)
 LOOKUP(other)
 
-/* Since 6.6 one program on all functions of a file: it comes off in one go. The
+/* Since 6.6, one program on all functions of a file, detached at once. The
  * cookie is the call.
  */
 SEC("uprobe.multi") int lookup__multi__enter(struct pt_regs *ctx)
@@ -332,8 +332,8 @@ KTRACE(gone, sched_process_exit, const struct task_struct *task)
 	return 0;
 }
 
-/* A program that begins may bring a C library that nobody had in use. Go looks at
- * its memory map, unless the same one was run a moment ago in the same place.
+/* A new program may use a C library that no process used before. Go reads its
+ * memory map, unless the same program was started there just before.
  */
 #define LOOK_AGAIN_NS 1000000000
 

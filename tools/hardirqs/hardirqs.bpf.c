@@ -12,7 +12,7 @@ struct hardirq_key {
 enum key_bits { KEY_irq, KEY_cpu, KEY_hardirq };
 KEEP_ENUM(enum key_bits);
 
-/* Where its counts are: at the first place of the line that has its name. */
+/* The place of its counts: the first place of the line with its name. */
 struct hardirq_place {
 	__u32 irq;
 	__u32 cpu;
@@ -37,8 +37,8 @@ struct {
 
 #define WORDS (sizeof(((struct hardirq_key *)0)->hardirq) / 8)
 
-/* Is name the text at the beginning of memory? Word by word, since it is asked at
- * each interrupt; what is behind the end of the text does not matter.
+/* Is name the text at the start of memory? It compares words, because it runs
+ * at each interrupt. Bytes behind the end of the text do not matter.
  */
 static __always_inline bool is_named(const __u64 *name, const __u64 *memory)
 {
@@ -62,8 +62,8 @@ static __always_inline int took(int irq, const struct irqaction *action, __u64 n
 	struct hardirq_times *t;
 	__u64 memory[WORDS];
 
-	/* The text's end is not looked for, which costs less; what is behind it may
-	 * not be there.
+	/* It does not search for the end of the text, which costs less. The
+	 * memory behind it may not exist.
 	 */
 	if (bpf_probe_read_kernel(memory, sizeof(memory), name))
 		bpf_probe_read_kernel_str(memory, sizeof(memory), name);

@@ -1,8 +1,8 @@
 //go:build ignore
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
-/* ieee80211scan - Wi-Fi scans: who asked for what, the channels that a software
- * scan goes through, the networks that are heard, and the end.
+/* ieee80211scan - Wi-Fi scans: the request and its process, the channels of a
+ * software scan, the networks that are heard, and the end.
  */
 #include "skb.h"
 #include "span.h"
@@ -43,8 +43,8 @@ struct scan_event {
 };
 EVENT(struct scan_event);
 
-/* Networks that a row has told of. Those of a scan are a chain, so that they go when it
- * ends.
+/* Networks that have a row. Those of a scan form a chain, so that they can be
+ * deleted when it ends.
  */
 #define NETWORKS 1024 /* of one scan */
 struct known_key {
@@ -71,8 +71,8 @@ struct scan {
 };
 SPAN(scans, __u64, struct scan);
 
-/* The channels of the scans under way: each belongs to one device, and a
- * device scans once at a time.
+/* The channels of the scans under way. Each belongs to one device, and a device
+ * runs one scan at a time.
  */
 struct heard {
 	__u64 request;
@@ -83,8 +83,8 @@ SPAN(heard, __u64, struct heard);
 /* The threads inside of a driver's scan function. */
 SPAN(asking, __u64, __u64);
 
-/* The network was not heard in this scan before. What does not fit is counted, and shown
- * each time.
+/* Is the network new in this scan? Networks that do not fit into the map are
+ * counted, and shown each time.
  */
 static __always_inline bool is_new(struct scan *s, const struct known_key *k)
 {
@@ -161,8 +161,8 @@ static __always_inline void channel_put(struct scan_event *e, const struct ieee8
 	e->band = BPF_CORE_READ(c, band);
 }
 
-/* The row of a scan's start comes when the driver has taken it on: now it is
- * known who goes through the channels.
+/* The row of a scan's start comes when the driver has accepted it: only then it
+ * is known who steps through the channels.
  */
 static __noinline int tell_start(struct scan *s, struct cfg80211_scan_request *req)
 {
@@ -249,7 +249,7 @@ KTRACE(start, rdev_scan, struct wiphy *wiphy, void *arg)
 	struct heard h = {};
 	struct scan s = {};
 
-	/* The verifier takes all that tracepoints of modules hand out for nullable. */
+	/* The verifier treats all pointers from module tracepoints as nullable. */
 	if (!wiphy || !arg)
 		return 0;
 	req = scan_request(arg);
@@ -277,8 +277,8 @@ KTRACE(start, rdev_scan, struct wiphy *wiphy, void *arg)
 	return 0;
 }
 
-/* The driver took the scan on, or refused it. This tracepoint ends other
- * functions of drivers too.
+/* The driver accepted or refused the scan. This tracepoint also ends other
+ * functions of drivers.
  */
 KTRACE(answer, rdev_return_int, struct wiphy *wiphy, int ret)
 {
@@ -299,7 +299,7 @@ KTRACE(answer, rdev_return_int, struct wiphy *wiphy, int ret)
 	return s->told ? 0 : tell_start(s, (void *)key);
 }
 
-/* mac80211 goes through the channels itself. */
+/* mac80211 steps through the channels itself. */
 KTRACE(software, drv_sw_scan_start, struct ieee80211_local *local)
 {
 	struct scan *s;
@@ -319,8 +319,8 @@ KTRACE(software, drv_sw_scan_start, struct ieee80211_local *local)
 	return 0;
 }
 
-/* The device is tuned. That it is told other things too is why the channel has
- * to be a new one.
+/* The device is tuned. It is also configured for other reasons, so only a new
+ * channel counts.
  */
 KTRACE(step, drv_config, struct ieee80211_local *local)
 {
@@ -343,7 +343,7 @@ KTRACE(step, drv_config, struct ieee80211_local *local)
 	return 0;
 }
 
-/* A beacon or the answer to a probe has been taken in. */
+/* A beacon or probe response was received. */
 KTRACE(found, cfg80211_return_bss, struct cfg80211_bss *bss)
 {
 	const struct cfg80211_bss_ies *ies;

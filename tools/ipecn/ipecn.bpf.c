@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
 /* ipecn - packets that met congestion (ECN CE), at each device they cross; or
- * how many of each flow carry which ECN mark.
+ * the packets of each flow by ECN mark.
  *
  * Outbound they are seen when the driver gets them: queueing disciplines mark
  * below net_dev_queue and below the IP layer.

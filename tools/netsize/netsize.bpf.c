@@ -59,8 +59,8 @@ KTRACE(queue, net_dev_queue, const struct sk_buff *skb)
 	return SIZE_OF(skb, SEND);
 }
 
-/* The driver may have freed the packet by now. What it did not take, being busy,
- * is handed to it again, and counted then.
+/* The driver may have freed the packet by now. A packet that a busy driver did
+ * not take is counted when the driver takes it later.
  */
 KTRACE(transmit, net_dev_xmit, const struct sk_buff *skb, int rc, const struct net_device *dev, unsigned int len)
 {

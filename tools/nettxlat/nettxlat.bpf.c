@@ -1,11 +1,11 @@
 //go:build ignore
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
-/* nettxlat - how long devices keep the packets that they are to send.
+/* nettxlat - how long devices keep packets before they are sent.
  *
- * From the moment that a driver is handed a packet to the first of: it is freed,
- * the stack receives it (lo, veth: the same packet), or another device is to
- * send it (vlan, bridge, tunnels). Or the driver gives it back at once.
+ * The time runs from when a driver gets a packet until the first of: the packet
+ * is freed, the stack receives it (lo, veth: the same packet), or another
+ * device gets it (vlan, bridge, tunnels). Or the driver gives it back.
  */
 #include "dev.h"
 #include "hist.h"
@@ -73,7 +73,7 @@ KTRACE(dropped, kfree_skb, const struct sk_buff *skb)
 	return ended(skb, END_DROPPED);
 }
 
-/* GRO may put a packet into another one, and then it is never received. */
+/* GRO may merge a packet into another one, and then it is never received. */
 KTRACE(gro, napi_gro_receive_entry, const struct sk_buff *skb)
 {
 	return ended(skb, END_RECEIVED);

@@ -3,10 +3,10 @@
 
 /* pending - what hangs now, and since when.
  *
- * A walk over the open files of all processes looks at each TCP socket. Its sequence
- * numbers say what it waits for, and TCP's own stamps since when: so what began to hang
- * before the tool did is seen too, and nothing is slower meanwhile. A query to a name
- * server leaves no stamps; packets tell of it.
+ * A walk over the open files of all processes looks at each TCP socket. Its
+ * sequence numbers say what it waits for, and TCP's own timestamps since when. So
+ * operations that began to hang before the tool are seen too, and nothing is
+ * slower between walks. DNS queries leave no timestamps; they are seen in packets.
  */
 #include "dnsquery.h"
 #include "fd.h"
@@ -88,7 +88,7 @@ struct tcp_sock___since67 {
 
 #define STAMP(sk, field) BPF_CORE_READ((struct tcp_sock___stamps *)(sk), field)
 
-/* What a look at a socket found. */
+/* What a walk found at a socket. */
 struct look {
 	__u64 now;
 	__u64 age, blocked; /* NONE: it is not */
@@ -112,7 +112,7 @@ static __always_inline __u64 connect_age(const struct sock *sk, __u64 now)
 	return (__u32)((__u32)(now / 1000000) - stamp) * 1000000ULL;
 }
 
-/* Does somebody wait for what the socket will get? Whoever has it in an epoll does. */
+/* Does somebody wait for data of the socket? An epoll that has it counts too. */
 static __always_inline bool awaited(const struct sock *sk)
 {
 	struct socket_wq *wq = BPF_CORE_READ((struct sock___waited *)sk, sk_wq);
@@ -122,10 +122,10 @@ static __always_inline bool awaited(const struct sock *sk)
 
 enum answered { ANSWERED, UNANSWERED, UNSURE };
 
-/* Has something come since the client last sent? Both stamps are in jiffies. Where they are
- * equal, the number of the last segment that acknowledged something tells: that of an
- * answer lies before its data, that of an ACK alone behind all data. But so does that of the
- * answer to a keepalive probe, or of a window that has become larger: then nobody knows.
+/* Has something come since the client last sent? Both stamps are in jiffies. If they
+ * are equal, the number of the last segment that acknowledged something decides: for an
+ * answer it is before its data, for a bare ACK behind all data. It is also behind them
+ * for the answer to a keepalive probe and for a window update: then it is not known.
  */
 static __always_inline enum answered is_answered(const struct sock *sk, __u8 state, __u64 now)
 {
@@ -142,7 +142,7 @@ static __always_inline enum answered is_answered(const struct sock *sk, __u8 sta
 		return UNANSWERED;
 	if (STAMP(sk, snd_wl1) != TCP(sk, rcv_nxt))
 		return ANSWERED;
-	/* Nothing has come since the ACK of the request. The clock says so; jiffies may lag. */
+	/* By the clock, nothing has come since the ACK of the request. */
 	if (STAMP(sk, tcp_mstamp) == TCP(sk, delivered_mstamp))
 		return UNANSWERED;
 	delivered = since(now, TCP(sk, delivered_mstamp) * 1000);
@@ -150,8 +150,8 @@ static __always_inline enum answered is_answered(const struct sock *sk, __u8 sta
 	return delivered < acked + 2 * tick_ns ? UNANSWERED : UNSURE;
 }
 
-/* When the request left. The rate stamp is that of the last segment of it that arrived or,
- * if none did, of the first one; a FIN begins it anew.
+/* When the request left. The rate timestamp is that of its last delivered
+ * segment or, if none was, of the first one; a FIN resets it.
  */
 static __always_inline __u64 request_age(const struct sock *sk, __u64 now)
 {
@@ -193,7 +193,7 @@ static __noinline int look_at(struct look *l, const struct sock *sk)
 		l->usual = !awaited(sk);
 		l->unsure = answered == UNSURE;
 	}
-	/* Since the peer last took something. */
+	/* Since when the peer has taken nothing. */
 	if ((state == TCP_ESTABLISHED || state == TCP_CLOSE_WAIT) && sock_lacks_room(sk))
 		l->blocked = since(l->now, TCP(sk, delivered_mstamp) * 1000);
 	if (l->blocked != NONE && l->what == REQUEST)
@@ -218,7 +218,7 @@ static __always_inline void write(struct seq_file *seq, struct hang *h, enum wha
 	bpf_seq_write(seq, h, sizeof(*h));
 }
 
-/* Whose socket it is, and between which addresses. */
+/* The process and the addresses of a socket. */
 static __always_inline void name(struct hang *h, const struct sock *sk, struct task_struct *task, __u64 now)
 {
 	h->head.ts = now;
@@ -315,7 +315,7 @@ SEC("iter/task_file") int walk__iter(struct bpf_iter__task_file *ctx)
 		return 0;
 	if (sock_state(flow) == TCP_LISTEN)
 		return tell_queue(ctx->meta->seq, task, sk, flow);
-	/* What an MPTCP socket has read and sent, its subflows do not say. */
+	/* The subflows do not show what an MPTCP socket has read and sent. */
 	if (proto == IPPROTO_MPTCP && sock_state(flow) != TCP_SYN_SENT)
 		return 0;
 	l.now = bpf_ktime_get_ns();
@@ -389,7 +389,7 @@ SEC("iter/task") int accepts__iter(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-/* The query has its answer, or will have none. */
+/* The query has an answer, or will not get one. */
 static __noinline int query_ends(struct query_key *k)
 {
 	if (k)

@@ -1,7 +1,7 @@
 //go:build ignore
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
-/* profile - what processors are doing, by looking at them so many times a second. */
+/* profile - what processors are doing, sampled n times a second. */
 #define STACKS 16384
 #include "count.h"
 #include "stack.h"
@@ -25,8 +25,8 @@ COUNT_MAP(samples, struct sample_key, struct sample_count);
 
 #define THREAD_SIZE (16 << 10)
 
-/* Nothing to do: the idle task, on its own stack. An interrupt of it that is
- * at work, as most of the network's are on a quiet machine, has another one.
+/* Is the processor idle? Then it runs the idle task on its own stack. An
+ * interrupt, such as most of the network's on a quiet machine, has another stack.
  */
 static __always_inline bool idle(struct pt_regs *ctx, struct task_struct *task)
 {
@@ -71,7 +71,7 @@ SEC("perf_event") int sample__perf(struct pt_regs *ctx)
 	}
 	if (KEY_WANTS(ustack)) {
 		k.ustack = user_stack(ctx);
-		/* Addresses in a stack mean nothing without the process. */
+		/* The addresses of a stack are useless without the process. */
 		k.pid = w.pid;
 	}
 	c = count_at(COUNTED(samples), &k, &zero);

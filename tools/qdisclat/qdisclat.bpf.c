@@ -1,12 +1,12 @@
 //go:build ignore
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
-/* qdisclat - time that packets spend in queueing disciplines, and an account of
- * those that have none: given back by a driver, dropped, sent past the queue.
+/* qdisclat - time that packets spend in queueing disciplines, and counts of
+ * packets without such a time: given back by a driver, dropped, bypassed.
  *
- * The kernel tells of queues that a device's transmit queue points to: its root,
- * or those below mq. A packet is remembered when the stack hands it to such a
- * queue, and forgotten when the driver gets it.
+ * The tracepoints fire for queues that a device's transmit queue points to: its
+ * root, or those below mq. A packet is recorded when the stack hands it to such
+ * a queue, and deleted when the driver gets it.
  */
 #include "dev.h"
 #include "hist.h"
@@ -51,11 +51,11 @@ SPAN(children, const struct sk_buff *, struct queued); /* below another queue */
 #define TCQ_F_CAN_BYPASS 4
 
 /* The pieces of packets that a queue cut when it took them (tbf, cake) are new
- * packets. Since when they are there is kept by queue: runs of pieces and of whole
- * packets, first in, first out. The lock of the queue is held by whoever comes here.
+ * packets. Their times are kept by queue: runs of pieces and of whole packets,
+ * first in, first out. The queue's lock is held here.
  *
- * A queue that is full drops some pieces while it cuts. How many it took is how
- * much longer it is than it was.
+ * A full queue drops some pieces while it cuts. The growth of its length says
+ * how many it kept.
  */
 #define SPLITS 128
 #define SPLITS_NEAR 8 /* runs that are looked at */
@@ -71,7 +71,7 @@ struct splits {
 static const struct splits splits_zero = {};
 SPAN_OF(splits, const struct Qdisc *, struct splits, 128);
 
-/* Some queue has cut something. Until then there is nothing to look for. */
+/* Some queue has cut a packet. Until then no lookup is needed. */
 static bool cutting;
 
 /* n packets, or pieces if they have a time, came into the queue. */
@@ -119,8 +119,8 @@ static __always_inline __u64 run_take(struct splits *s, bool whole)
 	return ts;
 }
 
-/* The queue was seen to have so many packets, and some to leave it now. What is
- * remembered beyond these left unseen, or was dropped: the oldest.
+/* The queue has this many packets, and some leave it now. Records beyond these
+ * are of packets that left unseen or were dropped: the oldest.
  */
 static __always_inline void split_sync(struct splits *s, __u32 qlen, __u32 leaving)
 {
@@ -145,7 +145,7 @@ static __always_inline struct splits *splits_of(const struct Qdisc *q)
 	return cutting ? bpf_map_lookup_elem(&splits, &q) : NULL;
 }
 
-/* The queue took pieces of a packet of so many. Returns how many it dropped. */
+/* The queue took pieces of a packet with n pieces. Returns how many it dropped. */
 static __always_inline __u32 split_put(const struct Qdisc *q, __u64 ts, __u32 segs)
 {
 	__u32 qlen = BPF_CORE_READ(q, q.qlen), taken;
@@ -173,7 +173,7 @@ static __always_inline __u32 split_put(const struct Qdisc *q, __u64 ts, __u32 se
 	return segs - taken;
 }
 
-/* Since when a piece was in the queue; 0: nobody knows. */
+/* Since when a piece was in the queue; 0: not known. */
 static __always_inline __u64 split_take(const struct Qdisc *q, const struct sk_buff *skb)
 {
 	const struct qdisc_skb_cb *cb = (void *)skb->cb;
@@ -202,7 +202,7 @@ static __always_inline bool kind_wanted(const char *kind)
 	return true;
 }
 
-/* Fill k; false if the queue is not one that was asked for. */
+/* Fill k; false if a filter excludes the queue. */
 static __noinline bool queue_key_fill(struct queue_key *k, const struct Qdisc *q)
 {
 	char kind[16] = {};
@@ -238,8 +238,8 @@ static __noinline struct queue_value *queue_at(const struct Qdisc *q)
 		0;                                                             \
 	})
 
-/* The queue that skb goes to, NULL if the device has none (noqueue) or it is not
- * one that was asked for.
+/* The queue that skb goes to, NULL if the device has none (noqueue) or a filter
+ * excludes it.
  */
 static __always_inline const struct Qdisc *queue_of(const struct sk_buff *skb, const struct net_device *dev)
 {
@@ -267,8 +267,8 @@ KTRACE(queue, net_dev_queue, const struct sk_buff *skb)
 	return 0;
 }
 
-/* Since 5.15: it is in the queue now. The wait for the queue's lock was before. A
- * packet that was cut is gone, and must not be read.
+/* Since 5.15: it is in the queue now, after the wait for the queue's lock. A
+ * packet that was cut is freed, and must not be read.
  */
 KTRACE(enqueue, qdisc_enqueue, const struct Qdisc *q, const void *txq, const struct sk_buff *skb)
 {
@@ -355,7 +355,7 @@ KTRACE(gone, qdisc_destroy, const struct Qdisc *q)
 	return 0;
 }
 
-/* What was not in the queue until now went past it, since it was empty. */
+/* A packet that has not left the queue bypassed it, because it was empty. */
 KTRACE(transmit, net_dev_start_xmit, const struct sk_buff *skb)
 {
 	struct queued *e = bpf_map_lookup_elem(&packets, &skb);
@@ -368,7 +368,7 @@ KTRACE(transmit, net_dev_start_xmit, const struct sk_buff *skb)
 	return 0;
 }
 
-/* The driver gives it back, and it will leave the queue once more. */
+/* The driver gives it back, and it will leave the queue again. */
 KTRACE(busy, net_dev_xmit, const struct sk_buff *skb, int rc, const struct net_device *dev)
 {
 	struct queued e = { .state = TAKEN };
@@ -381,8 +381,8 @@ KTRACE(busy, net_dev_xmit, const struct sk_buff *skb, int rc, const struct net_d
 	return 0;
 }
 
-/* Packets that have been cut are consumed: by the queue, or behind it. A queue
- * that lets packets past cuts none.
+/* Packets that were cut are consumed: by the queue, or behind it. A queue that
+ * packets can bypass cuts none.
  */
 KTRACE(consumed, consume_skb, const struct sk_buff *skb)
 {
@@ -424,8 +424,8 @@ KTRACE(dropped, kfree_skb, const struct sk_buff *skb)
 	return 0;
 }
 
-/* Queues below others, by the functions of one kind, which Go attaches to:
- * enqueue(skb, q, to_free), and dequeue, which returns the packet.
+/* Queues below others, by the functions of one kind. Go attaches to
+ * enqueue(skb, q, to_free), and to dequeue, which returns the packet.
  */
 SEC("kprobe") int child__kprobe__enqueue(struct pt_regs *ctx)
 {
@@ -464,7 +464,7 @@ SEC("kretprobe") int child__kprobe__dequeue(struct pt_regs *ctx)
 	return child_left((void *)PT_REGS_RC(ctx));
 }
 
-/* codel's, which takes a packet out of the queue to look at it. */
+/* For codel, which takes a packet out of the queue to peek at it. */
 SEC("kretprobe") int child__kprobe__peek(struct pt_regs *ctx)
 {
 	return child_left((void *)PT_REGS_RC(ctx));

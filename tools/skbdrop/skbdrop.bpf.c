@@ -1,7 +1,7 @@
 //go:build ignore
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
-/* skbdrop - dropped packets, counted by why, where and what they were. */
+/* skbdrop - dropped packets, counted by reason, place and properties. */
 #include "count.h"
 #include "drop.h"
 #include "skb.h"
@@ -47,7 +47,7 @@ static __always_inline bool is_ordinary(__u32 reason)
 	       reason == bpf_core_enum_value(enum skb_drop_reason___since67, SKB_CONSUMED);
 }
 
-/* Where the packet was going from and to, as far as its headers were read. */
+/* Source and destination of the packet, if its headers were parsed. */
 struct headers {
 	struct tuple t;
 	__u32 proto;
@@ -70,7 +70,7 @@ static __noinline int headers_read(struct headers *h, const struct sk_buff *skb,
 	if (!h || !skb)
 		return 0;
 	__builtin_memset(h->t.laddr, 0xff, 32); /* no addresses: kern.Addr */
-	/* The network header is 0 where nobody has set it: data is there then. */
+	/* The network header is 0 if it was not set: then it is at data. */
 	if (!packet_parse(&p, skb, BPF_CORE_READ(skb, network_header) ? PACKET_OUT : PACKET_IN)) {
 		__be16 protocol = BPF_CORE_READ(skb, protocol);
 
@@ -83,7 +83,7 @@ static __noinline int headers_read(struct headers *h, const struct sk_buff *skb,
 	h->t.family = p.version == 4 ? AF_INET : AF_INET6;
 	if (has_ports(p.proto))
 		packet_read(&p, 0, ports, sizeof(ports));
-	/* What is in its queue is for its port; skc_num is 0 again at the end. */
+	/* Packets in its queue are for its port; skc_num is 0 again at the end. */
 	out = owner && (!ports[1] || BPF_CORE_READ((struct inet_sock *)owner, inet_sport) != ports[1]);
 	h->dir = out ? PACKET_OUT : PACKET_IN;
 	__builtin_memcpy(h->t.laddr, out ? p.saddr : p.daddr, 16);
@@ -105,7 +105,7 @@ static __always_inline bool headers_wanted(const struct headers *h)
 	return true;
 }
 
-/* A TCP socket takes the device off; before 6.11 nobody tells the socket either. */
+/* TCP sockets remove the device; before 6.11 the socket is not known either. */
 static __always_inline __u32 route_netns(const struct sk_buff *skb)
 {
 	const struct dst_entry *dst = (void *)(BPF_CORE_READ(skb, _skb_refdst) & ~1UL);
@@ -138,7 +138,7 @@ KTRACE(drop, kfree_skb, struct sk_buff *skb, void *location)
 		netns = sock_netns(sk);
 	else if (!netns)
 		netns = route_netns(skb);
-	/* Messages of netlink and UNIX sockets are in buffers too, but no packets. */
+	/* Messages of netlink and UNIX sockets are not packets. */
 	if (!name[0] && !BPF_CORE_READ(skb, protocol) && (!sk || !is_inet(sock_family(sk))))
 		return 0;
 	if (owned && sock_netns(sk) != netns)
@@ -207,8 +207,8 @@ static __always_inline const struct pid___task *task_pid(const void *task)
 	return BPF_CORE_READ((const struct task_struct___pid *)task, thread_pid);
 }
 
-/* The counters of a namespace are files of each task in it, that everybody may read;
- * but which namespace that is, only a tracer of the task is told. */
+/* The counters of a namespace are files of each of its tasks. Everybody may
+ * read them, but only a tracer of the task may see which namespace it is. */
 SEC("iter/task") int tasks__iter(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;

@@ -3,9 +3,9 @@
 
 /* sni - the server name that a client asks for when it begins a TLS session.
  *
- * A ClientHello is looked for in the first bytes that a connection sends; before it
- * there may be a word with a proxy, or STARTTLS. It may take several segments, and
- * several records of TLS. Go takes it apart.
+ * The program searches the first bytes that a connection sends for a
+ * ClientHello. A dialogue with a proxy, or STARTTLS, may come before it. It may
+ * take several segments and several TLS records. Go parses it.
  */
 #include "cgskb.h"
 #include "span.h"
@@ -22,7 +22,7 @@ struct hello_event {
 };
 EVENT(struct hello_event);
 
-/* A ClientHello that has begun, until it is whole or its socket ends. */
+/* A ClientHello that has begun, until it is complete or its socket ends. */
 struct hello {
 	struct who who;
 	__u32 next; /* sequence number of what is missing */
@@ -37,7 +37,7 @@ const volatile struct hello blank = {};
 
 __u64 begun = 0; /* hellos that lacked something when their first segment was sent */
 
-/* What bpf_tcp_sock() gives: ABI, as far as it is used here. */
+/* The struct of bpf_tcp_sock(), which is ABI; only the fields in use. */
 struct bpf_tcp_sock {
 	__u32 unused[5];
 	__u32 snd_nxt, snd_una;
@@ -51,8 +51,8 @@ struct payload {
 	__u32 pad;
 };
 
-/* Find what a packet adds to what its connection has sent; false if nothing, or if the
- * connection has sent much before.
+/* Find the new data of a packet; false if there is none, or if the connection
+ * has sent too much before.
  */
 static __always_inline bool payload_new(struct payload *p, struct __sk_buff *skb)
 {
@@ -94,14 +94,14 @@ static __always_inline bool payload_new(struct payload *p, struct __sk_buff *skb
 /* A record that begins a handshake: type, version, length; and a ClientHello: type, length. */
 #define BEGINNING 9
 
-/* How long is the ClientHello that begins with h? 0: it is none. */
+/* The length of the ClientHello that begins with h; 0: it is not one. */
 static __always_inline __u32 hello_length(const __u8 *h)
 {
 	__u32 record = h[3] << 8 | h[4], hello = 4 + (h[6] << 16 | h[7] << 8 | h[8]);
 
 	if (h[0] != 22 || h[1] != 3 || h[2] > 4 || h[5] != 1 || record < 4 || hello > 1 << 16)
 		return 0;
-	/* Each record has a head of five bytes; all but the last are as long as the first. */
+	/* Each record has a header of five bytes. All but the last have equal length. */
 	return hello + 5 * ((hello + record - 1) / record);
 }
 
@@ -115,8 +115,8 @@ static __always_inline void hello_take(struct hello *h, struct __sk_buff *skb, c
 		return;
 	if (n > most - have)
 		n = most - have;
-	/* Both are within these bounds already. 5.10's verifier has to be shown that: it
-	 * does not see by n != 0 that n is 1 at least.
+	/* Both are within these bounds already, but 5.10's verifier needs the
+	 * checks: it does not conclude from n != 0 that n is at least 1.
 	 */
 	n--;
 	asm volatile("" : "+r"(n), "+r"(have));

@@ -1,10 +1,10 @@
 //go:build ignore
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
-/* so1stbyte - from a connect to the first byte that is read of the connection.
+/* so1stbyte - the time from a connect to the first byte that is read.
  *
- * Kept by the socket, so descriptors may be used again and reads may be of any
- * kind. Not dropped when TCP closes: what has arrived can still be read then.
+ * Entries are kept by socket, so descriptors may be reused and reads may be of any
+ * kind. They stay when TCP closes, because data that arrived can still be read.
  */
 #define SOCKIO_RECV
 #include "cgroup.h"
@@ -17,7 +17,7 @@
 const volatile __u64 min_ns = 0, max_ns = 0;
 const volatile bool show_events = false;
 
-/* What a connection came to. Go: outcome. */
+/* The outcome of a connection. Go: outcome. */
 enum outcome {
 	OUTCOME_BYTE,
 	OUTCOME_PENDING,       /* nothing yet */
@@ -162,7 +162,7 @@ static __noinline int record(const struct sock *sk, const struct waiting *w, __u
 	return 0;
 }
 
-/* sk, of which w is, will never have a byte. */
+/* The wait w of sk ends without a byte. */
 static __always_inline void ended_without(const struct sock *sk, const struct waiting *w)
 {
 	struct waiting copy = *w;
@@ -171,7 +171,7 @@ static __always_inline void ended_without(const struct sock *sk, const struct wa
 	record(sk, &copy, bpf_ktime_get_ns(), copy.established ? OUTCOME_NO_BYTE : OUTCOME_NO_CONNECTION);
 }
 
-/* A read that brought something, or only looked at it. */
+/* A read that returned data, or a peek. */
 static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir, long ret, int flags)
 {
 	struct waiting *found, w;
@@ -195,7 +195,7 @@ SYS_ENTER(connect, connect)
 	__u64 thread = bpf_get_current_pid_tgid();
 	struct sock *sk = fd_sock(a0);
 
-	/* A second call on a TCP connection under way begins nothing. */
+	/* A second connect call on a TCP connection under way does not start anew. */
 	if (!sk || !is_inet(sock_family(sk)) ||
 	    (sock_proto(sk) != IPPROTO_UDP && sock_state(sk) != TCP_CLOSE))
 		return 0;
@@ -223,7 +223,7 @@ SYS_EXIT(connect, connect)
 	return 0;
 }
 
-/* When the handshake was done; and connects through io_uring begin here. */
+/* The handshake is done here. Connects through io_uring begin here. */
 KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 {
 	struct waiting *w;
@@ -277,7 +277,7 @@ PENDING(pending, tcp_waiting, __u64, struct waiting)
 	return record((const struct sock *)key, &w, bpf_ktime_get_ns(), OUTCOME_PENDING);
 }
 
-/* Of one whose end was not seen, the file is not there any more. */
+/* A socket whose end was not seen has no file any more. */
 PENDING(pending, other_waiting, __u64, struct waiting)
 {
 	const struct sock *sk = (const struct sock *)key;

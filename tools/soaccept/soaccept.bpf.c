@@ -1,8 +1,8 @@
 //go:build ignore
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
-/* soaccept - each accept: the peer is read from the socket that came of it, so
- * it is known whether or not the caller asked for an address.
+/* soaccept - each accept. The peer is read from the accepted socket, so it is
+ * known whether or not the caller asked for an address.
  */
 #define SOCK_CALL_SINCE
 #include "pending.h"

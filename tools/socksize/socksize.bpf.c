@@ -28,7 +28,7 @@ static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir,
 		return 0;
 	if (KEY_WANTS(ustack)) {
 		k.ustack = user_stack(ctx);
-		/* Addresses in a stack mean nothing without the process. */
+		/* The addresses of a stack are useless without the process. */
 		k.io.pid = bpf_get_current_pid_tgid() >> 32;
 	}
 	v = count_at(COUNTED(sizes), &k, &size_zero);

@@ -3,9 +3,9 @@
 
 /* soconnect - each connect, followed to its real end.
  *
- * A non-blocking connect returns before anything is decided. So a connect under
- * way is kept by its socket, and ends with the system call if that says how it
- * went, else with the TCP state that the socket leaves SYN_SENT for.
+ * A non-blocking connect returns before its result is known. So a connect under
+ * way is kept by its socket. It ends with the system call if that returns the
+ * result, else when the TCP state leaves SYN_SENT.
  */
 #include "fd.h"
 #include "mptcp.h"
@@ -50,9 +50,9 @@ SPAN(connecting, __u64, struct sock *);
 
 static const struct pending pending_zero = {};
 
-/* A connect of the current process that begins now; NULL if it is not wanted. It is
- * filled in where it is kept: this program may be preempted, and another task come to
- * it on this processor.
+/* A connect of the current process that begins now; NULL if a filter excludes
+ * it. It is filled in the map itself, not in scratch memory: this program may
+ * be preempted, and another task may run it on this processor.
  */
 static __always_inline struct pending *pending_new(struct sock *sk, enum connect_by by)
 {
@@ -87,7 +87,7 @@ static __always_inline int emit(const struct sock *sk, const struct pending *p, 
 	e->head.netns = sock_netns(sk);
 	e->head.who = p->who;
 	tuple_fill(&e->tuple, sk);
-	/* A connect that failed left nothing in the socket. */
+	/* A failed connect leaves nothing in the socket. */
 	if (is_inet(p->to.family)) {
 		__builtin_memcpy(e->tuple.raddr, p->to.addr, 16);
 		e->tuple.rport = p->to.port;
@@ -104,8 +104,8 @@ static __always_inline int emit(const struct sock *sk, const struct pending *p, 
 	return event_send(e);
 }
 
-/* How it went is not in what the call returned. 0 can be a lie too: the first
- * write makes the connection, with TCP_FASTOPEN_CONNECT.
+/* The call did not return the result. Even 0 may be no result: with
+ * TCP_FASTOPEN_CONNECT the first write makes the connection.
  */
 static __always_inline bool undecided(const struct sock *sk, long ret)
 {
@@ -228,8 +228,8 @@ URING_COMPLETE(uring, op == URING_CONNECT)
 		returned(sk, p, res);
 		return 0;
 	}
-	/* No packet was sent: another protocol, or it failed at once. Where to and
-	 * since when the ring alone knows.
+	/* No packet was sent: another protocol, or it failed at once. Only the
+	 * ring knows the address and the start.
 	 */
 	if (undecided(sk, res))
 		return 0;
@@ -249,7 +249,7 @@ PENDING(pending, pendings, struct sock *, struct pending)
 	return emit(key, value, 0, bpf_ktime_get_ns(), true);
 }
 
-/* A socket that is gone has no connect under way. */
+/* A closed socket has no connect under way. */
 KTRACE(gone, tcp_destroy_sock, struct sock *sk)
 {
 	bpf_map_delete_elem(&pendings, &sk);

@@ -4,9 +4,9 @@
 /* soconnlat - how long connects take, by the code path that made them.
  *
  * TCP: from ->SYN_SENT to the state that decides, keyed by the socket, so that
- * blocking and non-blocking connects are the same thing. What follows until the
- * program does something with the connection is the wait, kept apart. Other
- * protocols, and what fails before a packet is sent: the system call.
+ * blocking and non-blocking connects are the same. The time after that until
+ * the program uses the connection is the wait, a separate metric. Other
+ * protocols, and connects that fail before a packet is sent: the system call.
  */
 #include "count.h"
 #include "fd.h"
@@ -75,7 +75,7 @@ static __always_inline void record(const struct sock *sk, const struct attempt *
 	tuple_fill(&t, sk);
 	if (!tuple_wanted(&t))
 		return;
-	/* Addresses in a stack mean nothing without the process. */
+	/* The addresses of a stack are useless without the process. */
 	if (KEY_WANTS(pid) || KEY_WANTS(ustack))
 		k.pid = a->who.pid;
 	if (KEY_WANTS(tid))
@@ -157,7 +157,7 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 	return 0;
 }
 
-/* The program has noticed: it does something with the connection. */
+/* The program uses the connection: the wait ends. */
 static __always_inline int noticed(struct sock *sk)
 {
 	struct attempt *a;

@@ -39,8 +39,8 @@ struct control {
 #define MMSG_MOST 64 /* messages of one call that are looked at */
 #define SCM_STEPS (253 + 32) /* descriptors of a message, which are at most 253, and other parts */
 
-/* A call under way on a UNIX socket, and how far its message has been read: all
- * in user memory.
+/* A call under way on a UNIX socket, and the position in its message. Addresses
+ * are of user memory.
  */
 struct pass_call {
 	struct sock *sk;
@@ -52,8 +52,8 @@ struct pass_call {
 };
 SPAN(passes, __u64, struct pass_call);
 
-/* These functions are not static, and take numbers alone: so they are verified
- * once, not for each message, part and descriptor that there may be.
+/* These functions are not static, and take only numbers. So they are verified
+ * once, not for each possible message, part and descriptor.
  */
 __noinline int pass_fd(__u64 via_sk, __u32 action, int via, int fd)
 {
@@ -91,7 +91,7 @@ __noinline int pass_fd(__u64 via_sk, __u32 action, int via, int fd)
 	return event_send(e);
 }
 
-/* Look at what comes next: a descriptor, or a control message; 0 at the end. */
+/* Read the next item: a descriptor, or a control message; 0 at the end. */
 __noinline int pass_step(__u64 thread)
 {
 	struct pass_call *p = bpf_map_lookup_elem(&passes, &thread);
@@ -157,7 +157,7 @@ static __noinline int pass_enter(int fd, __u64 msg, __u32 action, bool several)
 		return 0;
 	if (!netns_wanted(filter_on & FILTER_NETNS ? sock_netns(c.sk) : 0))
 		return 0;
-	/* Nothing passes without room for it. What cannot be read yet may be later. */
+	/* Nothing is passed without room for it. Unreadable memory may be readable later. */
 	if (!several && !bpf_probe_read_user(&m, sizeof(m), (void *)msg) && !m.controllen)
 		return 0;
 	span_begin(&passes, &thread, &c);

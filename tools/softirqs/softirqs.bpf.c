@@ -20,14 +20,14 @@ struct softirq_key {
 enum key_bits { KEY_softirq, KEY_cpu, KEY_metric };
 KEEP_ENUM(enum key_bits);
 
-/* How long it took so far on this processor, by metric and vector. */
+/* Times so far on this processor, by metric and vector. */
 struct softirq_times {
 	struct irq_value value;
 	struct softirq_key key;
 };
 COUNT_MAP_OF(BPF_MAP_TYPE_PERCPU_ARRAY, times, __u32, struct softirq_times, 2 * VECTORS);
 
-/* When what runs or waits on this processor began. */
+/* The start of what runs or waits on this processor. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 2 * VECTORS);
@@ -62,7 +62,7 @@ static __always_inline int took(__u32 vec, __u32 metric, __u64 ns)
 	return irq_put(&t->value, ns);
 }
 
-/* Raised again before it runs, it is still the first time that it waits from. */
+/* If it is raised again before it runs, the wait counts from the first raise. */
 KTRACE(raise, softirq_raise, unsigned int vec)
 {
 	__u64 *t = began(vec, METRIC_WAIT);

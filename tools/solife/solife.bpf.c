@@ -1,7 +1,7 @@
 //go:build ignore
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
-/* solife - one event for each session of a socket, when nobody holds it any more. */
+/* solife - one event for each session of a socket, when its last descriptor is gone. */
 #include "cgroup.h"
 #include "sockcall.h"
 #include "sockio.h"
@@ -20,8 +20,8 @@ struct life_event {
 };
 EVENT(struct life_event);
 
-/* A session that goes on. Of each there is no more than its end needs: where a
- * machine has sockets it has many.
+/* An open session. It has only the fields that its end needs, because a machine
+ * may have many sockets.
  */
 struct life {
 	struct who who; /* that began it, or used it last */
@@ -39,8 +39,8 @@ struct life {
 #define LIFE_BORN 1 /* seen is its beginning; else it is older */
 #define LIFE_IDLE 2 /* older, unconnected, and not used since: perhaps no session */
 
-/* By the address of the socket; of a UNIX socket, whose memory may be another
- * one's before its file is gone, by that of its file's dentry.
+/* By the address of the socket. For a UNIX socket it is that of its file's
+ * dentry, because its memory may be reused before its file is gone.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -49,7 +49,7 @@ struct {
 	__type(value, struct life);
 } lives SEC(".maps");
 
-/* Names of UNIX sockets: of most that have a session one end has one. */
+/* Names of UNIX sockets: in most sessions one end has a name. */
 enum end { END_LOCAL = 1, END_PEER = 2 };
 struct name_key {
 	__u64 life;
@@ -72,8 +72,8 @@ static __always_inline struct sock *unix_peer(const struct sock *sk)
 	return BPF_CORE_READ((struct unix_sock *)sk, peer);
 }
 
-/* Is sk of a kind whose end we see, and a program's? The kernel's own sockets have
- * no file, and the first subflow of MPTCP has its connection's.
+/* Is sk of a kind whose end we see, and does it belong to a process? The kernel's
+ * own sockets have no file, and MPTCP's first subflow has its connection's.
  */
 static __always_inline __u64 life_dentry(const struct sock *sk)
 {
@@ -131,8 +131,8 @@ static __noinline int names_put(const struct sock *sk)
 	return 0;
 }
 
-/* how: BPF_ANY where the socket is new; BPF_NOEXIST where it may have its
- * session already.
+/* how: BPF_ANY if the socket is new; BPF_NOEXIST if it may have a session
+ * already.
  */
 static __noinline int life_put(const struct sock *sk, const struct who *who, __u32 exec, __u32 flags, __u64 how)
 {
@@ -159,8 +159,8 @@ static __noinline int life_put(const struct sock *sk, const struct who *who, __u
 	return 0;
 }
 
-/* A function of numbers alone, not static: it is verified once, not for each of
- * the messages that a call may move.
+/* Not static, and with numbers as arguments: it is verified once, not for each
+ * message of a call.
  */
 __noinline int begin_number(__u64 key, __u32 flags, __u64 how)
 {
@@ -177,7 +177,7 @@ static __always_inline int begin(const struct sock *sk, __u32 flags, __u64 how)
 	return begin_number((__u64)cgroup_sock((void *)sk), flags, how);
 }
 
-/* TCP's connects, by whichever call. One that comes to nothing is no session. */
+/* TCP's connects, by any call. A failed one is not a session. */
 KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 {
 	__u64 key = (__u64)sk;
@@ -201,7 +201,7 @@ static __always_inline int sock_call(void *ctx, const struct sock_call *c, long 
 			begin(unix_peer(sk), LIFE_BORN, BPF_ANY);
 		return 0;
 	}
-	/* A connect to AF_UNSPEC lets go of the peer. */
+	/* A connect to AF_UNSPEC removes the peer. */
 	if (sock_family(sk) == AF_UNIX ? !unix_peer(sk) : sock_state(sk) == TCP_CLOSE)
 		return 0;
 	if (sock_family(sk) == AF_UNIX && life_of(sk))
@@ -222,7 +222,7 @@ static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir,
 	if (ret < 0 || (dir == IO_RECV && flags & MSG_NOT_RECEIVED))
 		return 0;
 	if (!l) {
-		/* Datagrams need no connect. A stream that we do not know is older. */
+		/* Datagrams need no connect. An unknown stream is older. */
 		begin(sk, BPF_CORE_READ(sk, sk_type) == SOCK_STREAM ? 0 : LIFE_BORN, BPF_NOEXIST);
 		l = life_of(sk);
 		if (!l)
@@ -259,7 +259,7 @@ static __always_inline void name_forget(const struct life *l, __u64 key, enum en
 		bpf_map_delete_elem(&names, &k);
 }
 
-/* Of UNIX sockets nothing is read any more: sk is NULL. */
+/* Nothing is read from UNIX sockets any more: sk is NULL. */
 static __always_inline void life_show(const struct sock *sk, const struct life *l, __u64 key)
 {
 	struct tuple t = { .family = AF_UNIX, .proto = PROTO_FAMILY | AF_UNIX, .sock = l->sock };
@@ -328,10 +328,10 @@ KFUNC(unixend, unix_release, struct socket *socket)
 	return closed(NULL, life_dentry(BPF_CORE_READ(socket, sk)));
 }
 
-/* Without kernel functions, the end of a UNIX socket's file: a dentry as those
- * of sockets is freed with it, not later. The third argument is the cache's name
- * since 5.13, the cache since 6.1; once that of dentries is known, others are
- * left alone at the cost of a comparison.
+/* Without function tracing, the end of a UNIX socket's file: the dentry of a
+ * socket is freed together with it, not later. The third argument is the
+ * cache's name since 5.13, and the cache since 6.1. Once the cache of dentries
+ * is known, others cost only a comparison.
  */
 const volatile __u32 args_kmem_cache_free = 0;
 __u64 dentry_cache = 0;
@@ -363,7 +363,7 @@ SEC("raw_tp/kmem_cache_free") int unixend__slab(unsigned long long *ctx)
 	return closed(NULL, ctx[1]);
 }
 
-/* Sessions that were there before. Runs once, after the others are attached. */
+/* Sessions that are older than the tool. Runs once, after the others are attached. */
 SEC("iter/task_file") int owner_seed__iter(struct bpf_iter__task_file *ctx)
 {
 	struct task_struct *task = ctx->task;

@@ -2,8 +2,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
 /* solisten - each listen, with the backlog that was asked for and the one in
- * force. By the call, not by the states of sockets: so an MPTCP listener and
- * its subflow are one, and UNIX sockets, which have no such states, are seen.
+ * force. It watches the call, not the states of sockets. So an MPTCP listener and
+ * its subflow are one row, and UNIX sockets, which have no such states, are seen.
  */
 #include "sockcall.h"
 #include "unix.h"

@@ -1,11 +1,11 @@
 //go:build ignore
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
-/* sormem - how full receive buffers are, and what overflows.
+/* sormem - how full receive buffers are, and which overflow.
  *
  * The fill is read when data arrive, or before they are copied to the program;
- * after that there is nothing left to see. A TCP receiver that does not read
- * overflows nothing: its window goes to zero.
+ * after the copy the buffer is empty. The buffer of a TCP receiver that does
+ * not read does not overflow: its window goes to zero.
  */
 #define OWNER_ALL
 #define OWNER_FIELDS __u64 raw_drops; /* of a raw socket, that have been told */
@@ -70,7 +70,7 @@ static __always_inline int filled(const struct sock *sk, bool typed)
 	struct who who = {};
 	__u64 used, limit;
 
-	/* What arrives at a listener is connections, at a subflow the connection's. */
+	/* A listener receives connections, and a subflow data of its connection. */
 	if (!sock_wanted(sk) || READ(sk, __sk_common.skc_state) == TCP_LISTEN)
 		return 0;
 	if (READ(sk, sk_protocol) == IPPROTO_TCP && is_inet(READ(sk, __sk_common.skc_family)) && mptcp_parent(sk))
@@ -173,16 +173,16 @@ static __always_inline int overflow(const struct sock *sk, enum mem_reason reaso
 	return overflows(sk, reason, kind, 1);
 }
 
-/* Newer kernels look whether there is room before a packet is handed to a raw
- * socket, and tell nobody that there is none; it shows when the next one is kept, or
- * at the end.
+/* Newer kernels check for room before they hand a packet to a raw socket, and
+ * no hook fires if there is none. The drop shows when the next packet is kept,
+ * or at the end.
  */
 static __always_inline bool is_raw(const struct sock *sk)
 {
 	return BPF_CORE_READ(sk, sk_type) == SOCK_RAW && is_inet(sock_family(sk));
 }
 
-/* What a raw socket has dropped so far is known; false: it has no entry. */
+/* Record the drops of a raw socket so far; false: it has no entry. */
 static __always_inline bool raw_known(const struct sock *sk, __u32 *before)
 {
 	struct owner_own *own = owner_shared ? owner_own_entry(sk) : owner_own_in(owner_entry(sk));
@@ -237,12 +237,12 @@ KTRACE(memory, sock_exceed_buf_limit, const struct sock *sk, void *prot, long al
 	return kind == KIND_RECV || show_send ? overflow(sk, MEM_PROTO, kind) : 0;
 }
 
-/* Receivers whose window is shut: told once, until it opens. */
+/* Receivers with a closed window: one row until it opens. */
 SPAN_OF(shut, __u64, __u8, 4096);
 bool any_shut = false; /* there has been one */
 
-/* Each segment that comes, before it is looked at: a sender that sees a window
- * of zero asks again and again whether it has opened.
+/* Each segment that comes, before it is processed. A sender that sees a zero
+ * window probes it again and again.
  */
 KTRACE(window, tcp_probe, const struct sock *sk)
 {
@@ -284,7 +284,7 @@ enum skb_drop_reason___mem {
 	SKB_DROP_REASON_TCP_OFO_QUEUE_PRUNE___mem,
 };
 
-/* Segments thrown away for want of room: before 6.11 the socket is not told. */
+/* Segments dropped for lack of room: before 6.11 the socket is not known. */
 KTRACE(drop, kfree_skb, void *skb, void *location, int why, const struct sock *sk)
 {
 	bool mem, prune;

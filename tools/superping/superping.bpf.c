@@ -1,8 +1,8 @@
 //go:build ignore
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
-/* superping - from an ICMP echo request's handing to the device to its reply's
- * arrival there. Requests that get none are found in the map, by Go.
+/* superping - the time from when the device gets an ICMP echo request until the
+ * reply arrives there. Go finds requests without a reply in the map.
  */
 #include "opener.h"
 #include "pending.h"
@@ -27,7 +27,7 @@ struct ping_event {
 };
 EVENT(struct ping_event);
 
-/* Two pings may use the same number: the peer and the namespace tell them apart. */
+/* Two pings may use the same number: the peer and the namespace distinguish them. */
 struct echo_key {
 	__u8 peer[16];
 	__u32 netns;
@@ -50,7 +50,7 @@ static __always_inline bool opener_kept(const struct sock *sk)
 	       (BPF_CORE_READ(sk, sk_type) == SOCK_RAW || proto == IPPROTO_ICMP || proto == IPPROTO_ICMPV6);
 }
 
-/* Is p an ICMP message of these types? Then its identifier and number. */
+/* Is p an ICMP message of these types? Then fill its identifier and number. */
 static __always_inline bool echo_parse(struct echo_key *k, const struct packet *p, __u8 type4, __u8 type6)
 {
 	__u8 h[8] = {}; /* type, code, checksum, identifier, sequence number */
@@ -64,7 +64,7 @@ static __always_inline bool echo_parse(struct echo_key *k, const struct packet *
 	return true;
 }
 
-/* What is forwarded has no socket, and is not ours. */
+/* Forwarded packets have no socket, and are ignored. */
 KTRACE(request, net_dev_queue, const struct sk_buff *skb)
 {
 	struct sock *sk = LOAD(skb, sk);
@@ -134,7 +134,7 @@ static __always_inline int answered(const struct sk_buff *skb, enum packet_dir d
 	if (!found)
 		return 0;
 	echo = *found;
-	/* Whoever takes it out of the map tells of it: we, or Go, which finds it late. */
+	/* Who removes it from the map reports it: this program, or Go after --lost. */
 	if (bpf_map_delete_elem(&echoes, &k))
 		return 0;
 	return tell(&k, &echo, now, false);
@@ -168,8 +168,8 @@ SEC("raw_tp/netif_receive_skb") int reply__raw__receive(unsigned long long *ctx)
 	return answered((void *)ctx[0], PACKET_IN);
 }
 
-/* Only ICMP pays for these, but the time in the queue and in the IP layer is
- * counted in. The network header is set by now.
+/* Only ICMP packets pay for these, but the time in the queue and in the IP
+ * layer is included. The network header is set by now.
  */
 SEC("fentry/icmp_rcv") int reply__fentry__icmp(unsigned long long *ctx)
 {

@@ -20,8 +20,8 @@ EVENT(struct accept_event);
 /* Since when a connection can be accepted. */
 SPAN_OF(ready, struct sock *, __u64, 16384);
 
-/* The listener that a thread waits for; NULL: none. It stays, since the thread
- * will wait again.
+/* The listener that a thread waits on; NULL: none. The entry stays, because the
+ * thread will wait again.
  */
 THREAD_SPAN(waiting, struct sock *);
 THREAD_END(waiting)

@@ -20,7 +20,7 @@ struct bind_event {
 };
 EVENT(struct bind_event);
 
-/* A thread in bind(2): the socket, and the address that was asked for. */
+/* A thread in bind(2): the socket, and the requested address. */
 struct call {
 	struct sock *sk;
 	__u8 addr[16];
@@ -47,7 +47,7 @@ static __always_inline int bound(const struct sock *sk, const struct call *asked
 
 	if (!tuple_fill(&tuple, sk))
 		return 0;
-	/* A bind that failed left nothing in the socket. */
+	/* A failed bind leaves nothing in the socket. */
 	if (ret && asked && is_inet(asked->family)) {
 		__builtin_memcpy(tuple.laddr, asked->addr, sizeof(tuple.laddr));
 		tuple.lport = asked->port;

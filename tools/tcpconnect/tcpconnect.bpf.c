@@ -1,11 +1,11 @@
 //go:build ignore
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
-/* tcpconnect - each active TCP connection, when it is known how it ended.
+/* tcpconnect - each active TCP connection, when its result is known.
  *
- * From the SYN on, the socket's state tells: it leaves SYN_SENT for ESTABLISHED,
- * or for CLOSE with an error. What fails before a SYN is sent, or within the
- * call for want of a port, only the call itself tells.
+ * From the SYN on, the socket's state shows the result: it leaves SYN_SENT for
+ * ESTABLISHED, or for CLOSE with an error. Failures before a SYN is sent, or
+ * because there is no free port, are seen only at the call.
  */
 #include "count.h"
 #include "dns.h"
@@ -75,15 +75,15 @@ struct call {
 	__u64 addr;	 /* what was asked for is read when it counts */
 	__u32 len;
 	__s32 fd;
-	__u64 left; /* sk left SYN_SENT for CLOSE without a reason: the call tells */
+	__u64 left; /* sk left SYN_SENT for CLOSE without a reason: the call has it */
 };
 THREAD_SPAN(callers, struct call);
 THREAD_END(callers)
 
-/* Connections whose end was told before the call, or io_uring, tells it too. */
+/* Connections whose end was reported before the call, or io_uring, returns it. */
 SPAN(told, struct sock *, __u8);
 
-/* How many there are of either: mostly nothing need be looked for. */
+/* The number of entries of either map: mostly no lookup is needed. */
 __u64 pendings_count = 0, told_count = 0;
 
 /* The call of this thread that is under way. */
@@ -126,7 +126,7 @@ static __always_inline int count_one(const struct who *who, const struct tuple *
 	return 0;
 }
 
-/* call: of which the address was asked for, where the socket does not hold it. */
+/* call: has the requested address if the socket does not have it. */
 static __always_inline int tell(const struct sock *sk, const struct who *who, __u64 start, const struct call *call, int result,
 				bool pending)
 {
@@ -195,7 +195,7 @@ SYS_ENTER(connect, connect)
 	return 0;
 }
 
-/* Errors that say nothing of a new connection: one is under way, or there. */
+/* Errors that are not about a new connection: one is under way or exists. */
 static __always_inline bool undecided(long ret)
 {
 	return ret == -EINPROGRESS || ret == -EALREADY || ret == -EISCONN || ret == -EINTR ||
@@ -220,7 +220,7 @@ SYS_EXIT(connect, connect)
 	sk = fd_sock(c->fd);
 	if (!sk || !is_tcp_sock(sk) || !sock_wanted(sk))
 		return 0;
-	/* A second call on the same socket finds out how the first one ended. */
+	/* A second call on the same socket returns the result of the first one. */
 	if (settled || bpf_map_lookup_elem(&told, &sk)) {
 		span_end_counted(&told, &sk, &told_count);
 		return 0;
@@ -318,7 +318,7 @@ KTRACE(names_end, tcp_destroy_sock, const struct sock *sk)
 	return 0;
 }
 
-/* What an answer says of addresses is for Go to remember. */
+/* Go remembers the addresses of an answer. */
 static __noinline int name_learned(struct dns *d, struct __sk_buff *skb, __u32 netns)
 {
 	struct dns_answer *a;

@@ -22,9 +22,9 @@ struct drop_event {
 };
 EVENT(struct drop_event);
 
-/* Packets on their way through a socket, on kernels that do not name it when
- * they drop them; and before reasons were given (5.17) the socket's count of
- * drops, since such packets are then freed without a word.
+/* Packets that a socket is processing, on kernels that do not name it when they
+ * drop one. Before reasons existed (5.17) also the socket's count of drops,
+ * because no tracepoint fires for such drops there.
  */
 struct receiving {
 	struct sock *sk;
@@ -37,9 +37,9 @@ struct receiving {
 };
 SPAN(inside, struct sk_buff *, struct receiving);
 
-/* Connections in TIME_WAIT, on kernels that do not name the socket (before 6.11), and
- * since when. Nothing tells when they end: that is after a minute (TCP_TIMEWAIT_LEN), so
- * they are in a queue as well, in the order of their time.
+/* Connections in TIME_WAIT, on kernels that do not name the socket (before 6.11),
+ * and since when. No hook shows when they end: that is after a minute
+ * (TCP_TIMEWAIT_LEN), so they are in a queue as well, in the order of their time.
  */
 struct wait_key {
 	__u8 laddr[16], raddr[16];
@@ -67,7 +67,7 @@ static __always_inline void wait_key_fill(struct wait_key *k, const struct tuple
 	k->netns = netns;
 }
 
-/* The oldest gives way. Unless its time is over, that is counted. */
+/* The oldest is evicted. That is counted, unless its minute is over. */
 static __always_inline void wait_drop(__u64 now)
 {
 	struct wait old = {};
@@ -135,7 +135,7 @@ KTRACE(waits, inet_sock_set_state, const struct sock *sk, int old, int new)
 	return 0;
 }
 
-/* A FIN or an ACK that a connection in TIME_WAIT has heeded? */
+/* Is it a FIN or an ACK that a connection in TIME_WAIT has processed? */
 static __always_inline bool wait_heeded(struct segment *p, __u32 netns)
 {
 	struct wait_key k = {};
@@ -218,7 +218,7 @@ KTRACE(drop, kfree_skb, struct sk_buff *skb, void *location)
 	if (sk && drop_waited(drop_reason(ctx), skb, sk))
 		return 0;
 	netns = BPF_CORE_READ(skb, dev, nd_net.net, ns.inum);
-	/* Without reasons (before 5.17) nothing else tells such a segment from one that was dropped. */
+	/* Without reasons (before 5.17) such a segment looks like a dropped one. */
 	if (!sk && args_kfree_skb < 4 && (args_kfree_skb < 3 || drop_bare(drop_reason(ctx))) && wait_heeded(&p, netns))
 		return 0;
 	return dropped(ctx, &p, sk, out, netns, drop_reason(ctx), (__u64)location);
@@ -253,7 +253,7 @@ static __always_inline int received(void *ctx, struct sk_buff *skb)
 		return 0;
 	r = *found;
 	bpf_map_delete_elem(&inside, &skb);
-	/* A bare ACK that has done its work counts as dropped too. */
+	/* A bare ACK that was processed is freed like a drop too. */
 	if (args_kfree_skb > 2 || r.told || !r.len || socket_drops(r.sk) == r.drops || !tuple_fill(&t, r.sk))
 		return 0;
 	__builtin_memcpy(p.saddr, t.raddr, 16);

@@ -27,8 +27,8 @@ EVENT(struct life_event);
 
 enum { RESET_REMOTE = 1, RESET_LOCAL = 2 }; /* Go: kern.Reset */
 
-/* The peer's RST was seen. Our own is sent after the state has changed, so it
- * is told by leaving a live session for CLOSE without a FIN and without error.
+/* The peer's RST was seen. Our own RST is sent after the change of state. It shows
+ * by a change from a live state to CLOSE without a FIN and without an error.
  */
 static __always_inline __u8 reset_by(const struct owner *o, int old, int error)
 {

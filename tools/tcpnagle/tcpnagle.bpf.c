@@ -1,11 +1,11 @@
 //go:build ignore
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
-/* tcpnagle - is Nagle on, and how long were writes held for it?
+/* tcpnagle - is Nagle on, and how long did it hold writes?
  *
- * What a send leaves unsent is held by something. The kernel asks in this order:
- * the congestion window, the receiver's window, Nagle and cork. It is let go
- * when a packet with its first byte goes out.
+ * Something holds the data that a send leaves unsent. The kernel checks in this
+ * order: the congestion window, the receiver's window, Nagle and cork. The hold
+ * ends when a packet with the first held byte goes out.
  */
 #include "count.h"
 #include "hist.h"
@@ -14,7 +14,7 @@
 #include "tcp.h"
 #include "who.h"
 
-/* Bits of tcp_sock.nonagle. PUSH is an argument of the moment. */
+/* Bits of tcp_sock.nonagle. PUSH is an argument of a single call. */
 #define NAGLE_OFF 1
 #define NAGLE_CORK 2
 
@@ -157,7 +157,7 @@ KEXIT(call, tcp, tcp_sendmsg, 3, 1)
 	return sent((struct sock *)a0, ret, BPF_CORE_READ((struct msghdr *)a1, msg_flags));
 }
 
-/* The packet that takes the first held byte along. */
+/* The packet that carries the first held byte. */
 KTRACE(out, net_dev_queue, struct sk_buff *skb)
 {
 	struct sock *sk = LOAD(skb, sk);
@@ -187,7 +187,7 @@ KTRACE(gone, tcp_destroy_sock, const struct sock *sk)
 	return 0;
 }
 
-/* --xmit: the book's form. When a socket's write last said that it could not. */
+/* --xmit: the book's form. When a socket's write last returned true. */
 SPAN(blocked, struct sock *, __u64);
 COUNT_MAP(xmits, struct send_key, struct count);
 COUNT_MAP(blocks, struct send_key, struct held_value);

@@ -1,7 +1,7 @@
 //go:build ignore
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
-/* tcpretrans - each TCP segment that is sent again, and why. */
+/* tcpretrans - each retransmitted TCP segment, and why. */
 #define OWNER_LISTENERS
 #define OWNER_ENDS_AT_CLOSE
 #define OWNER_COOKIES_IN_TOOL
@@ -99,8 +99,8 @@ static __always_inline int tell(const struct retrans_event *e)
 	return event_send(out);
 }
 
-/* A loss probe is sent while all is well, so far as the sender knows; that one
- * is due says nothing by itself: it may be due when the peer tells of a loss.
+/* A loss probe is sent while the sender knows of no loss. That a probe is due
+ * is not enough: it may also be due when the peer reports a loss.
  */
 static __always_inline __u32 cause_of(const struct inet_connection_sock *icsk)
 {
@@ -147,7 +147,7 @@ KTRACE_SK(retrans, tcp_retransmit_skb, const struct sock *sk, const struct sk_bu
 	return tell(&e);
 }
 
-/* The socket is the listener; the connection is no more than a request. */
+/* The socket is the listener; the connection is still a request. */
 KTRACE(synack, tcp_retransmit_synack, const struct sock *sk, const struct request_sock *req)
 {
 	const struct sock *as_sock = (void *)req;

@@ -1,7 +1,7 @@
 //go:build ignore
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
-/* tcprtt - the round-trip time of TCP connections, as the kernel has it with each segment
+/* tcprtt - the kernel's round-trip time of TCP connections, at each segment
  * that comes in.
  */
 #define OWNER_LISTENERS

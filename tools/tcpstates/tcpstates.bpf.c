@@ -67,7 +67,7 @@ static __noinline struct owner *entry_at(const struct sock *sk, int new)
 	return o;
 }
 
-/* The same of a tool that shares the table. */
+/* The same for a tool that shares the table. */
 static __noinline struct owner_own *own_at(const struct sock *sk, int new)
 {
 	struct owner_own *own = owner_own_entry(sk), first = {};
@@ -82,8 +82,8 @@ static __noinline struct owner_own *own_at(const struct sock *sk, int new)
 	return own;
 }
 
-/* A connection's subflow stands for an MPTCP connection: with one row each, not
- * two. MPTCP also reports states that it does not leave.
+/* The subflow represents an MPTCP connection: one row for each change, not two.
+ * MPTCP also reports states that it does not leave.
  */
 KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 {
@@ -115,7 +115,7 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 		own->since = now;
 		held = own->held;
 		/* A child of a listener has the listener's addresses until it is
-		 * complete: its first change is told together with the second.
+		 * complete: its first change is reported together with the second.
 		 */
 		own->held = old == TCP_LISTEN && new == TCP_SYN_RECV;
 	}

@@ -2,11 +2,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
 /* tcpsynbl - how full the two queues of listeners are when a SYN comes, and
- * what does not fit.
+ * which SYNs do not fit.
  *
- * The SYN queue holds requests: a SYN came, the answer's answer did not yet.
- * The accept queue holds connections that nobody has accepted. Both have the
- * limit that listen(2) was given.
+ * The SYN queue holds requests: a SYN came, but the ACK of the answer did not
+ * yet. The accept queue holds connections that are not accepted yet. Both have
+ * the limit of listen(2).
  */
 #define OWNER_LISTENERS_ONLY
 #include "count.h"
@@ -104,9 +104,9 @@ static __noinline int checked(struct sock *sk, const struct segment *p, __u32 at
 		length_put(&k, QUEUE_SYN, waiting);
 		length_put(&k, QUEUE_ACCEPT, used);
 	}
-	/* As the kernel asks: both queues hold one more than their limit (the SYN
-	 * queue since 2025, in the stable series of 5.10, 6.1 and 6.12 too). A full
-	 * SYN queue is no matter where cookies may be sent.
+	/* The kernel's checks: both queues hold one more than their limit (the
+	 * SYN queue since 2025, also in the stable series of 5.10, 6.1 and
+	 * 6.12). A full SYN queue drops nothing if cookies may be sent.
 	 */
 	full_syn = at == AT_SYN && waiting > limit &&
 		   !BPF_CORE_READ(sk, __sk_common.skc_net.net, ipv4.sysctl_tcp_syncookies);
@@ -142,7 +142,7 @@ KFUNC(asked, tcp_conn_request, void *rsk_ops, void *af_ops, struct sock *sk, str
 	return came(sk, skb, AT_SYN);
 }
 
-/* Each SYN that a device hands over, for whoever listens there. */
+/* Each SYN that a device receives, for the listener on that address. */
 KTRACE(packet, netif_receive_skb, struct sk_buff *skb)
 {
 	const void *ip = LOAD(skb, data);
@@ -157,7 +157,7 @@ KTRACE(packet, netif_receive_skb, struct sk_buff *skb)
 	return sk ? checked(sk, &p, AT_SYN) : 0;
 }
 
-/* The last step of a handshake. That of IPv6 hands IPv4 on. */
+/* The last step of a handshake. The IPv6 function passes IPv4 on. */
 #define ACKED(part, func, proto)                                               \
 	SEC("fentry/" #func) int ack__fentry__##part(unsigned long long *ctx)  \
 	{                                                                      \

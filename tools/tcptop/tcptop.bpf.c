@@ -4,8 +4,8 @@
 /* tcptop - the byte counters that TCP keeps anyway, read at each tick.
  *
  * Counting costs nothing per packet or call: an iterator walks over all open
- * files, and sessions that end between two ticks are told as they do. Only who
- * owns a session is looked at as it sends and receives: see owner.h.
+ * files, and sessions that end between two ticks are reported then. Only the
+ * owner of a session is checked at each send and receive: see owner.h.
  */
 #define OWNER_STATE_IN_TOOL
 #define OWNER_TIMES
@@ -57,7 +57,7 @@ static __always_inline int walk(struct seq_file *seq, struct task_struct *task, 
 
 	if (state == TCP_LISTEN || state == TCP_CLOSE || !sock_wanted(sk) || !addrs_wanted(&e, sk))
 		return 0;
-	/* Several processes may hold the socket: show the one that uses it. */
+	/* Several processes may have the socket open: show the one that uses it. */
 	o = owner_entry(sk);
 	if (!owner_of(&e.head.who, sk, o))
 		who_task(&e.head.who, task);

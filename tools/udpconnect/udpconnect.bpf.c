@@ -21,8 +21,8 @@ struct udp_event {
 };
 EVENT(struct udp_event);
 
-/* The current process has just taken this peer for sk. Peer: port and address,
- * or NULL for the one that sk is connected to.
+/* The current process has a new peer for sk. Peer: port and address, or NULL
+ * for the one that sk is connected to.
  */
 struct peer {
 	__u8 addr[16];
@@ -97,9 +97,9 @@ URING_COMPLETE(uring, op == URING_CONNECT)
 	return connected(sk, res);
 }
 
-/* Peers that a socket has sent to. The inode tells sockets apart that have had
- * the same address one after the other. The oldest make room: a peer that is
- * forgotten is shown again, and none is lost.
+/* Peers that a socket has sent to. The inode distinguishes sockets that had the
+ * same address one after the other. The oldest entries make room: a forgotten
+ * peer is shown again, and none is lost.
  */
 struct peer_key {
 	const struct sock *sk;

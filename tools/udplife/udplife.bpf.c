@@ -98,7 +98,7 @@ static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir,
 	return 0;
 }
 
-/* Whoever closes it, or dies: the row is about the one who used it. */
+/* Whichever process closes it, the row has the one that used it. */
 static __noinline int closed(const struct sock *sk)
 {
 	__u64 key = (__u64)sk, now = bpf_ktime_get_ns();
