@@ -36,7 +36,8 @@ func StartRedis(w *World, host string) (*Server, error) {
 }
 
 // nginxConf delays a request by a fiftieth of a second for each request before
-// it. It logs the client's port and the time of each request.
+// it. It logs the client's port and the time of each request. Another port, on all
+// addresses, is for HTTP/2.
 const nginxConf = `daemon off; master_process off; pid nginx.pid; error_log error.log;
 events {}
 http {
@@ -44,15 +45,18 @@ http {
 	access_log log took;
 	client_body_temp_path t1; proxy_temp_path t2; fastcgi_temp_path t3; uwsgi_temp_path t4; scgi_temp_path t5;
 	limit_req_zone $server_port zone=all:1m rate=50r/s;
-	server { listen %s; location / { root www; limit_req zone=all burst=1000; } }
+	server { listen %s; listen %d http2; location / { root www; limit_req zone=all burst=1000; } }
 }
 `
+
+// NginxHTTP2 is the port on which nginx speaks HTTP/2, without TLS.
+const NginxHTTP2 = 8081
 
 // StartNginx starts nginx, which has a small file "/a".
 func StartNginx(w *World, host string) (*Server, error) {
 	return startServer(w, host, 8080, []string{"nginx", "/usr/sbin/nginx"}, func(s *Server, path string) ([]string, error) {
 		conf := filepath.Join(s.dir, "nginx.conf")
-		err := errors.Join(os.WriteFile(conf, fmt.Appendf(nil, nginxConf, s.Addr), 0o644),
+		err := errors.Join(os.WriteFile(conf, fmt.Appendf(nil, nginxConf, s.Addr, NginxHTTP2), 0o644),
 			os.Mkdir(filepath.Join(s.dir, "www"), 0o755), os.WriteFile(filepath.Join(s.dir, "www", "a"), []byte("hello\n"), 0o644))
 		return []string{"-p", s.dir, "-c", conf, "-e", "error.log", "-g", "user root;"}, err
 	})

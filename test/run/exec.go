@@ -27,7 +27,7 @@ var compilers = []string{"clang-14", "llvm-14", "clang-format-14", "libbpf-dev"}
 var foreign = []string{"lld-14"}
 
 // others are what single tests use: peers, servers, and programs to check with.
-var others = []string{"bpftrace", "cpio", "graphviz", "iproute2", "iputils-ping", "musl", "dnsmasq-base", "gcc", "libc6-dev", "tmux", "chromium", "systemd", "containerd", "runc", "e2fsprogs", "tcpdump", "tshark", "redis-server", "nginx-light", "postgresql"}
+var others = []string{"bpftrace", "cpio", "graphviz", "iproute2", "iputils-ping", "musl", "dnsmasq-base", "gcc", "libc6-dev", "tmux", "chromium", "systemd", "containerd", "runc", "e2fsprogs", "tcpdump", "tshark", "redis-server", "nginx-light", "nghttp2-client", "postgresql"}
 
 // install brings what is not there yet: Debian packages, and DuckDB.
 func install(ctx context.Context) error {

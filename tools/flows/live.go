@@ -19,6 +19,7 @@ func Live() []trial.Case {
 		{Name: "subflows", Hosts: lab.TwoHosts, Run: subflows("--exact")},
 		{Name: "nginx", Slow: true, Hosts: lab.TwoHosts, Run: nginx()},
 		{Name: "nginx-exact", Slow: true, Hosts: lab.TwoHosts, Run: nginx("--exact")},
+		{Name: "http2", Slow: true, Hosts: lab.TwoHosts, Run: realServer(lab.StartNginx, http2)},
 		{Name: "postgres", Slow: true, Hosts: lab.TwoHosts, Run: postgres()},
 		{Name: "postgres-exact", Slow: true, Hosts: lab.TwoHosts, Run: postgres("--exact")},
 		{Name: "redis", Slow: true, Hosts: lab.TwoHosts, Run: realServer(lab.StartRedis, redis)},

@@ -115,6 +115,58 @@ func nginx(flags ...string) func(*trial.Trial) error {
 	})
 }
 
+// http2: a client of HTTP/2 with four streams, of which nginx answers one every 20 ms. The path
+// takes longer than that, so requests and answers are under way at once, and there are no turns.
+// With one stream there is a turn for each request. The settings that both ends send at first may
+// be one more, or cross.
+func http2(x *trial.Trial, s *lab.Server) error {
+	const requests = 60
+	path, err := exec.LookPath("h2load")
+	if err != nil {
+		return err
+	}
+	p, err := x.World.OpenPath("client", "server", lab.Path{Delay: 25 * ms})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	for _, streams := range []int{4, 1} {
+		cmd := exec.Command(path, "-c", "1", "-t", "1", "-n", fmt.Sprint(requests), "-m", fmt.Sprint(streams), fmt.Sprintf("http://%s:%d/a", p.To, lab.NginxHTTP2))
+		rows, said, err := trial.RowsOf(x, 2, func() (string, error) {
+			var out []byte
+			err := x.World.Do("client", func() (err error) { out, err = cmd.CombinedOutput(); return err })
+			return string(out), errors.Join(err, x.World.AwaitClosed("server", lab.NginxHTTP2), x.World.AwaitClosed("client", lab.NginxHTTP2))
+		}, "--closed", fmt.Sprintf("--port=%d", lab.NginxHTTP2))
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, said)
+		}
+		if !strings.Contains(said, fmt.Sprintf("%d succeeded", requests)) {
+			return fmt.Errorf("h2load says %s", said)
+		}
+		for _, id := range []string{"lport", "rport"} {
+			r := find(rows, id, lab.NginxHTTP2)
+			if r == nil {
+				x.Fail(&trial.Missing{Text: "no row of the " + id + " of nginx"})
+				continue
+			}
+			addsUp(x, r)
+			x.Whole(func() {
+				switch n, overlaps := r.Get("turns"), r.Get("overlaps").N; {
+				case streams == 1:
+					if n.Kind == row.Null || n.N < requests || n.N > requests+1 || overlaps > 1 {
+						x.Errorf("%s turns and %d overlaps of one stream, want %d turns, in %s", trial.Value(n), overlaps, requests, trial.Dump(r))
+					}
+				case n.Kind != row.Null || overlaps == 0:
+					x.Errorf("%s turns of %d streams, want none, in %s", trial.Value(n), streams, trial.Dump(r))
+				}
+			})
+		}
+		x.Fail(trial.RowCount(len(rows), 2))
+		x.NoneLost()
+	}
+	return nil
+}
+
 // each runs f n times concurrently.
 func each(n int, f func(i int) error) error {
 	errs := make([]error, n)
