@@ -18,7 +18,7 @@ import (
 	"seine/test/programs"
 )
 
-// TestAlerts has promtool check the alert rules and run their tests.
+// TestAlerts makes promtool check the alert rules and run their tests.
 func TestAlerts(t *testing.T) {
 	promtool, err := programs.Prometheus("promtool")
 	if err != nil {
@@ -35,8 +35,7 @@ func TestAlerts(t *testing.T) {
 
 var metricInUse = regexp.MustCompile(`seine_[a-z0-9_]+`)
 
-// TestMetricsInUse: the dashboard and the alerts ask for metrics that there are, and for labels
-// that these have.
+// TestMetricsInUse: the dashboard and the alerts use only existing metrics and labels.
 func TestMetricsInUse(t *testing.T) {
 	files := []string{"../deploy/grafana/seine.json", "../deploy/prometheus/alerts.yaml"}
 	for _, file := range files {
@@ -85,7 +84,8 @@ func TestMetricsInUse(t *testing.T) {
 	}
 }
 
-// TestManifests: what the DaemonSet asks for is no more than is said.
+// TestManifests: the DaemonSet requests only the privileges that this test
+// lists.
 func TestManifests(t *testing.T) {
 	files, err := filepath.Glob("../deploy/kubernetes/*.yaml")
 	if err != nil || len(files) < 4 {
@@ -143,7 +143,7 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// TestUnit has systemd look at the unit.
+// TestUnit makes systemd verify the unit.
 func TestUnit(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {

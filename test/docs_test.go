@@ -49,7 +49,7 @@ func TestLinks(t *testing.T) {
 			}
 		}
 		if p.Path == "CHANGELOG.md" {
-			continue // it names files that were
+			continue // it names files that existed before
 		}
 		for _, l := range p.Torn() {
 			t.Errorf("%s:%d: code between backticks ends on another line: its commands would not be checked", p.Path, l.Line)
@@ -68,7 +68,8 @@ func TestLinks(t *testing.T) {
 // file is code that names a file of the tree.
 var file = regexp.MustCompile(`^(bpf|cmd|deploy|docs|internal|release|test|tools)/[\w./-]+\.\w+$`)
 
-// follow looks whether a link of a page leads somewhere. The web is left alone.
+// follow checks that a link of a page leads to a file or heading. Links to the
+// web are not checked.
 func follow(page, link string, anchors map[string]map[string]bool) error {
 	u, err := url.Parse(link)
 	if err != nil {
@@ -155,7 +156,7 @@ func TestCommands(t *testing.T) {
 		seen := map[string]bool{}
 		for _, p := range all {
 			if p.Path == "CHANGELOG.md" {
-				continue // it names flags that were
+				continue // it names flags that existed before
 			}
 			check := func(s pages.Span, whole bool) {
 				if seen[s.Text] || placeholder.MatchString(s.Text) {
@@ -179,7 +180,7 @@ func TestCommands(t *testing.T) {
 	})
 }
 
-// unfinished is what seine says to a command that needs more words. A sentence may
+// unfinished is seine's error for a command that needs more words. A sentence may
 // leave them out: "seine record", "tcplife --from".
 var unfinished = regexp.MustCompile(`: (record|run) needs |flag needs an argument`)
 
@@ -204,8 +205,8 @@ func sentences(p *pages.Page) (out []pages.Span) {
 	return out
 }
 
-// TestSentences: what is checked of a page's text. A wrong name of a tool is, with or
-// without seine before it.
+// TestSentences: the commands that are found in a page's text. They include a wrong
+// name of a tool, with or without seine before it.
 func TestSentences(t *testing.T) {
 	p := pages.Parse("x.md", "a `seine why` b `tcplife -4` c `tcplive --by comm` d `ss -tin` e `flows` f `--by comm`\n\n    seine in code\n")
 	var got []string
@@ -231,7 +232,8 @@ var (
 	process   = regexp.MustCompile(`( -p|--pid)[ =]\d+\b`)
 )
 
-// notRecording is what record does without a kernel, to recordings that are not here.
+// notRecording is the uses of record that read recordings, which do not exist
+// here.
 var notRecording = regexp.MustCompile(` --(list|cut)\b`)
 
 // flags looks up a command that needs no privileges, with its flags and tools, and
@@ -253,7 +255,7 @@ func flags(line []string) error {
 	return nil
 }
 
-// taken runs a command without privileges and says what is wrong with it.
+// taken runs a command without privileges and returns its error.
 func taken(t *testing.T, command string) error {
 	command = past.ReplaceAllString(command, "")
 	command = container.ReplaceAllString(command, "")

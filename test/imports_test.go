@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package test holds what is true of the tree as a whole.
+// Package test has the tests of the tree as a whole.
 package test
 
 import (
@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// allowed says which of our packages a package may import: imports go one way. What
-// makes files or tests may import what it likes.
+// allowed says which of our packages a package may import: imports go one way.
+// Generators and tests may import everything.
 var allowed = map[string][]string{
 	"cmd/seine":            {"internal/cli", "internal/lab"},
 	"internal/row":         {},
@@ -56,8 +56,8 @@ var allowed = map[string][]string{
 	"test/":         nil,
 }
 
-// confined are packages of others that only some of ours may import: the engine has
-// no command line, and nothing but the screen knows a terminal.
+// confined are third-party packages that only some of ours may import: the engine
+// has no command line, and only the screen uses a terminal.
 var confined = map[string][]string{
 	"github.com/spf13/":         {"internal/cli", "internal/gen/", "test/"},
 	"charm.land/":               {"internal/top"},
@@ -76,8 +76,8 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// against lists what go list says and the table does not allow: imports, packages
-// that the table does not name, and names of the table that no package has.
+// against lists differences between go list and the table: imports that the table
+// does not allow, packages that it does not name, and names without a package.
 func against(list string) (wrong []string) {
 	used := map[string]bool{}
 	for line := range strings.SplitSeq(strings.TrimSpace(list), "\n") {
@@ -122,8 +122,8 @@ func rule(pkg string) string {
 	return ""
 }
 
-// covers tells whether a name stands for a package. One that ends in a slash stands
-// for all below.
+// covers reports whether a name stands for a package. A name that ends in a slash
+// stands for all packages below.
 func covers(name, pkg string) bool {
 	return name == pkg || strings.HasSuffix(name, "/") && strings.HasPrefix(pkg, name)
 }

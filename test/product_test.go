@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// TestProduct: live cases are in test binaries alone. The product has demos and
-// self-tests; the linker leaves out what only Live of a tool or RegisterForTests
-// of the lab reaches.
+// TestProduct: only test binaries have live cases. The product has demos and
+// self-tests. The linker leaves out code that is reached only through Live of a
+// tool or RegisterForTests of the lab.
 func TestProduct(t *testing.T) {
 	files := linked(t, "./cmd/seine")
 	for _, wrong := range liveFiles(files) {

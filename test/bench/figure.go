@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// A figure is one measure, taken once a round, beside the same measure of
-// something else.
+// A figure is one measurement, taken once a round, beside the same measurement
+// of something else.
 type figure struct {
 	What   string
 	Unit   string
@@ -28,7 +28,7 @@ type goal struct {
 	Bound float64
 	Least bool // the bound is the least it should be; else the most
 	Ratio bool // of the ratio
-	Best  bool // of the best round: for what is measured by the clock
+	Best  bool // of the best round: for wall-clock measurements
 }
 
 var head = []string{"what", "median", "spread", "beside", "its median", "ratio", "goal", "met"}
@@ -102,7 +102,7 @@ func median(v []float64) float64 {
 	return s[len(s)/2]
 }
 
-// number writes three digits that count, and thousands apart.
+// number writes three significant digits, with separators of thousands.
 func number(v float64) string {
 	switch {
 	case v < 10:

@@ -67,8 +67,8 @@ func relations(list string) (out [][]string) {
 	return out
 }
 
-// size is the bytes of a package and of all that it needs, without what every
-// Debian has.
+// size is the bytes of a package and of its dependencies, without packages that
+// every Debian has.
 func (all installed) size(name string) (bytes float64) {
 	base := map[*debPackage]bool{}
 	for _, p := range all {
@@ -86,7 +86,7 @@ func (all installed) size(name string) (bytes float64) {
 	return bytes
 }
 
-// reach adds a package and what it needs, to any depth.
+// reach adds a package and its dependencies, recursively.
 func (all installed) reach(p *debPackage, seen map[*debPackage]bool) {
 	if p == nil || seen[p] {
 		return

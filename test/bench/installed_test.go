@@ -34,7 +34,8 @@ Version: 1
 Depends: both
 `
 
-// A package counts with all that it needs, once, and without what every Debian has.
+// A package counts with its dependencies, each once, and without packages that
+// every Debian has.
 func TestInstalledSize(t *testing.T) {
 	all := parseStatus([]byte(someStatus))
 	for name, want := range map[string]float64{

@@ -17,19 +17,19 @@ import (
 
 const otherName = "bpftrace"
 
-// first prints a line for a system call that hardly anybody makes: with it a
-// script says by itself that it is attached, whoever runs it.
+// first prints a line for a rare system call. The line shows that the script is
+// attached, in every interpreter.
 const first = `t:syscalls:sys_enter_getppid { printf("up\n"); }`
 
-// oneLiners are three of the book's, with what they have most of: keys, a string
-// with a histogram, stacks.
+// oneLiners are three of the book's one-liners, with typical features: keys, a
+// string with a histogram, stacks.
 var oneLiners = []struct{ what, text string }{
 	{"count by pid and comm", "t:syscalls:sys_enter_connect { @[pid, comm] = count(); }"},
 	{"lhist by device", "t:net:netif_receive_skb { @[str(args->name)] = lhist(cpu, 0, 128, 1); }"},
 	{"count by kernel stack", "t:net:net_dev_xmit { @[kstack] = count(); }"},
 }
 
-// interpreter is something that runs scripts: seine run or bpftrace.
+// interpreter is a program that runs scripts: seine run or bpftrace.
 type interpreter struct{ child }
 
 func newInterpreter(script string, command ...string) *interpreter {
@@ -50,7 +50,7 @@ func (i *interpreter) start() error {
 	}
 }
 
-// other is the command of Debian's bpftrace, nil where there is none that works.
+// other is the command of Debian's bpftrace, nil if none works.
 func other() []string {
 	path, err := exec.LookPath(otherName)
 	if err != nil {
@@ -98,8 +98,8 @@ func language(o *options) ([]figure, error) {
 			}
 			took := i.took.Seconds() * 1000
 			if &command[0] == &own[0] {
-				// The kernel lets one at a time change tracepoints: the best
-				// round is the one in which nobody else did.
+				// The kernel lets one process at a time change
+				// tracepoints. In the best round no other process did.
 				up.Own, ratio.Own, memory.Own = append(up.Own, took), append(ratio.Own, took), append(memory.Own, peak/mega)
 			} else {
 				ratio.Other, memory.Other = append(ratio.Other, took), append(memory.Other, peak/mega)
@@ -135,9 +135,9 @@ func language(o *options) ([]figure, error) {
 	return append([]figure{up, ratio, memory}, costs...), nil
 }
 
-// perEvent is what an event costs the programs of each, in nanoseconds. All see the same events, so
-// that what else the machine does is the same for all. The first to run finds colder caches
-// than the others: callers change the order.
+// perEvent is the cost of an event in the programs of each, in nanoseconds. All see the
+// same events, so other work of the machine affects all alike. The first to run has
+// colder caches than the others, so callers change the order.
 func perEvent(o *options, all ...*interpreter) (per []float64, err error) {
 	var before []cost
 	for _, i := range all {

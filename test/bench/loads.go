@@ -20,12 +20,12 @@ const (
 	mega     = 1e6
 )
 
-// own is a tool of the binary, writing JSON to nowhere.
+// own is a tool of the binary that writes JSON to /dev/null.
 func (o *options) own(command ...string) *child {
 	return &child{args: append(append([]string{o.seine}, command...), "-o", "json"), ready: "seine: ready"}
 }
 
-// peer is the tcplife of libbpf-tools, nil where there is none that works.
+// peer is the tcplife of libbpf-tools, nil if none works.
 func (o *options) peer() *child {
 	path, err := exec.LookPath("/usr/sbin/tcplife-libbpf") // Debian's name for it since version 13
 	if err != nil {
@@ -53,7 +53,7 @@ func beside(s subject, f func() error) error {
 	return errors.Join(f(), s.stop())
 }
 
-// starts measures from exec to attached, and what is there then.
+// starts measures the time from exec to attached, and the memory then.
 func starts(o *options) ([]figure, error) {
 	own, peer := o.own("tcplife"), o.peer()
 	up := figure{What: "tcplife: start-up", Unit: "ms", Goal: &goal{Bound: 30, Best: true}}
@@ -156,7 +156,7 @@ func sessions(o *options) ([]figure, error) {
 	return []figure{memory, perRun, runs, perSession, work}, nil
 }
 
-// explain writes what each program cost, the dearest first.
+// explain writes the cost of each program, the most expensive first.
 func explain(args []string, m map[string]cost, n float64) {
 	fmt.Fprintln(os.Stderr, strings.Join(args, " "))
 	names := slices.SortedFunc(maps.Keys(m), func(a, b string) int { return cmp.Compare(m[b].ns, m[a].ns) })
@@ -200,7 +200,8 @@ func (o *options) aRally() (cpu float64, err error) {
 	return float64(res.Client.CPU() + res.Server.CPU()), err
 }
 
-// requests measures tcplife, and what seine why asks, over connections that stay open.
+// requests measures tcplife and the tools of seine why over connections that
+// stay open.
 func requests(o *options) ([]figure, error) {
 	repair := figure{What: "tcplife: owner repair, of the load's CPU", Unit: "%", Beside: "empty on the same", Goal: &goal{Bound: 2}}
 	perRun := figure{What: "tcplife: owner repair per run", Unit: "ns", Beside: "empty on the same"}

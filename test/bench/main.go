@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench says how fast and how large ./seine is: beside the goals that
-// it has, beside the tools of libbpf-tools, bpftrace and BCC, and beside a program
-// that does nothing.
+// Command bench measures the speed and size of ./seine. It compares them with
+// goals, with the tools of libbpf-tools, bpftrace and BCC, and with an empty
+// program.
 //
 //	bench [-seine ./seine] [-rounds 3] [-only PART] [-o FILE.md] [-vm VM]
 //
-// Every measure is taken once a round, and the rounds go over all subjects in
-// turn, so that what else the machine does falls on each alike. Costs are the
-// kernel's count of the programs' run time and the loads' CPU time; only
-// start-up and the rate of a load are by the clock. With -vm it then runs itself in
-// a guest, where there is nobody else and the clock goes by instructions.
+// Every measurement is taken once a round, and each round covers all subjects in
+// turn, so that other work of the machine affects all alike. Costs are the kernel's
+// count of the programs' run time and the loads' CPU time. Only start-up and the
+// rate of a load are wall-clock time. With -vm it then runs itself in a guest
+// without other work, where the clock counts instructions.
 package main
 
 import (
@@ -69,7 +69,7 @@ func main() {
 	}
 }
 
-// A machine is where figures were taken.
+// A machine is the machine of a set of figures.
 type machine struct {
 	Title   string
 	Stamp   string

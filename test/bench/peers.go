@@ -18,8 +18,8 @@ import (
 	"seine/internal/lab"
 )
 
-// A suite is somebody's collection of tools, as Debian has it, and what ours are
-// to be beside them.
+// A suite is another project's tools, as Debian has them, and our goals beside
+// them.
 type suite struct {
 	name, pkg    string
 	command      func(c *contest) []string
@@ -47,18 +47,18 @@ var suites = []suite{
 
 const sbin = "/usr/sbin/"
 
-// slowest is the suite that compiles for a minute where that is emulated.
+// slowest is the suite that compiles for a minute on an emulated machine.
 const slowest = "BCC"
 
-// A contest is a tool that others have too, with what happens for it to see.
+// A contest is a tool that others have too, with the load for it.
 type contest struct {
 	tool   string
 	flags  []string // which all of them know
 	theirs []string // and those for theirs alone
 	script string   // and bpftrace's, where it ships none
 	event  string
-	// load makes events and says how many. Where it cannot tell, they are as many as
-	// the programs' runs, by runs.
+	// load makes events and returns their number. If it cannot know, runs returns it
+	// from the programs' runs.
 	load func(*options, *lab.World) (events float64, err error)
 	runs float64
 	rows float64 // that they show of an event, if that can be counted
@@ -87,8 +87,8 @@ func theRequests(o *options, w *lab.World) (float64, error) {
 	return float64(o.requests), requestLoad.run(o, w)
 }
 
-// theLosses are sessions over a link that loses packets. What was sent again stands
-// for what was lost: neither an ACK nor a tail that a probe revealed is among it.
+// theLosses are sessions over a link that loses packets. Retransmissions stand for
+// losses: lost ACKs, and tails that a probe revealed, are not counted.
 func theLosses(o *options, w *lab.World) (float64, error) {
 	if err := w.Lose("host", "lo", 0.05); err != nil {
 		return 0, err
@@ -117,7 +117,7 @@ func theLookups(o *options, _ *lab.World) (float64, error) {
 	return float64(len(args) - 1), exec.Command("getent", args...).Run()
 }
 
-// theReads have the disk interrupt.
+// theReads make the disk interrupt.
 func theReads(*options, *lab.World) (float64, error) {
 	if err := os.WriteFile("/proc/sys/vm/drop_caches", []byte("1"), 0); err != nil {
 		return 0, err
@@ -132,7 +132,7 @@ func uncounted(load func(*options, *lab.World) (float64, error)) func(*options, 
 	}
 }
 
-// A taken is what one rival showed in one round.
+// A taken is the result of one rival in one round.
 type taken struct{ start, memory, perEvent, share, events, rate, rows float64 }
 
 // rivals are the programs of a contest: ours and those that are installed.
@@ -146,14 +146,14 @@ func (o *options) rivals(c *contest) (own *rival, theirs []*rival) {
 	return own, theirs
 }
 
-// isMissing tells of an argument whether it is a file that is not there.
+// isMissing reports whether an argument is a file that does not exist.
 func isMissing(arg string) bool {
 	_, err := os.Stat(arg)
 	return filepath.IsAbs(arg) && err != nil
 }
 
-// loaded makes the load of a contest, and says how much CPU time and how many
-// events it was and how many of them in a second.
+// loaded makes the load of a contest, and returns its CPU time, its events, and
+// its events a second.
 func (o *options) loaded(c *contest) (cpu, events, rate float64, err error) {
 	cpu, err = o.cpuOf(&load{run: func(o *options, w *lab.World) (err error) {
 		began := time.Now()
@@ -201,8 +201,8 @@ func (o *options) take(c *contest, r *rival) (t taken, err error) {
 
 // peers measures our tools beside those of others.
 func peers(o *options) ([]figure, error) {
-	// What they all load is in memory before the first is measured. Where one of
-	// them is not installed, this is no error either.
+	// Run each once, so that the files that they load are in memory before the
+	// first is measured. A program that is not installed is not an error.
 	exec.Command(o.seine, "list").Run()
 	exec.Command("python3", "-c", "import bcc").Run()
 	exec.Command(otherName, "--version").Run()
@@ -259,7 +259,7 @@ func (o *options) contest(c *contest) []figure {
 	return c.figures(own, theirs, results, failed, alone)
 }
 
-// figures lays what was taken beside each other.
+// figures compares the results.
 func (c *contest) figures(own *rival, theirs []*rival, results map[*rival][]taken, failed map[*rival]error, alone []float64) (out []figure) {
 	column := func(r *rival, f func(taken) float64) (v []float64) {
 		for _, t := range results[r] {
@@ -298,7 +298,7 @@ func (c *contest) figures(own *rival, theirs []*rival, results map[*rival][]take
 	return out
 }
 
-// sizes is what installing a suite takes of the disk.
+// sizes is the disk space of an installed suite.
 func (o *options) sizes() (out []figure, err error) {
 	text, err := os.ReadFile("/var/lib/dpkg/status")
 	if err != nil {

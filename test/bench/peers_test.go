@@ -34,7 +34,8 @@ func TestRowsOf(t *testing.T) {
 	}
 }
 
-// A program that ends before it has attached is an error that says what it said.
+// A program that ends before it has attached is an error with the program's
+// output.
 func TestRivalThatEnds(t *testing.T) {
 	r := &rival{child: child{args: []string{"sh", "-c", "echo first >&2; echo no such probe >&2; exit 3"}}, limit: time.Minute}
 	err := r.start()
@@ -46,7 +47,7 @@ func TestRivalThatEnds(t *testing.T) {
 	}
 }
 
-// One that never attaches is not waited for longer than its limit.
+// The wait for a program that never attaches ends at its limit.
 func TestRivalThatNeverAttaches(t *testing.T) {
 	r := &rival{child: child{args: []string{"sleep", "1000"}}, limit: 100 * time.Millisecond}
 	if err := r.start(); err == nil || !strings.Contains(err.Error(), "not attached after 100ms") {
@@ -54,7 +55,7 @@ func TestRivalThatNeverAttaches(t *testing.T) {
 	}
 }
 
-// Theirs that failed is a row with the reason; the others are beside ours, each
+// A failed rival is a row with the reason. The others are beside ours, each
 // with its own goal.
 func TestContestFigures(t *testing.T) {
 	c := &contest{tool: "tcpx", event: "session"}
@@ -86,7 +87,7 @@ func TestContestFigures(t *testing.T) {
 	}
 }
 
-// Where none of theirs works, ours is there all the same.
+// If no rival works, our figure is still there.
 func TestContestAlone(t *testing.T) {
 	c := &contest{tool: "tcpx", event: "drop"}
 	own, their := &rival{}, &rival{suite: suites[2]}

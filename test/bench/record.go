@@ -29,8 +29,8 @@ func (o *options) stamp() string {
 }
 
 // record puts a machine's figures into a document: into the table under the heading
-// that is its title, or at the end. What people wrote there stays. Of a run that
-// was not whole, rows take the place of those that say the same of the same.
+// with its title, or at the end. Other text stays. The rows of a partial run
+// replace the rows about the same measurement.
 func (m *machine) record(doc []byte, whole bool) []byte {
 	heading := []byte("### " + m.Title + "\n")
 	at := bytes.Index(doc, heading)
@@ -94,7 +94,7 @@ func merge(old, rows []string) []string {
 	return out
 }
 
-// about is what a row of a table is about, and beside what.
+// about is the subject of a row of a table, and what it is compared with.
 func about(row string) [2]string {
 	cells := strings.Split(row, "|")
 	if len(cells) < 5 {

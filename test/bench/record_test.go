@@ -29,7 +29,8 @@ More words.
 | kept |
 `
 
-// TestRecord: figures come into the table of their machine, all else stays.
+// TestRecord: figures go into the table of their machine, and everything else
+// stays.
 func TestRecord(t *testing.T) {
 	m := &machine{Title: "Linux 6.18", Stamp: stampMark + "today.", Figures: []figure{
 		{What: "a: start-up", Unit: "ms", Own: []float64{1}, Beside: "x", Other: []float64{2}},

@@ -26,11 +26,12 @@ import (
 	"seine/tools"
 )
 
-// jsonLines is what recordings are compared with: what a user would write without them.
+// jsonLines is what recordings are compared with: the format that a user would
+// use without them.
 const jsonLines = "gzip'd JSON lines"
 
-// recordings measures what a row takes to be recorded and read back, beside JSON
-// lines in gzip: processor time, bytes, and the memory that is in use meanwhile.
+// recordings measures the cost of recording a row and reading it back, beside
+// JSON lines in gzip: processor time, bytes, and memory.
 func recordings(o *options) ([]figure, error) {
 	n := o.sessions * 25
 	var out []figure
@@ -56,7 +57,7 @@ func recordings(o *options) ([]figure, error) {
 	return out, nil
 }
 
-// recordedRows is what one round says of a tool's rows.
+// recordedRows is the result of one round for a tool's rows.
 type recordedRows struct {
 	bytes, write, all, few, memory float64
 	jsonBytes, jsonWrite, jsonRead float64
@@ -72,7 +73,7 @@ func recorded(name string, n int) (m recordedRows, err error) {
 	if err != nil {
 		return m, err
 	}
-	// What it takes to make up the rows is not to be counted.
+	// The cost of making the rows must not count.
 	making, err := madeUp(s, n, time.Now(), time.Millisecond, func(*row.Row) error { return nil })
 	if err != nil {
 		return m, err
@@ -131,7 +132,8 @@ func schemaOf(name string) (*row.Schema, error) {
 	return nil, fmt.Errorf("there is no tool %s", name)
 }
 
-// madeUp hands on rows as those of a busy server are, until end, so far apart.
+// madeUp sends synthetic rows like those of a busy server, at a given distance,
+// until end.
 func madeUp(s *row.Schema, n int, end time.Time, apart time.Duration, to func(*row.Row) error) (took float64, err error) {
 	began := processTime()
 	chance := rand.New(rand.NewPCG(1, 1))
@@ -203,7 +205,7 @@ func journaled(dir string, s *row.Schema, n int, end time.Time, apart time.Durat
 		if i++; i%(n/10) == 0 {
 			now()
 		}
-		if i%100 == 0 { // what comes out of the ring at once
+		if i%100 == 0 { // as many as come out of the ring at once
 			if err := st.End(row.End{}); err != nil {
 				return err
 			}
@@ -271,7 +273,7 @@ func unzipped(path string, n int) (took float64, err error) {
 	return processTime() - began, nil
 }
 
-// reader counts what it is handed.
+// reader counts its rows.
 type reader struct{ rows, found, lport, rport int }
 
 func (l *reader) Row(r *row.Row) error {
@@ -283,7 +285,7 @@ func (l *reader) Row(r *row.Row) error {
 func (l *reader) Mark(*past.Schema, *past.Mark) error { return nil }
 func (l *reader) Idle() error                         { return nil }
 
-// playedBack reads a recording, of these columns alone.
+// playedBack reads a recording, only these columns.
 func playedBack(dir string, s *row.Schema, n int, use map[string]bool) (took float64, err error) {
 	runtime.GC()
 	began := processTime()
@@ -316,8 +318,8 @@ func sizeOf(path string) (sum int64) {
 // firstRowGoal is how many milliseconds the first row of a range may take.
 const firstRowGoal = 200
 
-// gigabyte measures, by the clock, how long the first row of the last hour takes in a recording of
-// 1 GB that is a day long. It is left out unless it is asked for alone.
+// gigabyte measures the wall-clock time until the first row of the last hour, in a
+// recording of 1 GB and one day. It runs only if -only names it.
 func gigabyte(o *options) ([]figure, error) {
 	if o.only != "gigabyte" {
 		return nil, nil

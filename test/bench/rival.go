@@ -16,11 +16,11 @@ import (
 	"seine/internal/lab"
 )
 
-// calm is how long nothing may have been added to a rival until it counts as
-// attached.
+// calm is how long a rival must add nothing until it counts as attached.
 const calm = 3 * time.Second
 
-// look is how often it is looked at until then, which it does not notice.
+// look is the interval of the checks until then. The rival does not notice
+// them.
 func look() time.Duration {
 	if lab.Emulated() {
 		return 10 * time.Millisecond
@@ -28,11 +28,10 @@ func look() time.Duration {
 	return 3 * time.Millisecond
 }
 
-// rival is a tool of any suite as people run it, writing to a file. It tells
-// nobody when it is attached: some print a heading before, some after, some when
-// a second is over. So of all of them alike, ours too, it is the moment when the
-// last link of a BPF program or the last perf event appeared among their
-// descriptors.
+// rival is a tool of any suite as people run it, writing to a file. It does not
+// report when it is attached: some print a heading before, some after, some a
+// second later. So for all of them, ours included, it is the time when the last
+// BPF link or perf event appeared among the descriptors.
 type rival struct {
 	child
 	suite suite
@@ -94,7 +93,7 @@ func (r *rival) attached(began time.Time) error {
 	return nil
 }
 
-// ended tells whether it has, though nobody has waited for it yet.
+// ended reports whether it has ended, even if nobody has waited for it yet.
 func (r *rival) ended() bool {
 	text, err := os.ReadFile(r.proc("stat"))
 	_, rest, _ := bytes.Cut(text, []byte(") "))
@@ -111,14 +110,13 @@ func (r *rival) hooks(fds []os.DirEntry) (n int) {
 	return n
 }
 
-// isHook tells by the name of an anonymous file whether it attaches programs.
+// isHook reports whether an anonymous file attaches programs, by its name.
 func isHook(name string) bool {
 	name = strings.Trim(strings.TrimPrefix(name, "anon_inode:"), "[]")
 	return strings.HasPrefix(name, "bpf_link") || name == "bpf-link" || name == "bpf-raw-tracepoint" || name == "perf_event"
 }
 
-// stop ends it and counts what it has shown, to the last that it wrote on its way
-// out.
+// stop ends it and counts the rows of its whole output.
 func (r *rival) stop() error {
 	defer os.Remove(r.file)
 	if err := r.child.stop(); err != nil {
@@ -129,8 +127,8 @@ func (r *rival) stop() error {
 	return err
 }
 
-// rowsOf counts the lines of a file that have a digit. Those of headings have none,
-// but for bpftrace's first.
+// rowsOf counts the lines of a file that have a digit. Headings have none, except
+// bpftrace's first line.
 func rowsOf(text []byte) (n int) {
 	for line := range bytes.Lines(text) {
 		if bytes.ContainsAny(line, "0123456789") && !bytes.HasPrefix(line, []byte("Attaching ")) {
@@ -145,7 +143,7 @@ func lastLine(s string) string {
 	return lines[len(lines)-1]
 }
 
-// errorText is what a program wrote to its standard error: the beginning of it.
+// errorText is the beginning of a program's standard error.
 type errorText struct {
 	mu sync.Mutex
 	b  bytes.Buffer

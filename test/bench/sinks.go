@@ -15,7 +15,7 @@ import (
 	"seine/internal/sink"
 )
 
-// record is as wide as tcplife's.
+// record is as large as tcplife's.
 type record struct {
 	kern.Head
 	kern.Tuple
@@ -31,7 +31,7 @@ type record struct {
 }
 
 // sinks measures rows per second of one core, from the bytes of a record to
-// those of the output, and what is allocated meanwhile.
+// those of the output, and allocations.
 func sinks(o *options) ([]figure, error) {
 	var out []figure
 	for _, format := range []string{"json", "csv", "table"} {

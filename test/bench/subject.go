@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A subject is something with BPF programs that can be put beside a load.
+// A subject is something with BPF programs that can run beside a load.
 type subject interface {
 	// start returns when its programs are attached.
 	start() error
@@ -50,7 +50,7 @@ func total(m map[string]cost, prefixes ...string) (sum cost) {
 	return sum
 }
 
-// during is what a subject's programs cost while a load runs.
+// during is the cost of a subject's programs while a load runs.
 func during(s subject, load func() error) (map[string]cost, error) {
 	before, err := s.cost()
 	if err != nil {
@@ -110,12 +110,12 @@ func (e *empty) stop() error { return errors.Join(e.link.Close(), e.prog.Close()
 // child is a tool in a process of its own.
 type child struct {
 	args  []string
-	ready string        // what a line begins with when it is attached
+	ready string        // the start of the line that it prints when it is attached
 	tty   bool          // its standard output is a terminal, and says when
 	took  time.Duration // from exec to that line
 
 	cmd  *exec.Cmd
-	said chan error // closed after the ready line, or with what came instead
+	said chan error // closed after the ready line, or after the output that came instead
 }
 
 func (c *child) start() error {
@@ -153,7 +153,7 @@ func (c *child) start() error {
 // pipe connects the child and returns what to read its words from.
 func (c *child) pipe() (*os.File, error) {
 	if c.tty {
-		// A C program's output to a pipe is kept back until there is much.
+		// C programs buffer their output to a pipe.
 		ours, theirs, err := terminal()
 		if err != nil {
 			return nil, err
@@ -278,7 +278,7 @@ func field(text []byte, name string) (uint64, bool) {
 	return 0, false
 }
 
-// peak is the most memory that it ever held, in bytes.
+// peak is its greatest resident memory, in bytes.
 func (c *child) peak() (float64, error) {
 	text, err := os.ReadFile(c.proc("status"))
 	if err != nil {
@@ -303,9 +303,9 @@ func (c *child) cpu() (sum float64, err error) {
 	return sum, err
 }
 
-// stop ends it as Ctrl-C does, and again: bpftrace misses one that comes just before it waits
-// for events. That it did not end by itself then is no error, but that it crashed, or had to be
-// killed, is.
+// stop ends it as Ctrl-C does, and repeats that: bpftrace misses a signal that comes just
+// before it waits for events. An exit by the signal is not an error; a crash, or having
+// to kill it, is.
 func (c *child) stop() error {
 	ended := make(chan struct{})
 	go func() {

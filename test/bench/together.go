@@ -14,8 +14,8 @@ var ten = []string{"tcplife", "tcpretrans", "tcpdrop", "skbdrop", "soconnect", "
 // resting is how long ten tools are watched while there is no load.
 const resting = 10 * time.Second
 
-// together measures ten tools in one process: beside the dearest of them alone, and while nothing
-// happens.
+// together measures ten tools in one process: beside the most expensive of them alone,
+// and without a load.
 func together(o *options) ([]figure, error) {
 	loads := []*load{requestLoad, sessionLoad}
 	part, least := map[*load]*figure{}, map[*load]*figure{}
@@ -86,8 +86,8 @@ func together(o *options) ([]figure, error) {
 	return []figure{up, memory, idle, *part[requestLoad], *least[requestLoad], *part[sessionLoad], *least[sessionLoad]}, nil
 }
 
-// shareOf is what the programs of c take of the CPU time of a load, in percent, and what they
-// would for each nanosecond that a run takes.
+// shareOf is the share of the programs of c in the CPU time of a load, in percent, and
+// the share for each nanosecond of a run.
 func (o *options) shareOf(c *child, l *load) (took, runs float64, err error) {
 	var cpu float64
 	m, err := during(c, func() (err error) { cpu, err = o.cpuOf(l); return err })

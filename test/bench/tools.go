@@ -62,7 +62,8 @@ type share struct {
 	most float64
 }
 
-// shares are the goals. What is not here has none, over requests.
+// shares are the goals. Tools that are not here have none, and are measured
+// over requests.
 var shares = map[string]share{
 	"sockstat": {requestLoad, 5}, "filetype": {requestLoad, 5}, "sormem": {requestLoad, 5},
 	"soconnect": {requestLoad, 1}, "soaccept": {requestLoad, 1}, "soconnlat": {requestLoad, 1}, "so1stbyte": {requestLoad, 1},
@@ -144,11 +145,11 @@ func everyTool(o *options) ([]figure, error) {
 	return out, nil
 }
 
-// often is as many runs as it takes for caches to be warm.
+// often is the number of runs until caches are warm.
 const often = 10_000
 
-// sums tells whether the programs of a tool only add to maps: they neither send
-// rows nor walk stacks.
+// sums reports whether the programs of a tool only add to maps: they neither
+// send rows nor walk stacks.
 func sums(name string) bool {
 	i := slices.IndexFunc(tools.All, func(t *tool.Tool) bool { return t.Name == name })
 	if i < 0 || tools.All[i].Kind(tools.All[i].NewConfig()) == tool.Events {
@@ -166,8 +167,8 @@ func sums(name string) bool {
 	return true
 }
 
-// units is how many things a load consists of: requests, sessions, datagrams;
-// of bulk, 8 KB each.
+// units is the size of a load in requests, sessions or datagrams; for bulk, in
+// units of 8 KB.
 func (o *options) units(l *load) float64 {
 	if l == sessionLoad {
 		return float64(o.sessions)
@@ -182,7 +183,7 @@ func goalOf(name string) share {
 	return share{of: requestLoad}
 }
 
-// floors is what an empty program costs a run, under each load.
+// floors is the cost of a run of an empty program under each load.
 func (o *options) floors() (map[*load]float64, error) {
 	out := map[*load]float64{}
 	for _, l := range []*load{requestLoad, sessionLoad, bulkLoad, datagramLoad} {
@@ -198,8 +199,8 @@ func (o *options) floors() (map[*load]float64, error) {
 	return out, nil
 }
 
-// cpuOf makes a load and says how much CPU time its processes took, in
-// nanoseconds: all children that end meanwhile.
+// cpuOf makes a load and returns the CPU time of its processes in nanoseconds:
+// of all children that end meanwhile.
 func (o *options) cpuOf(l *load) (float64, error) {
 	before, err := childrenCPU()
 	if err != nil {
@@ -231,7 +232,7 @@ func oneLine(err error) string {
 	return s[:min(len(s), 60)]
 }
 
-// asked says whether a tool is one of those that -tools names.
+// asked reports whether -tools names a tool.
 func (o *options) asked(tool string) bool {
 	return o.tools == "" || slices.Contains(strings.Split(o.tools, ","), tool)
 }

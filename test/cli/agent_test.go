@@ -29,7 +29,8 @@ import (
 	"seine/internal/lab"
 )
 
-// agentPatience is how long the agent may take for something: its tools are attached first.
+// agentPatience is the time limit for an answer of the agent, whose tools are
+// attached first.
 const agentPatience = 90 * time.Second
 
 // A runningAgent is a real one.
@@ -46,7 +47,7 @@ func startAgent(t *testing.T, args ...string) *runningAgent {
 	return startAgentBy(t, exec.Command, args...)
 }
 
-// startAgentBy does so by something like [exec.Command].
+// startAgentBy does so by a function like [exec.Command].
 func startAgentBy(t *testing.T, command func(string, ...string) *exec.Cmd, args ...string) *runningAgent {
 	t.Helper()
 	l := listenLow(t)
@@ -124,7 +125,7 @@ func (a *runningAgent) await(path, pattern string) string {
 	return got
 }
 
-// within waits so long until an answer matches a pattern.
+// within waits until an answer matches a pattern, up to a limit.
 func (a *runningAgent) within(patience time.Duration, path, pattern string) (string, error) {
 	re := regexp.MustCompile(pattern)
 	for end := time.Now().Add(patience); ; time.Sleep(200 * time.Millisecond) {
@@ -139,8 +140,8 @@ func (a *runningAgent) within(patience time.Duration, path, pattern string) (str
 	}
 }
 
-// A agentWorld is a network namespace that an agent looks at. What others do on the machine is
-// not in it: neither in the counts, nor among the series, nor in the buffers.
+// An agentWorld is a network namespace that an agent looks at. Traffic of the rest of the
+// machine is not in it: neither in the counts, nor among the series, nor in the buffers.
 type agentWorld struct{ *lab.World }
 
 func newAgentWorld(t *testing.T) agentWorld {
@@ -153,7 +154,8 @@ func newAgentWorld(t *testing.T) agentWorld {
 	return agentWorld{w}
 }
 
-// start starts an agent that looks at the world alone, and may take what it needs.
+// start starts an agent that looks only at the world, without a limit of CPU
+// time.
 func (w agentWorld) start(t *testing.T, args ...string) *runningAgent {
 	t.Helper()
 	return startAgent(t, append([]string{fmt.Sprintf("--netns=%d", w.Netns("")), "--max-cpu=1000%"}, args...)...)
@@ -287,7 +289,7 @@ func TestAgent(t *testing.T) {
 	}
 }
 
-// front0 is the processes of the agent that must be gone in the end.
+// front0 is the processes of the agent that must have ended in the end.
 func (a *runningAgent) front0(pids ...int) []int { return append(pids, a.cmd.Process.Pid) }
 
 // waitGone waits until processes have ended, or are zombies.
@@ -309,7 +311,7 @@ func waitGone(pids []int) error {
 	}
 }
 
-// inetSockets is how many sockets of IP a process has.
+// inetSockets is the number of IP sockets of a process.
 func inetSockets(t *testing.T, pid int) (n int) {
 	t.Helper()
 	inodes := map[string]bool{}
@@ -336,8 +338,8 @@ func inetSockets(t *testing.T, pid int) (n int) {
 	return n
 }
 
-// TestAgentReload: a config that is wrong changes nothing; one that is right is taken, and what
-// was counted stays.
+// TestAgentReload: an invalid config changes nothing. A valid one is applied, and counts
+// stay.
 func TestAgentReload(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "agent.yaml")
 	write := func(text string) {
@@ -391,7 +393,8 @@ func TestAgentReload(t *testing.T) {
 	}
 }
 
-// TestAgentDemo: what is wrong in the demo is found, and its processes end with it.
+// TestAgentDemo: the fault of the demo is found, and the demo's processes end
+// with the agent.
 func TestAgentDemo(t *testing.T) {
 	a := startAgent(t, "--demo")
 	a.await("/api/v1/findings", `"class":"app-slow","severity":"(warn|bad)","object":"demo-shop :\d+"`)
@@ -423,22 +426,23 @@ func TestAgentDemo(t *testing.T) {
 
 var recovers = flag.Bool("recovers", false, "wait until an agent that did less does all again, which it does after a minute")
 
-// The agent looks every 6 s at how long its BPF programs run, and what it finds holds until then:
-// its word is compared after bpfHeard, for bpfTimed.
+// The agent measures its BPF programs every 6 s, and keeps each value until the next: it
+// is compared after bpfHeard, for bpfTimed.
 const (
 	bpfHeard = 7 * time.Second
 	bpfTimed = 20 * time.Second
 )
 
-// TestAgentSheds: an agent with more to do than it may ends what it can do without, first rows of
-// connections, one step a minute. It says so, goes on with the rest, and with -recovers begins
-// again when there is less to do. What it says of its BPF programs is what the kernel says of them.
+// TestAgentSheds: an agent above its CPU limit stops some work, first rows of
+// connections, one step a minute. It reports that, continues with the rest, and with
+// -recovers starts the work again when the load is lower. Its figures of BPF time agree
+// with the kernel's.
 func TestAgentSheds(t *testing.T) {
 	t.Parallel()
 	w := newAgentWorld(t)
 	limit := "--max-cpu=5%"
 	if *recovers {
-		limit = "--max-cpu=15%" // it must take less than half of it while it is asked
+		limit = "--max-cpu=15%" // it must take less than half of it while metrics are read
 	}
 	a := startAgent(t, fmt.Sprintf("--netns=%d", w.Netns("")), limit)
 	busy := make(chan error, 1)
@@ -498,7 +502,7 @@ func TestAgentSheds(t *testing.T) {
 	}
 	// No step is before a minute of less than half. There may have been a second one before.
 	quiet := time.Now()
-	for end := quiet.Add(3 * agentPatience); ; time.Sleep(5 * time.Second) { // to be asked takes time too
+	for end := quiet.Add(3 * agentPatience); ; time.Sleep(5 * time.Second) { // answering takes time too
 		text, err := a.get("/metrics")
 		if err == nil && !strings.Contains(text, `seine_agent_shed{tool="flows`) {
 			break
@@ -508,7 +512,7 @@ func TestAgentSheds(t *testing.T) {
 		}
 	}
 	t.Logf("begun again after %v", time.Since(quiet))
-	// It really runs: a connection that does something is among the rows.
+	// It really runs: an active connection is among the rows.
 	var port int
 	err = w.Do("", func() error {
 		l, err := lab.ListenLow()
@@ -549,7 +553,8 @@ func (a *runningAgent) value(name string) float64 {
 	return v
 }
 
-// programTime is how many seconds the BPF programs of a process have run while they were timed.
+// programTime is the run time of the BPF programs of a process, in seconds,
+// while the kernel measured them.
 func programTime(t *testing.T, pid int) (seconds float64) {
 	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
@@ -577,7 +582,8 @@ func programTime(t *testing.T, pid int) (seconds float64) {
 	return seconds
 }
 
-// TestAgentRefuses: what is wrong is told before anything is attached, with the next step.
+// TestAgentRefuses: errors are reported before anything is attached, with the
+// next step.
 func TestAgentRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -16,8 +16,8 @@ import (
 	"seine/internal/host"
 )
 
-// Commands of scripts that run another one in a poorer place. Each is a process
-// of its own which becomes the command.
+// Commands of scripts that run another command with fewer rights. Each is a
+// process of its own that executes the command.
 
 // nobody COMMAND… runs it without privileges.
 func nobody() {
@@ -27,8 +27,8 @@ func nobody() {
 	become(os.Args[1:])
 }
 
-// uncapped CAP,… COMMAND… runs it as root without these capabilities; all of
-// them if it says all.
+// uncapped CAP,… COMMAND… runs it as root without these capabilities; "all"
+// stands for all of them.
 func uncapped() {
 	runtime.LockOSThread()
 	names := strings.Split(os.Args[1], ",")
@@ -43,7 +43,7 @@ func uncapped() {
 	become(os.Args[2:])
 }
 
-// nobtf COMMAND… runs it where no BTF is to be found.
+// nobtf COMMAND… runs it where no BTF can be found.
 func nobtf() {
 	runtime.LockOSThread()
 	check(unix.Unshare(unix.CLONE_NEWNS))

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// besides runs a script by the command and gives what it printed. bpftrace looks
-// for tracefs at its usual place and mounts nothing.
+// besides runs a script by the command and returns its output. bpftrace looks
+// for tracefs in its usual place and mounts nothing.
 func besides(t *testing.T, script string, command ...string) *exec.Cmd {
 	t.Helper()
 	const mounted = `mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing; exec "$@"`
@@ -28,8 +28,8 @@ func besides(t *testing.T, script string, command ...string) *exec.Cmd {
 	return cmd
 }
 
-// words is what a script printed, without empty lines: which of them there are
-// has changed from one release of bpftrace to another.
+// words is the output of a script without empty lines, which differ between
+// releases of bpftrace.
 func words(cmd *exec.Cmd) string {
 	var b strings.Builder
 	for line := range strings.Lines(cmd.Stdout.(*bytes.Buffer).String()) {
@@ -47,7 +47,7 @@ func needBpftrace(t *testing.T) {
 	}
 }
 
-// TestSameText wants the same text of seine run and of Debian's bpftrace.
+// TestSameText: seine run and Debian's bpftrace print the same text.
 func TestSameText(t *testing.T) {
 	needBpftrace(t)
 	for _, body := range []string{

@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// taken is what du says of a directory: the larger of sizes and blocks. Files that come
-// while it looks may be in it twice, under two names, but what a budget must bound is the
-// sum of those that are there at once: the largest of two looks that agree counts.
+// taken is the size of a directory by du: the larger of sizes and blocks. A file that is
+// renamed meanwhile may count twice, under two names. The budget bounds the files that
+// exist at the same time, so the largest value that two looks agree on counts.
 func taken(dir string) int64 {
 	look := func() (sizes, blocks int64) {
 		filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
@@ -40,9 +40,9 @@ func taken(dir string) int64 {
 	}
 }
 
-// TestRecordBudget watches the directory of a recorder from another process, each 10 ms,
-// while one tool writes many times the budget. It is never above the budget, and a tool
-// that writes little keeps all of its rows.
+// TestRecordBudget watches the directory of a recorder from another process, every 10
+// ms, while one tool writes many times the budget. The directory never exceeds the
+// budget, and a tool that writes little keeps all of its rows.
 func TestRecordBudget(t *testing.T) {
 	const budget, quiet = 1 << 20, 31
 	dir := filepath.Join(t.TempDir(), "rec")

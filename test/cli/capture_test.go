@@ -19,7 +19,7 @@ import (
 	"seine/test/pcapng"
 )
 
-// need skips a test without programs that make test installs.
+// need skips a test if programs that make test installs are missing.
 func need(t *testing.T, programs ...string) {
 	for _, p := range programs {
 		if _, err := exec.LookPath(p); err != nil {
@@ -80,7 +80,8 @@ func blocks(t *testing.T, name string) []pcapng.Block {
 	return all
 }
 
-// ports are those of an IPv4 packet in an Ethernet frame, which may have a VLAN tag.
+// ports are the ports of an IPv4 packet in an Ethernet frame, which may have a
+// VLAN tag.
 func ports(frame []byte) (src, dst int) {
 	if len(frame) > 18 && frame[12] == 0x81 && frame[13] == 0 {
 		frame = append(slices.Clone(frame[:12]), frame[16:]...)
@@ -96,7 +97,7 @@ func ports(frame []byte) (src, dst int) {
 // reads the same out of it.
 func TestCapture(t *testing.T) { captures(t, 0) }
 
-// TestCaptureVLAN: so it is if all packets have a VLAN tag on the wire.
+// TestCaptureVLAN: the same if all packets have a VLAN tag on the wire.
 func TestCaptureVLAN(t *testing.T) { captures(t, 3<<13|1234) }
 
 func captures(t *testing.T, tag uint16) {
@@ -214,7 +215,8 @@ func captures(t *testing.T, tag uint16) {
 	}
 }
 
-// TestCaptureRing: files hold their size, each is whole, and together they have the last packets.
+// TestCaptureRing: files keep within their size, each is complete, and together
+// they have the last packets.
 func TestCaptureRing(t *testing.T) {
 	t.Parallel()
 	w, err := lab.NewWorld(lab.Options{})
@@ -262,7 +264,8 @@ func TestCaptureRing(t *testing.T) {
 			}
 		}
 	}
-	// 4001 packets of 1.3 KB are 5.2 MB: files have been used again, and two of them are full.
+	// 4001 packets of 1.3 KB are 5.2 MB: files were overwritten, and two of
+	// them are full.
 	if least := 2 * (1 << 20) / 1400; packets < least || packets >= r.Sent {
 		t.Errorf("%d packets of %d in 3 files, want %d at least", packets, r.Sent, least)
 	}

@@ -16,8 +16,9 @@ import (
 	"seine/test/pcapng"
 )
 
-// TestCaptureOn: with --on the file has what tcpdump has from so long before a row of the other tool until so
-// long after it, and nothing else. The row is of a SYN that is sent again after a second.
+// TestCaptureOn: with --on the file has the packets that tcpdump has in the time from
+// --before a row of the other tool to --after it, and no others. The row is that of a SYN
+// that is retransmitted after a second.
 func TestCaptureOn(t *testing.T) {
 	need(t, "tcpdump")
 	t.Parallel()

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli holds the command line to its contract, from outside: the binary
-// as it is shipped, its exit codes, and what it writes where. Scripts are in
-// testdata; what needs a terminal, signals or exact traffic is Go.
+// Package cli tests the contract of the command line from outside: the shipped
+// binary, its exit codes, and its output. Scripts are in testdata. Tests that
+// need a terminal, signals or exact traffic are in Go.
 package cli
 
 import (
@@ -143,8 +143,8 @@ func place(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// exitCode is that of a command that has been run: 128 and the number for one
-// that a signal ended.
+// exitCode is the exit code of a command: 128 plus the number if a signal ended
+// it.
 func exitCode(err error) int {
 	var e *exec.ExitError
 	switch {

@@ -27,7 +27,7 @@ func run(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// strict decodes JSON and refuses members that are not expected.
+// strict decodes JSON and refuses unexpected members.
 func strict(t *testing.T, text string, v any) {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(text))
@@ -65,7 +65,7 @@ func TestListJSON(t *testing.T) {
 	}
 }
 
-// verdict is what doctor says, as scripts read it.
+// verdict is doctor's output, as scripts read it.
 type verdict struct {
 	Kernel, Arch     string
 	BTF              bool

@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// complete has bash complete the last of the words, which are cut as bash cuts
-// them: at spaces, = and :. There is no package bash-completion.
+// complete makes bash complete the last of the words, which are split as bash
+// splits them: at spaces, = and :. The package bash-completion is not
+// installed.
 func complete(t *testing.T, words ...string) []string {
 	t.Helper()
 	script := `source <(seine completion bash) || exit 1

@@ -19,8 +19,8 @@ import (
 )
 
 // TestCountersOfAllNamespaces: skbdrop reads the counters of every network namespace
-// after it has given up its privileges: those that only a thread is in, those that
-// have only a name, those that came later. What it cannot read it says.
+// after it has given up its privileges: namespaces with only a thread in them, with
+// only a name, and newer ones. It reports the namespaces that it cannot read.
 func TestCountersOfAllNamespaces(t *testing.T) {
 	t.Parallel()
 	world := func() *lab.World {
@@ -73,7 +73,7 @@ func TestCountersOfAllNamespaces(t *testing.T) {
 	}
 }
 
-// noPorts has datagrams sent to a port of loopback that nobody has, and waits until the
+// noPorts sends datagrams to a loopback port without a socket, and waits until the
 // kernel has counted them.
 func noPorts(t *testing.T, do func(string, func() error) error, n int) {
 	t.Helper()
@@ -107,7 +107,7 @@ func noPorts(t *testing.T, do func(string, func() error) error, n int) {
 	}
 }
 
-// A netns is a network namespace that nothing but a name holds.
+// A netns is a network namespace that only a name holds.
 type netns struct {
 	path  string
 	inode uint32

@@ -18,14 +18,15 @@ import (
 	"seine/test/pages"
 )
 
-// A few want what a test does not have.
+// Some commands need something that a test does not have.
 var unrunnable = regexp.MustCompile(`TOOL|COMMAND|NAME|…|script.bt|/opt/|--container|--selftest|completion|setcap|systemctl|tcpfoo`)
 
-// somebody is a process or a network namespace that a page names; we are there, it is not.
+// somebody is a process or a network namespace in a page. The test replaces it
+// by its own.
 var somebody = regexp.MustCompile(`(-p|--pid|--netns)[ =](\d+|shop)\b`)
 
-// Recordings that a page names: commands write into a directory of their own and read
-// one that has just been made. At the time of day that the page names nothing was recorded.
+// Recordings in a page: commands write to a directory of their own and read a recording
+// that was just made. It has nothing of the time of day in the page.
 var (
 	written = regexp.MustCompile(`--dir \S+`)
 	read    = regexp.MustCompile(`(--from|--list) \S+`)
@@ -43,7 +44,7 @@ func recording(t *testing.T) string {
 	return dir
 }
 
-// elsewhere gives a command the recordings of the test.
+// elsewhere replaces the recordings of a command by those of the test.
 func elsewhere(t *testing.T, command, rec string) string {
 	command = written.ReplaceAllString(command, "--dir "+filepath.Join(t.TempDir(), "rec"))
 	command = file.ReplaceAllString(command, "-w "+filepath.Join(t.TempDir(), "a.pcapng"))
@@ -83,7 +84,7 @@ func TestDocs(t *testing.T) {
 }
 
 // moment runs a command until it is ready or ends by itself, and interrupts it.
-// What this kernel cannot is no fault of the page.
+// A command that this kernel cannot run is not an error of the page.
 func moment(t *testing.T, bin, command string) {
 	var out bytes.Buffer
 	r, w, err := os.Pipe()

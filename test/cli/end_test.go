@@ -15,11 +15,11 @@ import (
 	"seine/internal/lab"
 )
 
-// A signal prints what has been gathered and is no failure; afterwards nothing
-// is left in the kernel, however the process ended.
+// After a signal the tool prints its results and exits with success. Nothing is
+// left in the kernel, however the process ended.
 func TestEnd(t *testing.T) {
-	// Under nohup these tests are deaf to hangups, and so would their children be:
-	// a handler of ours is the default again in them.
+	// Under nohup these tests ignore SIGHUP, and so would their children. A
+	// handler here becomes the default again in the children.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	const five = `"comm":"lab-client","count":5,`
 	for _, tt := range []struct {
@@ -66,7 +66,7 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// The language prints what it has too; under nohup all go on.
+// The language prints its maps too. Under nohup all go on.
 func TestHangup(t *testing.T) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	for _, tt := range []struct{ args, want string }{
@@ -124,7 +124,7 @@ func TestSecondInterrupt(t *testing.T) {
 	h.gone(t)
 }
 
-// head -1 goes away after a line; seine ends without a word about it.
+// head -1 ends after a line; seine then ends without a message.
 func TestClosedPipe(t *testing.T) {
 	t.Parallel()
 	head := exec.Command("sh", "-c", `("$0" demo tcplife; echo "code $?" >&2) | head -1`, seine)
@@ -141,7 +141,7 @@ func TestClosedPipe(t *testing.T) {
 	}
 }
 
-// A reader that goes away while nothing happens ends the run too.
+// If the reader closes the pipe while nothing happens, the run ends too.
 func TestReaderGone(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"tcplife", "socksize", "tcptop"} {
@@ -165,7 +165,7 @@ func TestReaderGone(t *testing.T) {
 	}
 }
 
-// A disk that is full is not a reader that has gone.
+// A full disk is not the same as a closed pipe.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
@@ -186,8 +186,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// A demo may end before its traffic does, at any moment of it, and is done then:
-// by -n, by -d, or by a signal.
+// A demo may end at any time before its traffic: by -n, by -d, or by a signal.
+// That is not an error.
 func TestDemoEndsEarly(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"-n=1"}, {"-n=3"}, {"-n=7"}, {"-n=9"}, {"-d=1ms"}, {"-d=10ms"}, {"-d=40ms"}, {"signal"}} {

@@ -26,10 +26,9 @@ import (
 	"seine/tools/tcplife"
 )
 
-// TestFilters proves each filter with tcplife in a world that is known: three
-// pairs of processes that make 3 sessions over IPv4, 2 over IPv6, and 5 over
-// IPv4 as another user in a cgroup. Each session is a row at the client and one
-// at the server.
+// TestFilters tests each filter with tcplife in a known world: three pairs of
+// processes make 3 sessions over IPv4, 2 over IPv6, and 5 over IPv4 as another
+// user in a cgroup. Each session is a row at the client and one at the server.
 func TestFilters(t *testing.T) {
 	t.Parallel()
 	group := cgroup(t)
@@ -153,8 +152,8 @@ func numbers(from, to int) string {
 	return b.String()
 }
 
-// A filter is flags and how many rows they leave: none is exact, as is any
-// number but some.
+// A filter is flags and the number of rows that pass. some stands for any
+// number above none.
 type filter struct {
 	flags string
 	want  int
@@ -162,15 +161,16 @@ type filter struct {
 
 const some = -1
 
-// A watched is the rows of one run and how many of its losses were sockets of unknown owner.
+// A watched is the rows of one run and the number of its sockets with an
+// unknown owner.
 type watched struct {
 	rows      []*row.Row
 	ownerless uint64
 }
 
-// watch runs a tool with each of the filters, all at the same time, over one
-// traffic, and returns what each has seen. Those that do not say which namespaces
-// they want have only those of the world.
+// watch runs a tool with each of the filters at the same time over the same
+// traffic, and returns what each has seen. Filters without --netns see only the
+// namespaces of the world.
 func watch(t *testing.T, tl *tool.Tool, only []string, filters []filter, traffic func()) []watched {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -212,8 +212,8 @@ func watch(t *testing.T, tl *tool.Tool, only []string, filters []filter, traffic
 
 func attach(t *testing.T, tl *tool.Tool, flags []string) *tool.Session {
 	t.Helper()
-	// What can never match is refused before it comes to the kernel, which is what
-	// is tried here.
+	// The command line refuses filters that can never match. Here they must reach
+	// the kernel.
 	unlimited := *tl
 	unlimited.Sockets = tool.Sockets{}
 	tl = &unlimited
@@ -280,7 +280,7 @@ func cgroup(t *testing.T) *os.File {
 	return f
 }
 
-// everywhere are filters that any tool may declare: those that hold for all
+// everywhere are filters that any tool may declare. Those that match everything
 // leave rows, the others none.
 var everywhere = []struct {
 	bit tool.Filter
@@ -310,12 +310,13 @@ var everywhere = []struct {
 	{tool.FilterNetns, filter{"--netns=4294967295", 0}},
 }
 
-// asksWho says whether a filter is about the process.
+// asksWho reports whether a filter is about the process.
 func asksWho(flags string) bool {
 	return slices.ContainsFunc([]string{"--pid", "--comm", "--uid", "--cgroup"}, func(f string) bool { return strings.HasPrefix(flags, f) })
 }
 
-// cannot is why this kernel has nothing to show for a tool: a point without a way.
+// cannot is the reason why this kernel cannot run a tool: a point without a
+// way.
 func cannot(t *testing.T, tl *tool.Tool) error {
 	t.Helper()
 	k, err := probe.Running()

@@ -35,8 +35,8 @@ func parseFolded(line string) (frames []string, count uint64, err error) {
 	return frames, count, nil
 }
 
-// TestFoldedGolden: what -o folded writes is what flame graph programs read, hostile
-// names included, and says the same as the other formats.
+// TestFoldedGolden: flame graph programs can read -o folded, hostile names included,
+// and it has the same data as the other formats.
 func TestFoldedGolden(t *testing.T) {
 	f, err := os.Open("../../tools/profile/testdata/folded.golden")
 	if err != nil {
@@ -94,7 +94,8 @@ func TestProfile(t *testing.T) {
 			Layer string
 			Count uint64
 			MS    float64 `json:"cpu_ms"`
-			// Two stacks may want one place in the kernel's map, which is told.
+			// Two stacks may need the same slot of the kernel's
+			// map, which is reported.
 			Losses map[string]uint64
 		}
 		if err := json.Unmarshal([]byte(line), &r); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// jsonl FILE TOOL N checks that there are N rows of TOOL as the contract has
-// them.
+// jsonl FILE TOOL N checks that there are N rows of TOOL in the form of the
+// contract.
 func jsonl(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 3 {
 		ts.Fatalf("usage: jsonl FILE TOOL ROWS")

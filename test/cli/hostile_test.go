@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// hostile are process names that someone may have chosen with a reader in mind.
+// hostile are process names that an attacker may choose.
 var hostile = []string{
 	"new\nline",
 	"tab\tret\rbell\a",

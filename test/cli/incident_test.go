@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// served is the environment variable that has the test binary serve at an address until it is killed.
+// served is the environment variable that makes the test binary serve at an
+// address until it is killed.
 const served = "SEINE_TEST_SERVE"
 
 // serveAt echoes.
@@ -53,8 +54,8 @@ func server(t *testing.T, addr string) *exec.Cmd {
 	return cmd
 }
 
-// TestIncident is that of docs/RECORDING.md: a server is away for a while, nobody watches, and three commands say
-// afterwards what happened, with exact counts.
+// TestIncident is the example of docs/RECORDING.md: a server is down for a while, and
+// three commands show afterwards what happened, with exact counts.
 func TestIncident(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

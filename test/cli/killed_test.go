@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// TestRecordKilled kills a recorder, the first time at once and then at random moments, while
-// there are sessions one after the other, and starts it again in the same directory. What was
-// recorded of each run are its first sessions, each once, up to the last seconds. SEINE_KILLS
-// says how often.
+// TestRecordKilled kills a recorder, the first time at once and then at random moments,
+// while there are sessions one after the other, and starts it again in the same
+// directory. Each run has recorded its first sessions, each once, except those of the
+// last seconds. SEINE_KILLS is the number of kills.
 func TestRecordKilled(t *testing.T) {
 	t.Parallel()
 	kills := 3
@@ -54,8 +54,8 @@ func TestRecordKilled(t *testing.T) {
 			}
 			got++
 		}
-		// Rows wait for a second at most before they are written, and events for 50 ms before they
-		// are rows; a machine that is busy adds to it.
+		// Rows wait at most a second before they are written, and events 50 ms
+		// before they become rows. A busy machine adds to that.
 		for i, end := range ends[got:] {
 			if age := killed.Sub(end); age > 4*time.Second {
 				t.Fatalf("kill %d: session %d had ended %v before, and is missing: %d of %d are there", kill, first+got+i, age, got, len(ends))

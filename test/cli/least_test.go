@@ -60,8 +60,8 @@ func capNames(of []struct{ Capability, For string }) (out []string) {
 	return out
 }
 
-// TestLacksOne: a tool that takes more than the usual two says so, by another
-// code than a kernel that cannot.
+// TestLacksOne: a tool that needs more than the usual two capabilities reports
+// that, with another exit code than for an unsupported kernel.
 func TestLacksOne(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command(seine, "udplife", "-d", "1")
@@ -76,7 +76,7 @@ func TestLacksOne(t *testing.T) {
 	}
 }
 
-// TestGivesUp: root keeps nothing that it does not need either.
+// TestGivesUp: root also keeps only the capabilities that it needs.
 func TestGivesUp(t *testing.T) {
 	t.Parallel()
 	p := start(t, nil, "tcpdrop")
@@ -89,7 +89,8 @@ func TestGivesUp(t *testing.T) {
 	p.wantEnd(0)
 }
 
-// TestLeastSees: with the least, all is seen that root sees.
+// TestLeastSees: with the least capabilities a tool sees everything that root
+// sees.
 func TestLeastSees(t *testing.T) {
 	t.Parallel()
 	w, only := twoHosts(t)
@@ -112,8 +113,8 @@ func TestLeastSees(t *testing.T) {
 	}
 }
 
-// TestLeastNames: names of the kernel's functions are there for what is made of
-// them too, and it is said when they are not.
+// TestLeastNames: names of kernel functions are also available for columns
+// derived from them. If they are not available, a message says so.
 func TestLeastNames(t *testing.T) {
 	w, _ := twoHosts(t)
 	for name, begin := range map[string]func() *process{
@@ -150,8 +151,8 @@ func as(c *exec.Cmd, uid uint32, caps []string) {
 	}
 }
 
-// wantCaps checks what every thread of the process may do, and that it cannot
-// get more.
+// wantCaps checks the capabilities of every thread of the process, and that it
+// cannot get more.
 func (p *process) wantCaps(want []string) {
 	p.t.Helper()
 	var bits uint64
@@ -189,14 +190,14 @@ func (p *process) wantCaps(want []string) {
 	}
 }
 
-// withCaps makes a copy of the binary that has these capabilities in its file, and
-// returns a command's change that has nobody run it.
+// withCaps makes a copy of the binary with these file capabilities, and returns a
+// function that makes a command run it as nobody.
 func withCaps(t *testing.T, name string, caps ...host.Capability) func(*exec.Cmd) {
 	t.Helper()
 	file := filepath.Join(filepath.Dir(seine), name)
 	b, err := os.ReadFile(seine)
 	if err == nil {
-		syscall.ForkLock.RLock() // or the child of a parallel test has it open, and it is busy
+		syscall.ForkLock.RLock() // otherwise the child of a parallel test may have it open, and it is busy
 		err = os.WriteFile(file, b, 0o755)
 		syscall.ForkLock.RUnlock()
 	}
@@ -224,7 +225,8 @@ func withCaps(t *testing.T, name string, caps ...host.Capability) func(*exec.Cmd
 	}
 }
 
-// TestFileCapabilities: what setcap gives to the binary serves its users.
+// TestFileCapabilities: users get the capabilities that setcap gives to the
+// binary.
 func TestFileCapabilities(t *testing.T) {
 	t.Parallel()
 	setcap := withCaps(t, "setcap", host.CapBPF, host.CapPerfmon)
@@ -241,9 +243,9 @@ func TestFileCapabilities(t *testing.T) {
 	p.wantEnd(0)
 }
 
-// TestNoLabWithFileCapabilities: whoever runs a binary with capabilities of its own
-// cannot have it run the lab's bodies, which do anything. A copy without them shows
-// that the order is a good one.
+// TestNoLabWithFileCapabilities: a binary with file capabilities does not run the
+// lab's bodies for its caller, because they can do anything. A copy without
+// capabilities shows that the order itself is valid.
 func TestNoLabWithFileCapabilities(t *testing.T) {
 	t.Parallel()
 	order := func(change func(*exec.Cmd)) (string, string) {

@@ -15,9 +15,10 @@ import (
 	"seine/internal/lab"
 )
 
-// TestNames: --names shows remote addresses by the name that the process itself was
-// told, else by the one that anybody in its namespace was, and connections of TLS by
-// the server that was asked for; in rows as they happen, in counts and in snapshots.
+// TestNames: --names shows remote addresses by the name that the process itself
+// looked up, else by a name that another process of its namespace looked up, and TLS
+// connections by the requested server name. It works in events, in counts and in
+// snapshots.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	w, err := lab.NewWorld(lab.Options{})
@@ -50,7 +51,7 @@ func TestNames(t *testing.T) {
 		}
 		return p
 	}
-	// Nobody listens at these ports: a connection that is refused is one too.
+	// These ports have no listener: a refused connection counts too.
 	for _, p := range []*lab.Proc{looks("one", "www.example.:80"), looks("two", "alias.example.:80", "db.example.:80"), looks("three", "127.0.0.3:80", "127.0.0.9:80")} {
 		var got []lab.Lookup
 		if err := p.Call("go", &got); err != nil {

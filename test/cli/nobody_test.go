@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestNobody: a user without capabilities is told of no tool that it runs, and a
-// self-test in which nothing could run is not all well.
+// TestNobody: doctor reports to a user without capabilities that no tool runs,
+// and a self-test that could run nothing does not succeed.
 func TestNobody(t *testing.T) {
 	t.Parallel()
 	as := func(args ...string) (string, int) {

@@ -14,8 +14,8 @@ import (
 	"seine/internal/lab"
 )
 
-// A peer is one end of sessions that are made again each time the client is
-// told to: the same processes serve many runs of a tool.
+// A peer is one end of sessions. The client makes them again for each word, so
+// the same processes serve many runs of a tool.
 type peer struct {
 	Host  string
 	Comm  string
@@ -70,7 +70,7 @@ func serverBody(c *lab.Child) error {
 }
 
 // clientBody makes Count sessions at each word. It closes its end first and
-// waits for the server's, so that a session is over when it is.
+// waits for the server's end, so that a session has ended when it returns.
 func clientBody(c *lab.Child) error {
 	var p peer
 	if err := c.Arg(&p); err != nil {
@@ -130,7 +130,7 @@ func client(t *testing.T, w *lab.World, p peer) *lab.Proc {
 	return launch(t, w, p, "client", "cli-client")
 }
 
-// talk has clients make their sessions, and waits for the end of the last.
+// talk makes clients make their sessions, and waits for the end of the last.
 func talk(t *testing.T, clients ...*lab.Proc) {
 	t.Helper()
 	for _, c := range clients {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestAgentPods: what happens in a pod of a real containerd has the names of the pod, of its
-// namespace and of its container as labels, also after the pod has gone.
+// TestAgentPods: metrics of a pod of a real containerd have the names of the pod, its
+// namespace and its container as labels, also after the pod has ended.
 func TestAgentPods(t *testing.T) {
 	w := newAgentWorld(t)
 	c := startCRI(t, w)

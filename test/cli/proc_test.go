@@ -23,7 +23,7 @@ import (
 	"seine/internal/lab"
 )
 
-// patience is how long anything here may take before it counts as hung.
+// patience is the time limit of everything here.
 const patience = 60 * time.Second
 
 // A process is seine, running.
@@ -36,7 +36,7 @@ type process struct {
 	failed error
 }
 
-// text is what a process has written so far.
+// text is the output of a process so far.
 type text struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -59,8 +59,7 @@ func (x *text) String() string {
 	return x.buf.String()
 }
 
-// start runs seine until it says that it is ready. stdout, if not nil, takes
-// the place of the buffer.
+// start runs seine until it is ready. stdout, if not nil, replaces the buffer.
 func start(t *testing.T, stdout *os.File, args ...string) *process {
 	t.Helper()
 	return startWith(t, func(c *exec.Cmd) {
@@ -70,7 +69,7 @@ func start(t *testing.T, stdout *os.File, args ...string) *process {
 	}, args...)
 }
 
-// startWith is start after a change of the command.
+// startWith is start with a change of the command.
 func startWith(t *testing.T, change func(*exec.Cmd), args ...string) *process {
 	t.Helper()
 	p := &process{t: t, cmd: exec.Command(seine, args...), ended: make(chan struct{})}
@@ -131,7 +130,8 @@ func (p *process) wait() int {
 	return exitCode(p.failed)
 }
 
-// wantEnd checks the exit code, and that nobody who reads stderr is frightened.
+// wantEnd checks the exit code, and that stderr has no stack trace or internal
+// error.
 func (p *process) wantEnd(code int) {
 	p.t.Helper()
 	if got := p.wait(); got != code {
@@ -146,15 +146,15 @@ func (p *process) wantEnd(code int) {
 
 func signalOf(e *exec.ExitError) syscall.Signal { return e.Sys().(syscall.WaitStatus).Signal() }
 
-// held is what a process holds of BPF, by the numbers that the kernel gave.
+// held is the BPF objects of a process, by the kernel's ids.
 type held struct {
 	programs []ebpf.ProgramID
 	links    []link.ID
 	maps     []ebpf.MapID
 }
 
-// holds reads from /proc what p holds. It must be something, or there would be
-// nothing to leave behind.
+// holds reads the BPF objects of p from /proc. There must be some, because
+// otherwise nothing could be left behind.
 func (p *process) holds() held {
 	p.t.Helper()
 	var h held
@@ -244,7 +244,8 @@ func twoHosts(t *testing.T) (w *lab.World, only []string) {
 	return w, only
 }
 
-// sessions makes some and waits for their end, that of their last segments too.
+// sessions makes sessions and waits until they and their last segments have
+// ended.
 func sessions(t *testing.T, w *lab.World, s lab.Sessions) {
 	t.Helper()
 	tcp, err := lab.StartTCP(w, s)

@@ -57,8 +57,9 @@ func decode(t *testing.T, line string, v any) {
 	}
 }
 
-// TestRecordDefault records what is recorded by default beside flows --closed alone, over known traffic. Sessions are
-// in both, with the bytes that were sent; a connection that stays is there; counters grew by what was sent.
+// TestRecordDefault makes the default recording and one of flows --closed over known
+// traffic. Both have the sessions with the bytes that were sent. The default one has a
+// connection that stays open, and its counters grew by the bytes that were sent.
 func TestRecordDefault(t *testing.T) {
 	t.Parallel()
 	const n, datagrams = 23, 17
@@ -159,7 +160,7 @@ func (c *counted) Row(r *row.Row) error {
 func (*counted) Mark(*record.Schema, *record.Mark) error { return nil }
 func (*counted) Idle() error                             { return nil }
 
-// grew is by how much a counter grew while it was recorded.
+// grew is the growth of a counter in the recording.
 func grew(t *testing.T, dir string, netns uint32, name string) uint64 {
 	t.Helper()
 	rec, err := record.Read(dir)

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestSelftestRunsNothingElse: root's self-test starts neither a compiler nor what
-// lies beside the binary.
+// TestSelftestRunsNothingElse: root's self-test starts neither a compiler nor
+// programs from the binary's directory.
 func TestSelftestRunsNothingElse(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

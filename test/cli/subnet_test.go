@@ -13,9 +13,8 @@ import (
 	"seine/internal/lab"
 )
 
-// TestSubnets: --by raddr/24 and --subnets add up what went to one network: rows as they happen,
-// and what the kernel counted by address. An address that is in two networks of a list counts in the
-// smaller one.
+// TestSubnets: --by raddr/24 and --subnets add up by network: events, and counts of the
+// kernel by address. An address in two networks of a list counts in the smaller one.
 func TestSubnets(t *testing.T) {
 	t.Parallel()
 	w, err := lab.NewWorld(lab.Options{})
@@ -35,7 +34,7 @@ func TestSubnets(t *testing.T) {
 		{start(t, nil, "tcpconnect", "-c", "--by=raddr", "--subnets=127.0.0.0/8,127.0.1.0/24", "-o", "json", netns), listed},
 		{start(t, nil, "tcpconnect", "-c", "--by=raddr", "--subnets=127.0.1.0/24,10.0.0.0/8", "-o", "json", netns), other},
 	}
-	// Nobody listens: a connection that is refused is one too.
+	// There is no listener: a refused connection counts too.
 	p, err := lab.StartLookups(w, "", "client", "", "127.0.1.1:80", "127.0.1.2:80", "127.0.2.1:80", "127.0.1.255:80", "127.0.2.1:80")
 	if err != nil {
 		t.Fatal(err)
@@ -67,8 +66,7 @@ func TestSubnets(t *testing.T) {
 	}
 }
 
-// TestTCPSubnet: all bytes that the sessions sent and received are in the smallest network of
-// their peer.
+// TestTCPSubnet: all bytes of the sessions count in the smallest network of their peer.
 func TestTCPSubnet(t *testing.T) {
 	t.Parallel()
 	w, err := lab.NewWorld(lab.Options{Hosts: lab.TwoHosts})

@@ -14,8 +14,8 @@ import (
 	"seine/internal/lab"
 )
 
-// terminal is a new pseudo-terminal of so many lines. Both ends are closed
-// with the test.
+// terminal is a new pseudo-terminal with n lines. Both ends are closed with the
+// test.
 func terminal(t *testing.T, lines uint16) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
@@ -42,7 +42,7 @@ func terminal(t *testing.T, lines uint16) (master, slave *os.File) {
 }
 
 // onTerminal runs seine on a terminal of 11 lines until stdout has what do
-// waits for, and returns what the terminal got.
+// waits for, and returns the terminal's output.
 func onTerminal(t *testing.T, do func(p *process), args ...string) string {
 	t.Helper()
 	master, slave := terminal(t, 11)

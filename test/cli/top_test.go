@@ -19,7 +19,7 @@ import (
 	"seine/internal/lab"
 )
 
-// topPatience is how long a screen may take to show something: its tools are attached first.
+// topPatience is the time limit for a screen, whose tools are attached first.
 const topPatience = 90 * time.Second
 
 // A tmuxScreen is a real terminal, in which a shell runs.
@@ -28,7 +28,7 @@ type tmuxScreen struct {
 	socket string
 }
 
-// newTmux starts a terminal of so many columns and lines.
+// newTmux starts a terminal of a given size.
 func newTmux(t *testing.T, columns, lines int) *tmuxScreen {
 	t.Helper()
 	if _, err := exec.LookPath("tmux"); err != nil {
@@ -52,7 +52,7 @@ func (s *tmuxScreen) tmux(args ...string) string {
 
 func (s *tmuxScreen) screen() string { s.t.Helper(); return s.tmux("capture-pane", "-p") }
 
-// keys presses keys by the names that tmux has for them.
+// keys presses keys, by tmux's names.
 func (s *tmuxScreen) keys(keys ...string) {
 	s.t.Helper()
 	s.tmux(append([]string{"send-keys"}, keys...)...)
@@ -75,13 +75,14 @@ func (s *tmuxScreen) await(pattern string) string {
 	}
 }
 
-// state is what tmux knows of the terminal: whether the other screen is shown, and the cursor.
+// state is tmux's state of the terminal: whether the alternate screen is shown,
+// and the cursor.
 func (s *tmuxScreen) state() string {
 	s.t.Helper()
 	return strings.TrimSpace(s.tmux("display-message", "-p", "alternate #{alternate_on} cursor #{cursor_flag}"))
 }
 
-// wantBack waits for the shell, and wants the terminal to be as it was.
+// wantBack waits for the shell, and checks that the terminal is as before.
 func (s *tmuxScreen) wantBack(mark string) {
 	s.t.Helper()
 	s.await(regexp.QuoteMeta(mark))
@@ -95,7 +96,8 @@ func (s *tmuxScreen) wantBack(mark string) {
 	}
 }
 
-// top starts seine top, with the modes of the terminal noted before and after it.
+// top starts seine top, and prints the modes of the terminal before and after
+// it.
 func (s *tmuxScreen) top(args string) {
 	s.t.Helper()
 	s.types(`clear; echo before $(stty -g); ` + seine + ` top ` + args + `; echo "ended $?"; echo after $(stty -g)`)
@@ -113,7 +115,8 @@ func listenLow(t *testing.T) net.Listener {
 	return l
 }
 
-// brief makes so many short connections to a server in this process, one after the other.
+// brief makes n short connections to a server in this process, one after the
+// other.
 func brief(t *testing.T, n int) (port int) {
 	t.Helper()
 	port, err := briefly(n)
@@ -218,7 +221,7 @@ func TestTop(t *testing.T) {
 	s.wantBack("ended 0")
 }
 
-// TestTopEnds: however it ends, the terminal is as it was.
+// TestTopEnds: however top ends, the terminal is as before.
 func TestTopEnds(t *testing.T) {
 	s := newTmux(t, 100, 30)
 	for _, sig := range []string{"TERM", "INT", "HUP"} {
@@ -235,7 +238,7 @@ func TestTopEnds(t *testing.T) {
 	}
 }
 
-// TestTopStops: Ctrl-Z gives the terminal to the shell, and fg brings the screen back.
+// TestTopStops: Ctrl-Z suspends top, and fg restores the screen.
 func TestTopStops(t *testing.T) {
 	s := newTmux(t, 100, 30)
 	s.types(`clear; ` + seine + ` top`)
@@ -261,7 +264,7 @@ func TestTopStops(t *testing.T) {
 	}
 }
 
-// TestTopPlain: without a terminal the screen is lines.
+// TestTopPlain: without a terminal the screen is printed as lines.
 func TestTopPlain(t *testing.T) {
 	p := start(t, nil, "top", "--screen", "events", "--plain", "1", "2")
 	p.wantEnd(0)
@@ -278,8 +281,8 @@ func TestTopPlain(t *testing.T) {
 	}
 }
 
-// TestTopJSON: the rows of all seconds add up to what happened, also where seine does not get
-// its turn for longer than it waits for late rows.
+// TestTopJSON: the rows of all seconds add up to the traffic, even if seine is not
+// scheduled for longer than it waits for late rows.
 func TestTopJSON(t *testing.T) {
 	p := start(t, nil, "top", "-o", "json")
 	const n = 211
@@ -352,7 +355,8 @@ func ended(t *testing.T, rows string, port int) map[string]int {
 	return ends
 }
 
-// TestTopNobody: without privileges it says which ones are missing, and touches no terminal.
+// TestTopNobody: without privileges top names the missing ones, and does not
+// change the terminal.
 func TestTopNobody(t *testing.T) {
 	cmd := exec.Command(seine, "top")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
@@ -362,8 +366,8 @@ func TestTopNobody(t *testing.T) {
 	}
 }
 
-// TestTopPast: a recording shows what was there, [ goes back to before it was, and what a
-// recording does not have is said.
+// TestTopPast: a recording shows the past traffic, [ goes back to the time before it, and
+// missing parts of the recording are reported.
 func TestTopPast(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "rec")
 	p := start(t, nil, "record", "tcplife", "flows -i 1", "--dir", dir)

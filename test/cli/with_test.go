@@ -42,10 +42,10 @@ func linesOf(t *testing.T, text string) (out []jsonLine) {
 	return out
 }
 
-// TestWithFlood: while nobody reads the ring, a flood of SYNs gives one tool more events
-// than the ring has room for. The tool beside it loses none, and the one that
-// counts counts all. What the first tool shows and what it has lost is what the kernel
-// says that came. Packets come in softirqs, which may be on top of process 1.
+// TestWithFlood: while the reader stands still, a flood of SYNs gives one tool more
+// events than the ring has room for. The tool beside it loses none, and the tool that
+// counts counts all. The rows and the losses of the first tool add up to the kernel's
+// count. Packets come in softirqs, which may be on top of process 1.
 func TestWithFlood(t *testing.T) {
 	if err := lab.Undisturbed(func() ([]error, error) { return withFlood(t), nil }); err != nil {
 		t.Error(err)
@@ -107,8 +107,8 @@ func withFlood(t *testing.T) (differ []error) {
 	return differ
 }
 
-// TestWith: the rows of tools that see the same connections are merged by time, and a
-// filter that is given once holds for each.
+// TestWith: rows of tools that see the same connections are merged by time, and a
+// filter that is given once applies to all tools.
 func TestWith(t *testing.T) {
 	w, only := twoHosts(t)
 	const connections = 23

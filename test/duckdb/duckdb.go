@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package duckdb asks DuckDB, for tests: a reader of Parquet files that is not ours.
+// Package duckdb queries DuckDB for tests: an independent reader of Parquet
+// files.
 package duckdb
 
 import (
@@ -36,7 +37,7 @@ func Install(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
 	}
-	// One that was broken off does not look like one that is complete.
+	// An interrupted installation does not look complete.
 	tmp, err := os.MkdirTemp(filepath.Dir(dir), "seine-duckdb-tmp")
 	if err != nil {
 		return err

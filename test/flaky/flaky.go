@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package flaky knows the live tests that may need a second try, and why.
+// Package flaky lists the live tests that may need a second try, and why.
 package flaky
 
 import (

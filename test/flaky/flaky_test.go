@@ -4,7 +4,8 @@ package flaky
 
 import "testing"
 
-// most is how long the list may get. A longer one says that something else is wrong.
+// most is the greatest length of the list. A longer list shows that something
+// else is wrong.
 const most = 24
 
 func TestList(t *testing.T) {

@@ -37,9 +37,9 @@ func Rows(tools, name string, schemas []*row.Schema) ([]*row.Row, error) {
 	return rows, nil
 }
 
-// parseRow makes a row of an object as the JSON sink writes it, except that a
-// histogram is the list of its values and a frame may be short for itself. It is nil if
-// the row is of a view that is not among schemas.
+// parseRow makes a row from an object in the form of the JSON sink, except that a
+// histogram is a list of its values and a frame may have a short form. It is nil if the
+// row's view is not among schemas.
 func parseRow(schemas []*row.Schema, line []byte) (*row.Row, error) {
 	var cells map[string]json.RawMessage
 	if err := json.Unmarshal(line, &cells); err != nil {

@@ -24,8 +24,8 @@ var varies = map[string]string{
 
 // TestAccounts runs each tool that shows events over its demo: first with room for
 // all of them, then several times with a ring of one page and a reader that stands
-// still, and then with maps of a few entries. What is shown and what is lost must be
-// what happened. The reader is not woken again and again while the ring is full.
+// still, and then with maps of a few entries. Rows and losses must add up to the
+// events. The reader is not woken again and again while the ring is full.
 func TestAccounts(t *testing.T) {
 	if lab.Emulated() {
 		t.Skip("what is counted does not depend on the kernel, and this takes minutes where it is emulated")
@@ -45,7 +45,7 @@ func TestAccounts(t *testing.T) {
 	}
 }
 
-// account is in what the counts of a tool differ.
+// account returns the differences in the counts of a tool.
 func account(t *testing.T, tl *tool.Tool) (differ []error) {
 	t.Helper()
 	wrong := func(format string, args ...any) { differ = append(differ, fmt.Errorf(format, args...)) }
@@ -56,7 +56,7 @@ func account(t *testing.T, tl *tool.Tool) (differ []error) {
 	}
 	times := min(50/len(all)+1, 10) // a page holds about 20 events
 	if tl.Name == "gethostlatency" || tl.Name == "dns" || tl.Name == "sofdsnoop" {
-		times = 1 // what serves their demos is there until the world ends
+		times = 1 // the servers of their demos run until the world ends
 	}
 	some, x := demo(t, tl, true, times, "--buffer=4k")
 	lost := int(missing(x.Report))
@@ -72,19 +72,19 @@ func account(t *testing.T, tl *tool.Tool) (differ []error) {
 	}
 	some, x = demo(t, tl, false, 1, "--buffer=16M", fmt.Sprint("--memory=", p.Least()+4096)) // and a filter
 	lost = int(missing(x.Report))
-	// What was refused may be a part of a row, such as its name.
+	// A refused entry may be a part of a row, such as its name.
 	if len(some) > len(all) || len(some)+lost < len(all) {
 		wrong("maps of a few entries: %d shown and %d lost of %d", len(some), lost, len(all))
 	}
 	return differ
 }
 
-// missing is how many rows a run has lost.
+// missing is the number of rows that a run has lost.
 func missing(r *tool.Report) uint64 {
 	return r.Losses[tool.LossRing] + r.Losses[tool.LossMap] + r.Losses[tool.LossSpan] + r.Undecodable + r.Missed
 }
 
-// demo is the rows of a tool over its demo, which runs so many times.
+// demo is the rows of a tool over its demo, which runs n times.
 func demo(t *testing.T, tl *tool.Tool, stalled bool, times int, flags ...string) (rows []*row.Row, x *trial.Trial) {
 	t.Helper()
 	x, err := trial.RunCase(t.Context(), tl, trial.Case{Hosts: tools.Demos[tl.Name].Hosts, Run: func(x *trial.Trial) (err error) {

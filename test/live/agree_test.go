@@ -35,9 +35,8 @@ var scripts embed.FS
 
 var agree = flag.String("agree", "", "TestAgree runs the scripts alone whose names match this `expression`")
 
-// An agreement is a script that does what a tool of the book does, and how the
-// rows of our tool are made comparable with what it prints: a key, and how
-// often or how much.
+// An agreement is a script that does what a tool of the book does, and the way
+// to compare its output with the rows of our tool: a key, and a count or a sum.
 type agreement struct {
 	tool  string
 	how   string // of several scripts: ourshow.bt
@@ -50,8 +49,8 @@ type agreement struct {
 	much  string                      // columns with the number, or with a histogram; "": each row is one
 	sum   bool                        // of a histogram's values, not how many they are
 	alter func(string, string) string // of a column's text; nil: as it is
-	part  bool                        // the script has keys that the tool has not
-	quiet bool                        // no IPv6, which sends packets of its own accord
+	part  bool                        // the script has keys that the tool does not have
+	quiet bool                        // no IPv6, which sends packets by itself
 }
 
 func is(id string, values ...string) func(*row.Row) bool {
@@ -74,13 +73,13 @@ var agreements = []agreement{
 	{tool: "sormem", since: "sock:sk_data_ready", key: []string{"metric"}, much: "bytes", sum: true},
 	{tool: "sormem", how: "recvmsg", flags: []string{"--way=kprobe"}, key: []string{"metric"}, much: "bytes", sum: true},
 	{tool: "tcplife", key: []string{"lport", "rport", "tx_bytes", "rx_bytes"}, alter: func(id, v string) string {
-		if strings.HasSuffix(id, "_bytes") { // as the book has it: the kernel's counters have SYN and FIN in them
+		if strings.HasSuffix(id, "_bytes") { // as in the book: the kernel's counters include SYN and FIN
 			n, _ := strconv.Atoi(v)
 			return fmt.Sprint(n / 1024)
 		}
 		return v
 	}},
-	{tool: "tcpconnect", key: []string{"pid", "comm", "raddr", "rport"}, keep: func(r *row.Row) bool { return !is("lport", "-")(r) }}, // those that got to a SYN
+	{tool: "tcpconnect", key: []string{"pid", "comm", "raddr", "rport"}, keep: func(r *row.Row) bool { return !is("lport", "-")(r) }}, // those that sent a SYN
 	{tool: "tcpaccept", key: []string{"pid", "comm", "lport"}},
 	{tool: "tcpretrans", flags: []string{"-l"}, key: []string{"lport", "rport"}},
 	{tool: "tcpwin", key: []string{"lport", "snd_cwnd"}, keep: is("event", "rcv")},
@@ -105,7 +104,7 @@ var agreements = []agreement{
 		key: []string{"kind"}, keep: is("kind", "alloc"), much: "freed merged", part: true,
 		alter: func(_, _ string) string { return "__alloc_skb" }},
 	{tool: "ieee80211scan", since: "cfg80211:cfg80211_scan_done", key: []string{"event", "pid", "comm", "freq_mhz"}, alter: func(id, v string) string {
-		if id == "freq_mhz" { // which is kHz inside
+		if id == "freq_mhz" { // kHz internally
 			return strings.TrimSuffix(v, "000")
 		}
 		return v
@@ -114,7 +113,7 @@ var agreements = []agreement{
 	{tool: "ipecn", key: []string{"saddr", "dev"}, keep: func(r *row.Row) bool { return is("ip", "4")(r) && is("dir", "in")(r) }},
 }
 
-// TestAgree runs each script beside our tool over the tool's demo traffic: they
+// TestAgree runs each script beside our tool over the tool's demo traffic. Both
 // must have the same figures.
 func TestAgree(t *testing.T) {
 	for _, a := range agreements {
@@ -209,7 +208,7 @@ func differ(ours, script map[string]uint64, unseen uint64) error {
 	return trial.Fewer(0, missing, "%s", text)
 }
 
-// silence turns IPv6 off where that is asked for.
+// silence turns IPv6 off if the agreement asks for it.
 func (a *agreement) silence(w *lab.World) error {
 	if !a.quiet {
 		return nil
@@ -302,8 +301,7 @@ func (a *agreement) ofRows(rows []*row.Row) map[string]uint64 {
 	return m
 }
 
-// amount is how much a row stands for: nothing if it is of a view without the
-// columns.
+// amount is the number of a row: 0 if its view does not have the columns.
 func (a *agreement) amount(r *row.Row) (n uint64) {
 	if a.much == "" {
 		return 1
@@ -325,8 +323,8 @@ func (a *agreement) amount(r *row.Row) (n uint64) {
 	return n
 }
 
-// elsewhere is how many events a script saw that it cannot place: timers and kernel
-// threads run for every namespace.
+// elsewhere is the number of events of a script without a known namespace: timers
+// and kernel threads run for every namespace.
 func elsewhere(out string) (n uint64) {
 	if p := placeless.FindStringSubmatch(out); p != nil {
 		n, _ = strconv.ParseUint(p[1], 10, 64)
@@ -340,8 +338,8 @@ var (
 	bar       = regexp.MustCompile(`^\[.*[\])] +(\d+) \|`)
 )
 
-// ofText adds up lines, and has the keys of maps. Of a histogram it adds up the
-// bars, which follow its key.
+// ofText adds up lines by key. For a histogram it adds up the bars, which
+// follow the key.
 func ofText(out string) map[string]uint64 {
 	m := map[string]uint64{}
 	var key string

@@ -13,8 +13,8 @@ import (
 	"seine/internal/trial"
 )
 
-// TestApart: what a case looks at has given up its privileges, in all of its threads
-// and as a run does.
+// TestApart: the process of a case has given up its privileges in all of its
+// threads, as a run does.
 func TestApart(t *testing.T) {
 	c := trial.Case{Name: "apart", Run: func(x *trial.Trial) error {
 		x.Apart = true
@@ -47,8 +47,8 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// mayKeep is what a tool that shows no stacks may keep: for names of cgroups, and
-// for reading maps before Linux 6.0.
+// mayKeep is the capabilities that a tool without stacks may keep: for names of
+// cgroups, and for reading maps before Linux 6.0.
 const mayKeep = 1<<host.CapDACReadSearch | 1<<host.CapBPF
 
 // field is a hexadecimal number of a status file.

@@ -23,9 +23,9 @@ const bodySends = "live-sends"
 
 func init() { lab.Register(bodySends, sends) }
 
-// sendsArg is what sends does: Threads at once open Sockets one after the other,
-// each with a port of its own, and send Each messages of Size bytes and more. After
-// so many sockets they pause.
+// sendsArg describes sends: Threads concurrently open Sockets one after the other,
+// each with a port of its own, and send Each messages of at least Size bytes. They
+// pause after a number of sockets.
 type sendsArg struct {
 	Threads, Sockets, Each, Size int
 	Batch                        int
@@ -117,8 +117,9 @@ func sent(t *testing.T, name string, a sendsArg, flags ...string) (rows []*row.R
 	return rows, x
 }
 
-// TestIdleKeys: ever new keys, far more than fit into the map at once, in short
-// intervals. Idle keys make room, and each call is shown or counted as lost.
+// TestIdleKeys: new keys come all the time, far more than fit into the map at
+// once, with short intervals. Idle keys make room, and each call is shown or
+// counted as lost.
 func TestIdleKeys(t *testing.T) {
 	a := sendsArg{Threads: 1, Sockets: 2003, Each: 3, Size: 10, Batch: 20, Pause: 60 * time.Millisecond}
 	rows, x := sent(t, "socketio", a, "-i50ms", "--memory=100k", "--by=lport,dir")
@@ -135,7 +136,7 @@ func TestIdleKeys(t *testing.T) {
 	if shown+lost != a.calls() {
 		t.Errorf("%d shown and %d lost of %d calls", shown, lost, a.calls())
 	}
-	// A few may be lost where a tick comes late on a busy machine.
+	// A few may be lost if a tick comes late on a busy machine.
 	if len(keys) < a.Sockets*9/10 {
 		t.Errorf("%d ports of %d in the rows", len(keys), a.Sockets)
 	}
@@ -164,7 +165,8 @@ func TestTurns(t *testing.T) {
 				t.Errorf("socksize: minimum %d and maximum %d, but buckets %v", h.Min, h.Max, b)
 			}
 		}
-		// Kernels that preempt tasks inside of tracepoints skip runs, and count them.
+		// Kernels that preempt tasks inside of tracepoints skip program
+		// runs, and count them.
 		if lost := x.Report.Lost(); shown+lost != a.calls() || lost != x.Report.Missed {
 			t.Errorf("%s: %d shown and %d lost, %d of them skipped by the kernel, of %d calls", name, shown, lost, x.Report.Missed, a.calls())
 		}
@@ -174,9 +176,9 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestLossesTold: what does not fit is told in the interval in which it happens,
-// and what is told adds up to what the summary says. A batch takes less than an
-// interval, so that its keys do not fit, and the pause takes two.
+// TestLossesTold: losses are reported in the interval in which they happen, and
+// the reports add up to the summary. A batch takes less than an interval, so
+// that its keys do not fit, and the pause takes two.
 func TestLossesTold(t *testing.T) {
 	interval := 500 * time.Millisecond
 	if lab.Emulated() {

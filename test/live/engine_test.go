@@ -20,13 +20,13 @@ import (
 	"seine/tools"
 )
 
-// ten are the tools that one process is to run at once.
+// ten are the tools that one process runs together.
 var ten = []string{
 	"tcplife", "tcpretrans", "tcpdrop", "skbdrop", "soconnect", "gethostlatency", "tcpsynbl", "tcpstates", "udplife", "tcpaccept",
 }
 
 // TestBeside runs the first case of every tool with nine others in the same engine. The
-// rows must be those that the case wants of the tool alone.
+// rows must be the same as those of the tool alone.
 func TestBeside(t *testing.T) {
 	if lab.Emulated() {
 		t.Skip("ten tools at once take minutes where the machine is emulated")
@@ -109,7 +109,7 @@ func begin(ctx context.Context, e *tool.Engine, name string, flags ...string) (*
 	return r, nil
 }
 
-// await returns when it has so many rows, or when they are too long in coming.
+// await returns when it has n rows, or after a timeout.
 func (r *engineRun) await(n int) {
 	for late := time.Now().Add(20 * time.Second); r.rows.len() < n && time.Now().Before(late); {
 		time.Sleep(10 * time.Millisecond)
@@ -123,8 +123,8 @@ func (r *engineRun) end() ([]*row.Row, error) {
 	return r.rows.rows, r.err
 }
 
-// worldOfTools is a world, an engine for several tools, and the flag that has them look at that
-// world alone.
+// worldOfTools is a world, an engine for several tools, and the flag that limits them to
+// that world.
 func worldOfTools(t *testing.T) (w *lab.World, e *tool.Engine, netns string) {
 	t.Helper()
 	w, err := lab.NewWorld(lab.Options{})
@@ -139,8 +139,8 @@ func worldOfTools(t *testing.T) (w *lab.World, e *tool.Engine, netns string) {
 	return w, e, fmt.Sprintf("--netns=%d", w.Netns(w.Hosts()[0]))
 }
 
-// TestAddRemove: tools come and go while connections are made, and the one that stays
-// sees all of these, each once. What the others tell is theirs.
+// TestAddRemove: tools come and go while connections are made. The tool that stays
+// sees each connection once. Rows of the others stay theirs.
 func TestAddRemove(t *testing.T) {
 	w, e, netns := worldOfTools(t)
 	life := start(t, e, "tcplife", netns)

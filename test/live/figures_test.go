@@ -17,10 +17,11 @@ import (
 	"seine/internal/trial"
 )
 
-// Two programs at one moment of the kernel run one after the other: their times may differ by so much.
+// Two programs on one hook run one after the other: their times may differ by
+// this much.
 const apart = 2 * time.Millisecond
 
-// near tells whether two times are of one moment.
+// near reports whether two times are of one event.
 func near(a, b time.Duration) bool { return (a - b).Abs() <= apart }
 
 var bucket = regexp.MustCompile(`(\d+) -> \d+ +: (\d+)`)
@@ -51,8 +52,9 @@ func sameTimes(x *trial.Trial, ours []*row.Row, theirs []string) {
 	}
 }
 
-// sameWaits: tcppktlat over our demo, whose reader takes 1, 1, 3, 7 and 1 packets. Theirs has a row for each read, with
-// the time of the packet that came last before it; ours has the oldest one's.
+// sameWaits: tcppktlat over our demo, whose reader takes 1, 1, 3, 7 and 1 packets.
+// libbpf-tools' has a row for each read, with the time of the last packet before it; ours
+// has the time of the oldest packet.
 func sameWaits(x *trial.Trial, ours []*row.Row, theirs []string) {
 	reads := []int{1, 1, 3, 7, 1}
 	if len(ours) == 0 {

@@ -33,7 +33,7 @@ func churn(c *lab.Child) error {
 	if lab.MPTCPSupported() == nil {
 		networks = append(networks, lab.MPTCP4)
 	}
-	// One socket of each kind is there all the time.
+	// One socket of each kind exists all the time.
 	for _, n := range networks {
 		addr := "@live-older"
 		if n != lab.Unix {
@@ -61,8 +61,8 @@ func churn(c *lab.Child) error {
 	return nil
 }
 
-// meet connects two sockets; one of them sends, and the other one receives and is
-// closed first. Then nobody is there any more to connect to.
+// meet connects two sockets. One of them sends; the other one receives and is
+// closed first. Then the listener is closed.
 func meet(n lab.Network) error {
 	addr := "@live-churn"
 	if n != lab.Unix {
@@ -103,9 +103,9 @@ func meet(n lab.Network) error {
 	return nil
 }
 
-// TestForgets: whatever a process does before, while and after a tool is attached,
-// when it has ended nothing is kept of it but counts. What is kept by the address of
-// a socket would be taken for that of the next one there.
+// TestForgets: after a process has ended, maps have only its counts, whatever it did
+// before, during and after the attach. An entry by the address of a socket would be
+// taken for the next socket at that address.
 func TestForgets(t *testing.T) {
 	if lab.Emulated() {
 		t.Skip("the order of programs does not depend on the kernel, and this takes minutes where it is emulated")
@@ -136,7 +136,7 @@ func TestForgets(t *testing.T) {
 			s, err := prepared.Attach()
 			var none *probe.PointError
 			if errors.As(err, &none) {
-				t.Skip(err) // whether it ought to, TestLoad says
+				t.Skip(err) // TestLoad checks whether it should
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -178,7 +178,7 @@ func shownMaps(views []tool.View) (out []string) {
 	return out
 }
 
-// mentions is how many entries of m have a word that is equal to pid.
+// mentions is the number of entries of m with a word equal to pid.
 func mentions(t *testing.T, m *ebpf.Map, pid uint32) (n int) {
 	t.Helper()
 	var key, value []byte

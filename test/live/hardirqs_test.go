@@ -16,9 +16,9 @@ import (
 	"seine/internal/object"
 )
 
-// TestHardirqNames: handlers that share a line are told apart by their names, which
-// hardirqs compares by words of memory; no machine has such handlers for sure, so
-// its program is run with ones that are made up.
+// TestHardirqNames: handlers that share a line are distinguished by their names,
+// which hardirqs compares by words of memory. Not every machine has such handlers,
+// so the test runs the program with synthetic ones.
 func TestHardirqNames(t *testing.T) {
 	spec, err := object.Spec("hardirqs")
 	if err != nil {
@@ -61,7 +61,7 @@ func TestHardirqNames(t *testing.T) {
 	}
 }
 
-// counted is how often there was each name, of all processors.
+// counted is the count of each name, over all processors.
 func counted(t *testing.T, times *ebpf.Map) map[string]uint64 {
 	st := times.ValueSize()
 	got := map[string]uint64{}
@@ -134,7 +134,7 @@ func newAction() (*action, error) {
 	return a, nil
 }
 
-// run has the program see an interrupt whose handler is called text.
+// run runs the program with an interrupt whose handler is called text.
 func (a *action) run(p *ebpf.Program, text string) error {
 	value := make([]byte, actionSize)
 	binary.LittleEndian.PutUint64(value[a.name:], a.address+actionText)

@@ -16,11 +16,11 @@ import (
 	"seine/tools"
 )
 
-// keyless are key columns that a tool's demo has no value of, and why.
+// keyless are key columns without a value in a tool's demo, and why.
 var keyless = map[string]string{}
 
-// TestKeys runs each counting tool over its demo, counting by all of its keys: each
-// key has a value in some row. Whether the values are right, cases say.
+// TestKeys runs each counting tool over its demo with all of its keys. Each key has
+// a value in some row. Cases check whether the values are right.
 func TestKeys(t *testing.T) {
 	if lab.Emulated() {
 		t.Skip("what is in a key does not depend on the kernel, and this takes minutes where it is emulated")
@@ -39,8 +39,8 @@ func TestKeys(t *testing.T) {
 			if errors.Is(err, probe.ErrNotSupported) || errors.Is(err, trial.ErrSkip) || errors.Is(err, lab.ErrNotSupported) {
 				t.Skip(err)
 			}
-			// Packets of the kernel's own have keys that no process of the world has:
-			// the audit's faults do not matter here.
+			// Packets of the kernel itself have keys that no process of the
+			// world has, so errors of the audit do not matter here.
 			if len(rows) == 0 {
 				t.Fatal("no rows: ", err)
 			}
@@ -53,7 +53,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// hasValue tells whether a column is set. A user may be 0.
+// hasValue reports whether a column is set. A user may be 0.
 func hasValue(r *row.Row, id string) bool {
 	c := r.Get(id)
 	return c != nil && c.Kind != row.Null && (id == "uid" || !slices.Contains([]string{"", "-", "::", "0.0.0.0", "0"}, trial.Value(c)))

@@ -17,8 +17,8 @@ const bodyLast = "live-last"
 
 func init() { lab.Register(bodyLast, lastPair) }
 
-// lastPair connects two sockets of one process and sends so many bytes each way, then
-// closes them when it is told to.
+// lastPair connects two sockets of one process and sends bytes each way. It closes
+// them when it is told to.
 func lastPair(c *lab.Child) error {
 	var bytes int
 	if err := c.Arg(&bytes); err != nil {
@@ -68,9 +68,9 @@ func lastPair(c *lab.Child) error {
 
 const lastBytes = 1009
 
-// startLast starts the pair in a world of its own, and makes an engine for tools that look at
-// it. Whatever the session waits for first when the run ends, the pair closes after that, and
-// closed is called, before the session goes on.
+// startLast starts the pair in a world of its own, and makes an engine for tools that
+// look at it. When the run ends and the session waits for the first time, the pair closes
+// and closed is called before the session goes on.
 func startLast(t *testing.T, bytes int, closed func()) (p *lab.Proc, e *tool.Engine, netns string) {
 	w, err := lab.NewWorld(lab.Options{})
 	if err != nil {
@@ -100,8 +100,8 @@ func startLast(t *testing.T, bytes int, closed func()) (p *lab.Proc, e *tool.Eng
 	return p, e, fmt.Sprintf("--netns=%d", w.Netns(w.Hosts()[0]))
 }
 
-// TestLastOutput: a connection that ends when programs are out of their places, and before the last
-// walk over what exists, is in the last output, as it was when the programs were there.
+// TestLastOutput: a connection that ends after the programs are detached and before the
+// last walk is in the last output, as it was while the programs were attached.
 func TestLastOutput(t *testing.T) {
 	for _, run := range [][]string{{"flows", "--view=connections"}, {"flows"}, {"tcptop"}} {
 		t.Run(fmt.Sprint(run), func(t *testing.T) {
@@ -127,8 +127,8 @@ func TestLastOutput(t *testing.T) {
 	}
 }
 
-// TestLastPending: what waits at the end of a run is told as it is then, not as it is when
-// the programs, which would see its end, are gone.
+// TestLastPending: pending operations are reported as they are at the end of a run, not
+// after the programs that would see their end are detached.
 func TestLastPending(t *testing.T) {
 	var begun time.Time
 	var lasted time.Duration

@@ -20,7 +20,7 @@ const bodyHolds = "live-holds"
 
 func init() { lab.Register(bodyHolds, holds) }
 
-// holds makes connections with itself, and keeps them.
+// holds connects to itself many times, and keeps the connections.
 func holds(c *lab.Child) error {
 	var n int
 	if err := c.Arg(&n); err != nil {
@@ -55,8 +55,8 @@ func holds(c *lab.Child) error {
 	return c.Await("end")
 }
 
-// TestSocketsLater: a tool knows the owner of each socket, though there are many more than
-// when it began.
+// TestSocketsLater: a tool knows the owner of each socket, even if there are many more
+// than at its start.
 func TestSocketsLater(t *testing.T) {
 	k, err := probe.Running()
 	if err != nil {
@@ -68,7 +68,7 @@ func TestSocketsLater(t *testing.T) {
 	case !k.HasFunc("bpf_mem_alloc_init"):
 		t.Skip("memory of maps is taken beforehand")
 	}
-	const holders, each = 3, 7_507 // no limit of files has to be raised for so many
+	const holders, each = 3, 7_507 // this many do not need a higher limit of files
 	const sockets = 2 * holders * each
 	x, err := trial.RunCase(t.Context(), named(t, "tcplife"), trial.Case{Run: func(x *trial.Trial) error {
 		var all []*lab.Proc

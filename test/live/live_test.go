@@ -31,7 +31,7 @@ import (
 	"seine/tools"
 )
 
-// then are commands to run in the same boot.
+// then are more commands to run in the same boot.
 var then []string
 
 func init() {
@@ -69,7 +69,7 @@ func TestMain(m *testing.M) {
 	os.Exit(max(m.Run(), more()))
 }
 
-// more runs what is to run in the same boot.
+// more runs these commands.
 func more() (code int) {
 	for _, command := range then {
 		line := strings.Fields(command)
@@ -102,9 +102,9 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// casesBy is what runs by a way: everything by the best one, or what -first and -also say,
-// and by the others what -others says. What is slow does not depend on the way, and is left
-// out where the machine is emulated.
+// casesBy is the cases that run by a way: all by the best way, or those of -first and
+// -also, and by other ways those of -others. Slow cases do not depend on the way, and are
+// left out on an emulated machine.
 func casesBy(tl *tool.Tool, way string) []trial.Case {
 	all := cases.All[tl.Name]
 	if way != "" || lab.Emulated() {
@@ -117,7 +117,7 @@ func casesBy(tl *tool.Tool, way string) []trial.Case {
 	return all[:min(*others, len(all))]
 }
 
-// match says whether a name matches an expression of a flag.
+// match reports whether a name matches the expression of a flag.
 func match(expression, name string) bool {
 	return regexp.MustCompile(expression).MatchString(name)
 }
@@ -130,7 +130,7 @@ func one(t *testing.T, tl *tool.Tool, c trial.Case, way string) {
 	})
 }
 
-// until runs a case, again if that is allowed, and says what became of it.
+// until runs a case, again if that is allowed, and returns the result.
 func until(t *testing.T, try func() (*trial.Trial, error)) {
 	t.Helper()
 	x, err := try()
@@ -152,7 +152,7 @@ func until(t *testing.T, try func() (*trial.Trial, error)) {
 	}
 }
 
-// missed is how many runs of programs the kernel skipped in a trial.
+// missed is the number of program runs that the kernel skipped in a trial.
 func missed(x *trial.Trial) uint64 {
 	if x == nil || x.Report == nil {
 		return 0
@@ -168,18 +168,18 @@ func withLosses(err error, x *trial.Trial) string {
 	return fmt.Sprintf("%v (losses %v, %d runs skipped by the kernel)", err, x.Report.Losses, missed(x))
 }
 
-// explained tells whether runs that the kernel skipped explain a failure: nothing
-// is wrong but missing rows, and no more of them. Kernels that preempt tasks inside
-// of tracepoints skip a program which another task of that processor is in the
-// middle of, and count how often they do.
+// explained reports whether skipped runs explain a failure: only rows are missing,
+// and not more than were skipped. Kernels that preempt tasks inside of tracepoints
+// skip a program which another task of that processor is in the middle of, and
+// count how often they do.
 func explained(err error, missed uint64) bool {
 	n, late, only := trial.Lacks(err)
 	return only && !late && missed > 0 && uint64(n) <= missed
 }
 
-// unseen tells whether a case proves nothing: something is wrong, and the kernel says that
-// it did not run a program each time. Sums and times of what it skipped are wrong too, not
-// only missing.
+// unseen reports whether a case proves nothing: something is wrong, and the kernel
+// reports that it skipped program runs. Then sums and times may be wrong, and rows may be
+// missing.
 func unseen(err error, missed uint64) bool {
 	if err == nil || missed == 0 || errors.Is(err, trial.ErrSkip) {
 		return false
@@ -196,8 +196,8 @@ func tries() int {
 	return 2
 }
 
-// mayRetry tells whether a test may run again: it is on the list for this kernel,
-// and nothing is wrong but rows that are missing or a time that ran out.
+// mayRetry reports whether a test may run again: it is on the list for this
+// kernel, and the only errors are missing rows or a timeout.
 func mayRetry(name string, err error) bool {
 	kernel := flaky.Native
 	if lab.Emulated() {
@@ -208,9 +208,8 @@ func mayRetry(name string, err error) bool {
 	return only && listed
 }
 
-// ways is the best way, and each that a point of the tool can be forced to here
-// so that something changes. What the kernel lacks is left out by what BTF
-// says, not by trying.
+// ways is the best way, and each way that can be forced here and changes
+// something. BTF decides what the kernel lacks; nothing is tried.
 func ways(t *testing.T, tl *tool.Tool) []string {
 	out := []string{""}
 	if *best {
@@ -239,7 +238,7 @@ func ways(t *testing.T, tl *tool.Tool) []string {
 	return out
 }
 
-// chosen is choices as a string, to tell whether they differ.
+// chosen is choices as a string, for comparison.
 func chosen(choices []probe.Choice) (s string) {
 	for _, c := range choices {
 		s += fmt.Sprintln(c.Point, c.Way, c.Programs)

@@ -22,8 +22,9 @@ var (
 	loadBest = flag.Bool("load-best", false, "TestLoad loads by the best way alone, not by every one")
 )
 
-// TestOffers holds what the running kernel is said to offer against what is known
-// of it. The other tests leave out what it does not offer: they would not miss it.
+// TestOffers compares the ways that the running kernel offers with the expected
+// ones. Other tests leave out ways that the kernel does not offer, so they would
+// not notice a missing one.
 func TestOffers(t *testing.T) {
 	if *offers == "" {
 		t.Skip("nobody said with -offers what this kernel has")
@@ -44,12 +45,12 @@ func TestOffers(t *testing.T) {
 	}
 }
 
-// TestLoad loads and attaches every program of every tool by every way that
-// the running kernel has, not only those that would be chosen, and says how
-// many instructions the verifier looked at. A kernel may say that it cannot
-// trace some function by one way (7.2, fentry: more than six arguments) if
-// another one leads to the same moment. With -load-best the first way that this
-// kernel has is enough.
+// TestLoad loads and attaches every program of every tool by every way that the
+// running kernel has, not only those that would be chosen, and says how many
+// instructions the verifier looked at. A kernel may refuse to trace some
+// function by one way (7.2, fentry: more than six arguments) if another way
+// sees the same event. With -load-best the first way that this kernel has is
+// enough.
 func TestLoad(t *testing.T) {
 	k, err := probe.Running()
 	if err != nil {
@@ -103,7 +104,7 @@ func attempts(k *probe.Kernel, spec *ebpf.CollectionSpec, points []probe.Point) 
 	listed := map[string]bool{}
 	for _, p := range points {
 		fits := slices.DeleteFunc(slices.Clone(p.WaysIn(spec)), func(w probe.Way) bool {
-			return k.Fits(spec, w) != nil // TestKernels knows which those are
+			return k.Fits(spec, w) != nil // TestKernels checks which those are
 		})
 		for i, w := range fits {
 			fresh := len(w.Programs) == 0 || slices.ContainsFunc(w.Programs, func(name string) bool { return !listed[name] })

@@ -50,7 +50,7 @@ func pair(n lab.Network) ([]int, error) {
 	return []int{w, r}, err
 }
 
-// shared is sockets of a process that another one uses too.
+// shared is sockets that two processes use.
 type shared struct {
 	PID int
 	FDs []int
@@ -117,7 +117,7 @@ func use(c *lab.Child, fds []int) error {
 }
 
 // TestOwnerWhole: two processes use the same sockets at the same time, so their owner
-// changes all the time. Whoever is shown is one of them, never a mixture.
+// changes all the time. Each row shows one of them, never a mixture.
 func TestOwnerWhole(t *testing.T) {
 	k, err := probe.Running()
 	if err != nil {
@@ -183,14 +183,15 @@ func byProcess(rows []*row.Row) map[string]int {
 	return seen
 }
 
-// often is how many times each of two processes must be seen.
+// often is how often each of two processes must be seen.
 const often = 50
 
 func both(seen map[string]int, ps ...*lab.Proc) bool {
 	return !slices.ContainsFunc(ps, func(p *lab.Proc) bool { return seen[fmt.Sprint(p.PID, " ", p.Comm)] < often })
 }
 
-// onlyThey checks that what was seen, by PID and name, are these processes, often.
+// onlyThey checks that only these processes were seen, by PID and name, and
+// each often.
 func onlyThey(seen map[string]int, ps ...*lab.Proc) error {
 	var errs []error
 	for _, p := range ps {
@@ -214,7 +215,7 @@ type keptCopy struct {
 	Behind uint64
 }
 
-// whole says what kept_copy of kept.h says.
+// whole is kept_copy of kept.h.
 func (c *keptCopy) whole(key uint64) bool {
 	sum := uint64(0x9e3779b97f4a7c15)
 	for i, w := range c.Who {
@@ -223,8 +224,8 @@ func (c *keptCopy) whole(key uint64) bool {
 	return sum == c.Sum && c.Before == key && c.Behind == key
 }
 
-// hammer reads the owners of all sockets as fast as it can, by the rule of kept.h: who
-// they are, and how often a copy was not whole.
+// hammer reads the owners of all sockets as fast as it can, by the rule of kept.h. It
+// returns the owners, and how often a copy was not valid.
 func hammer(t *testing.T, tl *tool.Tool, ps ...*lab.Proc) (seen map[string]int, broken int) {
 	t.Helper()
 	cfg, o, err := cli.Parse(tl, nil)
@@ -301,7 +302,8 @@ func leaderless(c *lab.Child) error {
 	return e
 }
 
-// TestLeaderless: sockets of a process whose first thread has exited are its own.
+// TestLeaderless: a process whose first thread has exited still owns its
+// sockets.
 func TestLeaderless(t *testing.T) {
 	for name, n := range map[string]int{"tcplife": 2, "tcpstates": 2, "udplife": 1, "solife": 3} {
 		t.Run(name, func(t *testing.T) {

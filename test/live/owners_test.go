@@ -37,8 +37,8 @@ func owning(t *testing.T) (out []string) {
 	return out
 }
 
-// inKernel are the programs and the maps that this process has, as the kernel names
-// them: how many of each name, by the files of this process.
+// inKernel is the number of programs and maps of this process by their name in the
+// kernel, found by the files of this process.
 func inKernel(t *testing.T) (programs, maps map[string]int) {
 	t.Helper()
 	files, err := os.ReadDir("/proc/self/fdinfo")
@@ -86,7 +86,7 @@ func inKernel(t *testing.T) (programs, maps map[string]int) {
 	return programs, maps
 }
 
-// writers is how many of these programs write owners down.
+// writers is the number of these programs that record owners.
 func writers(programs map[string]int) (n int) {
 	for name, many := range programs {
 		if strings.HasPrefix(name, "owner_") {
@@ -96,12 +96,13 @@ func writers(programs map[string]int) (n int) {
 	return n
 }
 
-// TestOwnersOnce: however many tools ask for owners, those are written down once, in one
-// map. What tools say of sessions is right, also of one that came when others were there,
-// and when others have gone.
+// TestOwnersOnce: owners are recorded once, in one map, however many tools need them. The
+// rows of all tools are right, also those of a tool that was added later or outlasts
+// others.
 func TestOwnersOnce(t *testing.T) {
 	all := owning(t)
-	// These have programs of their own at the moments at which owners are written.
+	// These have programs of their own on hooks at which owners are
+	// recorded.
 	all = slices.DeleteFunc(all, func(name string) bool {
 		return slices.Contains([]string{"capture", "flows", "sormem", "tcpsnoop"}, name)
 	})
@@ -160,7 +161,7 @@ func TestOwnersOnce(t *testing.T) {
 	}
 }
 
-// attributed makes sessions and says which of their rows have the wrong process.
+// attributed makes sessions and returns the rows with a wrong process.
 func attributed(w *lab.World, runs ...*engineRun) error {
 	return lab.Undisturbed(func() (wrong []error, err error) {
 		const sessions = 101
@@ -190,7 +191,8 @@ func attributed(w *lab.World, runs ...*engineRun) error {
 				wrong = append(wrong, fmt.Errorf("%s: %d rows of %d sessions", name, len(rows), sessions))
 			}
 			for _, one := range rows {
-				// The last one of a session may come when its process has ended, not before.
+				// The last row of a session may come only after
+				// its process has ended.
 				want := tcp.Client
 				if trial.Value(one.Get("lport")) == fmt.Sprint(tcp.Port) {
 					want = tcp.Server
@@ -204,8 +206,9 @@ func attributed(w *lab.World, runs ...*engineRun) error {
 	})
 }
 
-// TestOwnersShared runs the cases of tools that ask for owners in an engine for several:
-// there an object of its own writes them down. The rows must be those of the tool alone.
+// TestOwnersShared runs the cases of tools that need owners in an engine for several
+// tools, where a separate object records them. The rows must be the same as those of the
+// tool alone.
 func TestOwnersShared(t *testing.T) {
 	for _, name := range owning(t) {
 		tl := named(t, name)
@@ -218,7 +221,7 @@ func TestOwnersShared(t *testing.T) {
 					list = list[:min(1, len(list))]
 				case name == "tcpsynbl":
 					as, beside = "best", []string{"tcpretrans"}
-				default: // which asks for listeners alone: more is attached for the tool
+				default: // which needs only listeners: more is attached for the tool
 					as, beside = "best", []string{"tcpsynbl"}
 				}
 				t.Run(as, func(t *testing.T) {
@@ -237,8 +240,8 @@ func TestOwnersShared(t *testing.T) {
 	}
 }
 
-// TestOwnersFull: --memory bounds the table that tools share, and each of them is told what
-// did not fit.
+// TestOwnersFull: --memory limits the shared table, and each tool reports what did not
+// fit.
 func TestOwnersFull(t *testing.T) {
 	w, e, netns := worldOfTools(t)
 	life := start(t, e, "tcplife", netns, "--memory=64k")
@@ -273,8 +276,9 @@ func TestOwnersFull(t *testing.T) {
 	}
 }
 
-// TestOwnersCgroups: each tool has its own --cgroup, though an entry of the table says whether
-// its process is in that. Those that name the same cgroup share a table.
+// TestOwnersCgroups: each tool has its own --cgroup, although an entry of the table
+// records whether its process is in that cgroup. Tools with the same cgroup share a
+// table.
 func TestOwnersCgroups(t *testing.T) {
 	root, err := host.Cgroup2()
 	if err != nil {

@@ -23,9 +23,9 @@ import (
 	"seine/tools"
 )
 
-// A peer is a tool of others that tells the same as one of ours. What
-// both can tell of a row is a line; the lines of one workload must be equal.
-// Where they are not meant to be, differs says why, as our README does.
+// A peer is a tool of another project that shows the same as one of ours. The
+// common columns of a row form a line. The lines of one workload must be equal,
+// except for the differences in differs, which our README explains too.
 type peer struct {
 	tool    string
 	flags   []string // ours
@@ -33,9 +33,9 @@ type peer struct {
 	args    []string                 // of the command
 	want    int                      // lines of the workload
 	run     func(w *lab.World) error // nil: our demo
-	// Where figures are compared, the rest is not needed.
+	// If figures is set, theirs, ours, differs and more are not needed.
 	figures func(x *trial.Trial, ours []*row.Row, theirs []string)
-	// first makes what has to be there before the command, which then runs in the first
+	// first prepares the world before the command, which then runs in the first
 	// host's namespace.
 	first   func(w *lab.World) (undo func(), err error)
 	theirs  func(fields []string) string // of a line's words; empty: not a row
@@ -46,7 +46,7 @@ type peer struct {
 
 var peers = []peer{
 	{
-		// Their PID is whoever closed the socket.
+		// Their PID is that of the process that closed the socket.
 		tool: "tcplife", command: "tcplife", want: 2 * 7, run: sessions(7),
 		theirs: func(f []string) string { return pick(f, 9, 2, 3, 4, 5, 6, 7) },
 		ours:   []string{"laddr", "lport", "raddr", "rport", "tx_kb", "rx_kb"},
@@ -57,7 +57,7 @@ var peers = []peer{
 		ours:   []string{"pid", "comm", "laddr", "raddr", "rport"},
 	},
 	{
-		// Their PID and COMM are whoever was running.
+		// Their PID and COMM are those of the running process.
 		tool: "tcpstates", command: "tcpstates", want: 7*10 + 2, run: sessions(7),
 		theirs: func(f []string) string { return pick(f, 11, 3, 4, 5, 6, 7, 9) },
 		ours:   []string{"laddr", "lport", "raddr", "rport", "oldstate", "newstate"},
@@ -76,7 +76,8 @@ var peers = []peer{
 		ours:   []string{"pid", "comm", "ret", "lport", "laddr"},
 	},
 	{
-		// They show only the accept queue, under the name of the other.
+		// They show only the accept queue, under the name of the SYN
+		// queue.
 		tool: "tcpsynbl", command: "tcpsynbl", want: 2, run: sessions(7), more: "syn ",
 		theirs: func(f []string) string {
 			if len(f) < 5 || f[1] != "->" {
@@ -90,7 +91,7 @@ var peers = []peer{
 	{tool: "tcppktlat", command: "tcppktlat", flags: []string{"--events"}, figures: sameWaits},
 }
 
-// TestPeers runs libbpf-tools' programs beside ours over one workload. It wants
+// TestPeers runs libbpf-tools' programs beside ours over one workload. It needs
 // a machine with tracefs and without other traffic: a guest.
 func TestPeers(t *testing.T) { beside(t, peers, "-libbpf") } // Debian's names since version 13
 
@@ -178,7 +179,7 @@ func (p *peer) compare(x *trial.Trial) error {
 	return nil
 }
 
-// line is what a row says, in the words of the peer.
+// line is a row in the form of the peer.
 func (p *peer) line(r *row.Row) string {
 	var b []string
 	for _, id := range p.ours {
@@ -188,7 +189,7 @@ func (p *peer) line(r *row.Row) string {
 			v := trial.Value(r.Get(id))
 			if h, ok := r.Get(id).Ref.(*kern.Hist); ok {
 				v = strconv.FormatUint(h.Count, 10)
-			} else if v == "-" { // what is not there, they print as zero
+			} else if v == "-" { // they print absent values as zero
 				v = "0"
 				if strings.HasSuffix(id, "addr") {
 					v = "0.0.0.0"
@@ -238,8 +239,8 @@ type running struct {
 
 var ready = regexp.MustCompile(`\b(PID|SKADDR|Tracing|Sampling|loadavg|QueueID)\b`)
 
-// patience is for BCC, which compiles for a minute where that is emulated, and for
-// much longer where the host has other work.
+// patience is for BCC, which compiles for a minute on an emulated machine, and
+// much longer if the host is busy.
 const patience = 15 * time.Minute
 
 // startPeer returns when the peer has printed its heading, which it does when
@@ -292,8 +293,8 @@ func startPeer(w *lab.World, command string, args ...string) (*running, error) {
 	}
 }
 
-// end stops the peer and returns what it printed. It reads its buffer every
-// 100 ms, so it gets some time to.
+// end stops the peer and returns its output. The peer reads its buffer every
+// 100 ms, so end waits first.
 func (r *running) end() []string {
 	if r.ended {
 		return r.all

@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// askPID has this binary print its own process id, as programs see it.
+// askPID makes this binary print its own process id, as BPF programs see it.
 const askPID = "SEINE_OWN_PID"
 
-// TestOwnPID: a tool knows itself in a PID namespace too.
+// TestOwnPID: a tool knows its own process id in a PID namespace too.
 func TestOwnPID(t *testing.T) {
 	for _, flags := range []uintptr{0, syscall.CLONE_NEWPID} {
 		c := exec.Command("/proc/self/exe")

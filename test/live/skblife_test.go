@@ -23,8 +23,9 @@ const (
 )
 
 // TestBetween: two threads share a processor, and one of them takes it in the middle of
-// what the other does to a buffer. The kernel cannot be made to switch at a given
-// instruction, so the programs of skblife are run as if their functions had been called.
+// what the other does to a buffer. A test cannot make the kernel switch at a given
+// instruction, so it runs the programs of skblife directly, as if their functions had
+// been called.
 func TestBetween(t *testing.T) {
 	const x, y, z = 0xffff888000001000, 0xffff888000002000, 0xffff888000003000
 	for _, c := range []struct {
@@ -102,8 +103,8 @@ func TestBetween(t *testing.T) {
 	}
 }
 
-// lifePrograms loads those programs on functions as such on a tracepoint: these can be run
-// with arguments that are made up.
+// lifePrograms loads the programs for functions as raw tracepoint programs, which can be
+// run with synthetic arguments.
 func lifePrograms(t *testing.T) *ebpf.Collection {
 	spec, err := object.Spec("skblife")
 	if err != nil {

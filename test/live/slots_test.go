@@ -18,8 +18,8 @@ import (
 	"seine/internal/object"
 )
 
-// slotOf is where a value is counted, by what hist.h says of its slots: 0 to 7 have one
-// each, then every power of two up to 2^40 is cut into eight.
+// slotOf is the slot of a value by the definition of hist.h: 0 to 7 have one each, then
+// every power of two up to 2^40 is divided into eight.
 func slotOf(v uint64) int {
 	if v < 8 {
 		return int(v)
@@ -33,8 +33,8 @@ func slotOf(v uint64) int {
 }
 
 // TestSlots: flows puts a turn of each length, and its first byte, into the slot of its
-// microseconds. The function that counts turns is run alone, with times that no traffic
-// could be made to take.
+// microseconds. The test runs the function that counts turns alone, with times that
+// traffic could not produce.
 func TestSlots(t *testing.T) {
 	t.Run("flows", func(t *testing.T) {
 		c := turnProgram(t)
@@ -90,8 +90,8 @@ func turnTimes() (out []uint64) {
 	return out
 }
 
-// turnProgram is a program that counts a turn which took as long as its first argument
-// says, of the flow that its second is the key of.
+// turnProgram is a program that counts a turn. Its first argument is the duration, its
+// second the key of the flow.
 func turnProgram(t *testing.T) *ebpf.Collection {
 	t.Helper()
 	const name = "turn_count"

@@ -19,7 +19,7 @@ import (
 )
 
 // TestStackTables: there are four tables of stacks. With room for one stack each, four
-// stacks are shown, and the others are told as lost.
+// stacks are shown, and the others are reported as lost.
 func TestStackTables(t *testing.T) {
 	if lab.Emulated() {
 		t.Skip("how stacks are kept does not depend on the kernel")

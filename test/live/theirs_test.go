@@ -21,8 +21,7 @@ var suites = map[string][]string{
 	"BCC":          {"-bpfcc"},
 }
 
-// A show is what a tool has to show of a workload in order to be called one that
-// works: some line of this form.
+// A show is the line that a tool must print for a workload to count as working.
 type show struct {
 	command string
 	run     func(*lab.World) error
@@ -51,8 +50,8 @@ var shows = []show{
 	{"tcptracer", sessions(7), lines},
 }
 
-// TestTheirs says for each tool of the others whether it works here. That one does
-// not is no failure: it is left out, with what it said.
+// TestTheirs reports for each tool of the other projects whether it works here. A
+// tool that does not work is skipped with its output, and is not a failure.
 func TestTheirs(t *testing.T) {
 	t.Setenv("PATH", os.Getenv("PATH")+":/usr/bin:/usr/sbin")
 	t.Setenv("TERM", "xterm")
@@ -91,7 +90,7 @@ func (s *show) works(x *trial.Trial, command string) error {
 // lookUp asks the C library for a name.
 func lookUp(*lab.World) error { return exec.Command("getent", "hosts", "localhost").Run() }
 
-// readDisk has a disk interrupt.
+// readDisk makes a disk interrupt.
 func readDisk(*lab.World) error {
 	if err := os.WriteFile("/proc/sys/vm/drop_caches", []byte("1"), 0); err != nil {
 		return err
@@ -99,8 +98,8 @@ func readDisk(*lab.World) error {
 	return exec.Command("sh", "-c", "cat /usr/bin/[a-g]* > /dev/null").Run()
 }
 
-// lossy makes sessions while links lose packets in both directions. Theirs look only
-// at packets that belong to a socket, which those lost on their way out do.
+// lossy makes sessions while links lose packets in both directions. Their tools see
+// only packets that belong to a socket, such as packets lost on their way out.
 func lossy(w *lab.World) error {
 	for _, host := range []string{"client", "server"} {
 		if err := w.Lose(host, "eth0", 0.1); err != nil {

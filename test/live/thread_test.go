@@ -24,17 +24,18 @@ import (
 // these tests; their first threads only wait.
 const bodyThread = "worker-7"
 
-// threadSources are the tools that show what kernels and ways differ in: an owner, the
-// current task in a tracepoint and in a system call, and a task by its pointer.
+// threadSources are tools for each source of a process that differs by kernel or way:
+// an owner, the current task in a tracepoint and in a system call, and a task by its
+// pointer.
 var threadSources = []string{"tcplife", "socketio", "soconnect", "superping"}
 
 // othersTraffic are the tools whose demo is not made by threads of the lab.
 var othersTraffic = []string{"gethostlatency", "ieee80211scan", "ipecn"}
 
-// TestThreads runs each tool's demo in processes that do everything on a named
-// thread: comm is the process's name, thread the thread's, and --comm goes by the
-// process. Where the machine is emulated only threadSources are asked; with -others only
-// they are asked by other ways than the best, and with --comm, which TestEveryFilter asks all.
+// TestThreads runs each tool's demo in processes that do everything on a named thread:
+// comm is the process's name, thread the thread's, and --comm goes by the process. On an
+// emulated machine only threadSources run. With -others only they run by other ways than
+// the best, and with --comm, which TestEveryFilter tests for all tools.
 func TestThreads(t *testing.T) {
 	for _, tl := range tools.All {
 		by := namedBy(t, tl)
@@ -96,8 +97,8 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// namedBy is the flags that have rows of a tool name their process; nil if they
-// never do.
+// namedBy is the flags with which rows of a tool have their process; nil if
+// they never have one.
 func namedBy(t *testing.T, tl *tool.Tool) []string {
 	t.Helper()
 	cfg, o, err := cli.Parse(tl, nil)
@@ -170,7 +171,7 @@ func (d demoed) proc(r *row.Row) *lab.Proc {
 	return nil
 }
 
-// check holds the names on a row against those that its process and thread have.
+// check compares the names of a row with those of its process and thread.
 func (d demoed) check(t *testing.T, r *row.Row) {
 	t.Helper()
 	p := d.proc(r)

@@ -15,9 +15,9 @@ import (
 	"seine/tools"
 )
 
-// TestVerdict: skipped runs explain as many missing rows as there were of them, and
-// no wrong value, with which the case is tried again; what else is tried again is on the
-// list, and lacks rows.
+// TestVerdict: skipped runs explain as many missing rows, and no wrong value; with one
+// the case is tried again. Otherwise only cases on the list with missing rows are tried
+// again.
 func TestVerdict(t *testing.T) {
 	wrong := errors.New("pid is 7, want 8")
 	for _, c := range []struct {
@@ -64,7 +64,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestFlakyList: each name of the list is one of a test that there is.
+// TestFlakyList: each name of the list is the name of a test.
 func TestFlakyList(t *testing.T) {
 	all, err := flaky.All()
 	if err != nil {

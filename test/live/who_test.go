@@ -27,11 +27,11 @@ func init() {
 	lab.Register(bodyChanged, changed)
 }
 
-// another is a user that owns nothing.
+// another is the id of a user without files.
 const another = 47111
 
-// changes connects to itself, and leaves both ends to a program of the same name that
-// another user runs.
+// changes connects to itself, and then executes a program of the same name as another
+// user, which inherits both ends.
 func changes(c *lab.Child) error {
 	if err := c.Await("go"); err != nil {
 		return err
@@ -99,8 +99,8 @@ func TestSameName(t *testing.T) {
 	}
 }
 
-// TestKernelThread: what a thread of the kernel does, it does for somebody unknown. It
-// is not a process that can be asked for.
+// TestKernelThread: the process of a kernel thread's work is unknown. A filter cannot
+// match it.
 func TestKernelThread(t *testing.T) {
 	const n = 23
 	c := trial.Case{Name: "kernel-thread", Hosts: lab.TwoHosts, Run: func(x *trial.Trial) error {
@@ -159,7 +159,7 @@ func TestKernelThread(t *testing.T) {
 	}
 }
 
-// switches is how often a thread has run.
+// switches is the number of times that a thread has run.
 func switches(tid int) (n int, err error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", tid))
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"seine/internal/tool"
 )
 
-// A judge looks whether a test notices a mutant.
+// A judge finds out whether a test notices a mutant.
 type judge struct {
 	*tree
 	v       *verdict
@@ -34,13 +34,13 @@ type command func(ctx context.Context, flags ...string) (string, error)
 
 var failed = regexp.MustCompile(`--- FAIL: (\S+)`)
 
-// limit is how long the tests of one tool may take. A mutant may make them wait for
-// rows that never come; without one they take less than a minute.
+// limit is the time limit of the tests of one tool. A mutant may make them wait for
+// rows that never come; without a mutant they take less than a minute.
 const limit = 6 * time.Minute
 
-// notices tells whether a test of the trial fails because of the mutant. One that
-// fails without it too, or only once, says nothing: what failed may be the machine's
-// load. The rest of the trial is then run without that test.
+// notices reports whether a test of the trial fails because of the mutant. A test
+// that also fails without it, or fails only once, proves nothing: the load of the
+// machine may be the reason. The rest of the trial is then run without that test.
 func (j *judge) notices(ctx context.Context, t trial) bool {
 	var skip []string
 	for len(skip) < 5 {
@@ -150,8 +150,8 @@ func (j *judge) declared() trial {
 	return t
 }
 
-// theirObjects has tests take the objects of the tree, so that nothing is linked for a
-// mutant.
+// theirObjects makes tests use the objects of the tree, so that nothing has to be
+// linked for a mutant.
 func (j *judge) theirObjects() string {
 	return "SEINE_TEST_OBJECTS=" + filepath.Join(j.tree.dir, "internal/object")
 }
@@ -164,9 +164,9 @@ func (j *judge) live(ctx context.Context, c change) bool {
 	return c.best && j.notices(ctx, j.objectTests("^TestLive$/^"+c.tool+"$", "-best"))
 }
 
-// rest runs what may notice what live cases by the best way do not: the tests that
-// walk over all tools, and other ways if only their programs changed. Untried are tools
-// that the mutant may have changed too.
+// rest runs tests that may notice what live cases by the best way do not: tests over
+// all tools, and other ways if only their programs changed. untried are other tools
+// that the mutant may have changed.
 func (j *judge) rest(ctx context.Context, untried []string) error {
 	for i, c := range j.changes {
 		if c.best && i < 3 && j.notices(ctx, j.objectTests(byTool+c.tool, "-best")) {
@@ -199,8 +199,8 @@ var engineTools = []string{"udpconnect", "so1stbyte", "socketio", "sockstat", "s
 // enginePackages have unit tests of it.
 var enginePackages = []string{"./internal/kern", "./internal/row", "./internal/probe", "./internal/tool", "./internal/sink", "./tools", "./internal/cli"}
 
-// engine runs what should notice a defect in the engine's Go: the tests of its own
-// package, of the others, and live cases.
+// engine runs the tests that should notice a defect in the engine's Go: those of
+// its own package, those of other packages, and live cases.
 func (j *judge) engine(ctx context.Context) {
 	own := "./" + path.Dir(j.v.File)
 	if out, err := output(ctx, j.tree.dir, nil, "go", "build", own); err != nil {

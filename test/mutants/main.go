@@ -9,10 +9,10 @@
 // counted; nor is one that changes only programs of attach types that this kernel
 // refuses. A mutant is killed by a test that fails with it, passes without it, and
 // fails with it again. Survivors that survivors.txt explains as equivalent are
-// counted apart.
+// counted separately.
 //
-// What became of each mutant is kept in a file, so that a run that was stopped goes
-// on where it was. The run of the C writes test/proof/mutants.json.
+// The result of each mutant is kept in a file, so that a stopped run can continue.
+// The run of the C code writes test/proof/mutants.json.
 package main
 
 import (
@@ -46,7 +46,7 @@ const (
 // notEquivalent begins the reason of a survivor that counts.
 const notEquivalent = "Not equivalent"
 
-// most is how many of 100 mutants may survive that are not equivalent.
+// most is how many of 100 mutants may survive without being equivalent.
 const most = 5
 
 var (
@@ -155,7 +155,8 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// notIn lists the keys of known that are not those of a mutant, if all mutants are looked at.
+// notIn lists the keys of known that no mutant has, if all mutants are
+// considered.
 func notIn(known map[string]string, queue []mutant) (out []string) {
 	if *match != "" {
 		return nil
@@ -173,7 +174,7 @@ func notIn(known map[string]string, queue []mutant) (out []string) {
 	return out
 }
 
-// tally adds up what became of the mutants.
+// tally adds up the results of the mutants.
 type tally struct {
 	mu      sync.Mutex
 	only    *regexp.Regexp

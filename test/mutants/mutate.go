@@ -24,8 +24,8 @@ func (m mutant) String() string {
 	return fmt.Sprintf("%s:%d %s: %s => %s", m.File, m.Line, m.Op, strings.TrimSpace(m.Old), strings.TrimSpace(m.New))
 }
 
-// key tells mutants apart, wherever their lines move to. Equal changes of equal lines
-// of a file share it, but for their number in the file.
+// key identifies a mutant, wherever its line moves to. Equal changes of equal lines
+// in a file differ only by their number in the file.
 func (m mutant) key() string {
 	file := m.File
 	if m.Nth > 0 {
@@ -38,8 +38,8 @@ func keyOf(file, from, to string) string {
 	return fmt.Sprintf("%s: %s => %s", strings.TrimSpace(file), strings.TrimSpace(from), strings.TrimSpace(to))
 }
 
-// shuffle puts mutants into an order that depends on the seed and on each mutant
-// alone: when a file changes, the others' mutants stay where they were.
+// shuffle puts mutants into an order that depends only on the seed and on each
+// mutant: if a file changes, the mutants of other files keep their order.
 func shuffle(list []mutant, seed uint64) {
 	seen := map[string]int{}
 	rank := map[string]string{}
@@ -94,7 +94,7 @@ func mutants(file, text string) (out []mutant) {
 			continue
 		}
 		add := func(op, to string) { out = append(out, mutant{file, i + 1, op, line, to, 0}) }
-		// Comments behind code are no code.
+		// Comments behind code are not code.
 		code, _, _ := strings.Cut(line, "/*")
 		code, _, _ = strings.Cut(code, "//")
 		rest := line[len(code):]
@@ -119,7 +119,7 @@ func mutants(file, text string) (out []mutant) {
 				from = at + len(s.from)
 			}
 		}
-		// What a tracing program returns is ignored.
+		// The kernel ignores the return value of a tracing program.
 		if !strings.Contains(line, "__uint") && strings.TrimSpace(bare) != "return 0;" {
 			for _, m := range number.FindAllStringSubmatchIndex(code, -1) {
 				var n int

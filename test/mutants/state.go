@@ -17,7 +17,7 @@ import (
 	"sync"
 )
 
-// verdict is a mutant and what became of it.
+// verdict is a mutant and its result.
 type verdict struct {
 	mutant
 	Ended    string   `json:"ended"`
@@ -68,8 +68,8 @@ func openState(path, inputs string) (*state, error) {
 
 func (s *state) close() { s.file.Close() }
 
-// find returns what became of a mutant in this very tree; with -keep, also what became
-// of it in an earlier one, but for survivors that nobody has explained.
+// find returns the result of a mutant in this tree. With -keep it also returns results
+// of earlier trees, except those of unexplained survivors.
 func (s *state) find(m mutant, explained bool) (verdict, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +111,7 @@ const survivorsFile = "test/mutants/survivors.txt"
 //go:embed survivors.txt
 var survivorsText string
 
-// explained returns why mutants are equivalent, by their keys.
+// explained returns the reasons why mutants are equivalent, by their keys.
 func explained() (map[string]string, error) { return parseExplained(survivorsText) }
 
 // parseExplained reads blocks of three lines: the mutant's file, its old line and its

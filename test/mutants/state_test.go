@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestState: a run goes on where it was stopped. In a changed tree nothing counts but,
-// if that is asked for, kills and explained survivors in files that are the same.
+// TestState: a run continues where it was stopped. In a changed tree only kills and
+// explained survivors of unchanged files count, and only with -keep.
 func TestState(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.h")
 	if err := os.WriteFile(file, []byte("a\n"), 0o644); err != nil {
@@ -72,7 +72,8 @@ func TestParseExplained(t *testing.T) {
 	}
 }
 
-// TestShuffle: a file that changes leaves the order of the others' mutants as it is.
+// TestShuffle: a change of a file does not change the order of other files'
+// mutants.
 func TestShuffle(t *testing.T) {
 	order := func(texts ...string) (out []string) {
 		var list []mutant

@@ -47,7 +47,7 @@ type tree struct {
 // programs are the instructions of an object's programs, by name.
 type programs map[string]string
 
-// mapPrefix tells maps from programs.
+// mapPrefix distinguishes maps from programs.
 const mapPrefix = "map "
 
 // prepare builds what the workers share.
@@ -191,7 +191,8 @@ type change struct {
 	best bool // programs that the best way attaches, or maps
 }
 
-// try puts one mutant into the tree, looks which test notices, and takes it out again.
+// try puts one mutant into the tree, finds the test that notices it, and
+// removes it again.
 func (t *tree) try(ctx context.Context, m mutant) (verdict, error) {
 	v := verdict{mutant: m}
 	path := filepath.Join(t.dir, m.File)
@@ -241,8 +242,8 @@ func (t *tree) try(ctx context.Context, m mutant) (verdict, error) {
 	return v, err
 }
 
-// compile makes the object of a tool anew. If it has changed so that this kernel sees
-// it, it returns how; else why not.
+// compile compiles the object of a tool. If the change affects this kernel, it
+// returns the change, else the reason why not.
 func (t *tree) compile(ctx context.Context, name string) (c *change, ended string, err error) {
 	out, err := output(ctx, t.dir, nil, t.gen, "-lax", "-arch", runtime.GOARCH, name)
 	if ctx.Err() != nil {
@@ -273,7 +274,7 @@ func (t *tree) compile(ctx context.Context, name string) (c *change, ended strin
 	return &change{name, best}, "", nil
 }
 
-// differ tells whether a map changed, or one of the programs.
+// differ reports whether a map or one of the programs changed.
 func differ(now, base programs, of []string) bool {
 	for n, ins := range now {
 		if ins != base[n] && (slices.Contains(of, n) || strings.HasPrefix(n, mapPrefix)) {

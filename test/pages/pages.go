@@ -58,8 +58,8 @@ func All(root string) (out []*Page, err error) {
 	return out, err
 }
 
-// Parse takes a document apart into lines of text and lines of code. A command that
-// goes on after a backslash is one line.
+// Parse splits a document into lines of text and lines of code. A command that
+// continues after a backslash is one line.
 func Parse(path, text string) *Page {
 	p := &Page{Path: path}
 	fenced, number := false, 0
@@ -119,7 +119,7 @@ func (p *Page) Torn() (out []Span) {
 
 var link = regexp.MustCompile(`\]\(([^)\s]+)\)|(?:href|src)="([^"]+)"`)
 
-// Links is where the page's links and pictures lead.
+// Links is the targets of the page's links and pictures.
 func (p *Page) Links() (out []Span) {
 	for _, l := range p.lines {
 		if l.code {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pcapng reads files of packets, for tests: it knows nothing of the writer.
+// Package pcapng reads files of packets, for tests. It is independent of the
+// writer.
 package pcapng
 
 import (
@@ -38,7 +39,8 @@ func (b *Block) Process() (pid, tid uint32, ok bool) {
 	return binary.LittleEndian.Uint32(o), binary.LittleEndian.Uint32(o[4:]), true
 }
 
-// fixed is how many bytes each type of block has before its options, without data.
+// fixed is the number of bytes before the options of each type of block,
+// without data.
 var fixed = map[uint32]int{Section: 16, Interface: 8, Stats: 12, Packet: 20}
 
 // Read reads a whole file, which must be little-endian.

@@ -26,7 +26,7 @@ type program struct {
 	foreign bool // for another architecture
 }
 
-// bare is a program that brings its own beginning.
+// bare is a program with its own entry point.
 var bare = []string{"-DSTART", "-fno-stack-protector", "-nostdlib"}
 
 // programs are those for this architecture, by name.
@@ -59,8 +59,7 @@ func Path(name, dir string) (string, error) {
 	return p.build(name, dir)
 }
 
-// build compiles the program. A machine without a compiler is one that does not
-// support it.
+// build compiles the program. Without a compiler the error is ErrNotSupported.
 func (p program) build(name, dir string) (string, error) {
 	text, err := sources.ReadFile(p.source)
 	if err != nil {

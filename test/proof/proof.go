@@ -43,7 +43,7 @@ const Behind = 30
 // Required are the proofs that must exist. Every other file in Folder is checked too.
 var Required []string
 
-// inputs says what a proof is about.
+// inputs is the files that each proof is about.
 var inputs = map[string][]string{
 	"faults":    {"internal/watch", "internal/why", "tools/flows", "test/why"},
 	"mutants":   {"bpf", "tools/*/*.bpf.c", "tools/*/live*.go", "tools/*/demo.go", "test/live"},
@@ -77,8 +77,8 @@ func (p *Proof) file(root string) string { return filepath.Join(root, Folder, p.
 // passed is the last line of make test.
 var passed = regexp.MustCompile(`^\d+ passed, \d+ failed`)
 
-// Attr takes a figure from a line: what a test gave to t.Attr under go test -v, what a
-// command prints in the same form, or the sum of make test.
+// Attr takes a figure from a line: from t.Attr of a test under go test -v, from a
+// command that prints the same form, or from the last line of make test.
 func (p *Proof) Attr(line string) {
 	if passed.MatchString(line) {
 		p.Figures["tests"] = line
@@ -92,7 +92,7 @@ func (p *Proof) Attr(line string) {
 // A Verdict is the state of a proof.
 type Verdict struct {
 	Name, Text string
-	Err        error // why it does not count
+	Err        error // the reason why it is not valid
 }
 
 // Check looks at all proofs of a tree.

@@ -111,7 +111,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestInputs: what proofs are about is there.
+// TestInputs: the inputs of proofs exist.
 func TestInputs(t *testing.T) {
 	for name, in := range inputs {
 		if _, err := hashOf("../..", in); err != nil {

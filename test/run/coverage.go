@@ -79,7 +79,8 @@ func (r *results) theirs(w io.Writer) {
 	}
 }
 
-// parts is what a file made earlier says about our tools, and about those of others.
+// parts is the two parts of an earlier file: about our tools, and about those
+// of others.
 func parts(old []byte) (ours, theirs []byte) {
 	i := bytes.Index(old, []byte(theirsMark))
 	if i < 0 {
@@ -90,8 +91,8 @@ func parts(old []byte) (ours, theirs []byte) {
 
 var noise = regexp.MustCompile(`^.*skipped: (\S+: )?(libbpf: )?`)
 
-// shortly is the beginning of what a tool said; of a compiler's or Python's long
-// words, where the error begins.
+// shortly is the beginning of a tool's output; for long output of a compiler or
+// Python, the part from the error on.
 func shortly(said string) string {
 	said = noise.ReplaceAllString(said, "")
 	said, _, _ = strings.Cut(said, " libbpf: ")

@@ -41,7 +41,7 @@ func TestCoverage(t *testing.T) {
 	}
 }
 
-// A run of ours or of the others' tools alone keeps what was said of the rest.
+// A run of only our tools, or only the others', keeps the other part.
 func TestParts(t *testing.T) {
 	r := results{all: []result{
 		{where: "native", name: "TestLive/tcplife/best/ipv4", outcome: "PASS"},

@@ -21,12 +21,12 @@ type event struct {
 	Elapsed                                               float64
 }
 
-// events reads them and keeps what became of each test.
+// events reads them and keeps the result of each test.
 type events struct {
 	results *results
 	where   string
 	running map[string]*result // by package and test, until its end
-	built   map[string]string  // what the compiler said, by import path
+	built   map[string]string  // the compiler's output, by import path
 	seen    int
 	failed  map[string]bool // packages of which a test failed
 }
@@ -87,8 +87,8 @@ func (s *events) event(e event) {
 	}
 }
 
-// torn is a package that ended badly though none of its tests failed: it did not
-// build, or a test took the process with it.
+// torn is a package that failed without a failed test: it did not build, or a
+// test ended the process.
 func (s *events) torn(pkg string) {
 	var said []string
 	for _, out := range s.built {
@@ -101,7 +101,8 @@ func (s *events) torn(pkg string) {
 	}
 }
 
-// unended makes failures of the tests of a package that have begun and not ended.
+// unended records a failure for each test of a package that has begun and not
+// ended.
 func (s *events) unended(pkg string) {
 	for id, t := range s.running {
 		if t.pkg != pkg {
@@ -114,8 +115,8 @@ func (s *events) unended(pkg string) {
 	}
 }
 
-// end says how the command ended, and what it said besides. One that failed without
-// a failed test, or ran no test at all, is a failure of its own.
+// end records how the command ended, with its other output. A command that failed
+// without a failed test, or ran no test at all, is a failure.
 func (s *events) end(err error, said string) {
 	for _, t := range s.running {
 		s.unended(t.pkg)
@@ -166,7 +167,7 @@ func (s *suite) watch(ctx context.Context, where string, through, argv []string)
 	return err
 }
 
-// errorLines shows what a command says of itself, and keeps the last of it.
+// errorLines shows the standard error of a command, and keeps its last lines.
 type errorLines struct {
 	where string
 	rest  []byte

@@ -20,7 +20,7 @@ import (
 	"seine/test/programs"
 )
 
-// compilers are what make check needs to make the BPF objects anew.
+// compilers are the programs with which make check compiles the BPF objects.
 var compilers = []string{"clang-14", "llvm-14", "clang-format-14", "libbpf-dev"}
 
 // foreign is what links programs for another architecture.
@@ -29,7 +29,7 @@ var foreign = []string{"lld-14"}
 // others are what single tests use: peers, servers, and programs to check with.
 var others = []string{"bpftrace", "cpio", "graphviz", "iproute2", "iputils-ping", "musl", "dnsmasq-base", "gcc", "libc6-dev", "tmux", "chromium", "systemd", "containerd", "runc", "e2fsprogs", "tcpdump", "tshark", "redis-server", "nginx-light", "nghttp2-client", "postgresql"}
 
-// install brings what is not there yet: Debian packages, and DuckDB.
+// install installs missing Debian packages, and DuckDB.
 func install(ctx context.Context) error {
 	if err := installPackages(ctx); err != nil {
 		return err
@@ -92,7 +92,7 @@ func startNothing() (undo func(), err error) {
 	return func() { os.Remove(policy) }, errors.Join(err, f.Close())
 }
 
-// unpack unpacks the packages that are not to be installed.
+// unpack unpacks the packages that must not be installed.
 func unpack(ctx context.Context, dir string) error {
 	fmt.Println("unpacking", strings.Join(programs.Unpacked, " "))
 	tmp, err := os.MkdirTemp("", "unpack")

@@ -85,21 +85,21 @@ type suite struct {
 	results results
 }
 
-// onlyTheirs tells whether nothing but the tools of others is asked for.
+// onlyTheirs reports whether only the tools of others are to run.
 func onlyTheirs() bool { return os.Getenv("THEIRS") != "" }
 
-// onlyOurs tells whether the tools of others are to be left out of COVERAGE.
+// onlyOurs reports whether the tools of others are left out of COVERAGE.
 func onlyOurs() bool { return os.Getenv("OURS") != "" }
 
-// everyWay tells whether every way is to be taken on every kernel.
+// everyWay reports whether every way is tested on every kernel.
 func everyWay() bool { return os.Getenv("FULL") != "" }
 
-// asked tells whether a step is to run.
+// asked reports whether a step is to run.
 func asked(step string) bool {
 	return *only == "" && !*quick || slices.Contains(strings.Split(*only, ","), step)
 }
 
-// must runs a step that is either well or not.
+// must runs a step that either succeeds or fails as a whole.
 func (s *suite) must(name string, limit time.Duration, do func(context.Context) error) bool {
 	err := s.step(name, limit, do)
 	if err != nil {
@@ -109,8 +109,8 @@ func (s *suite) must(name string, limit time.Duration, do func(context.Context) 
 	return err == nil
 }
 
-// step runs a part of the run within its limit, and says how long it took. A part
-// that comes near its limit on a quiet machine exceeds it on a busy one.
+// step runs a part of the run within its time limit, and prints how long it took.
+// A part that comes near its limit on a quiet machine exceeds it on a busy one.
 func (s *suite) step(name string, limit time.Duration, do func(context.Context) error) error {
 	fmt.Printf("\n== %4.0fs  %s\n", time.Since(s.start).Seconds(), name)
 	ctx, cancel := context.WithTimeout(s.ctx, limit)

@@ -56,24 +56,26 @@ var guests = []guest{
 	{"6.1", []string{"-best", "-load-best", "-first=1"}, "^Test(Offers|Load|Live)$", nil, "^TestCorpus$", "", 25 * time.Minute},
 }
 
-// engine is tests of what is the same code on all kernels.
+// engine is tests of code that is the same on all kernels.
 var engine = []string{"AddRemove", "Apart", "IdleKeys", "LossesTold", "OwnPID", "SameName", "Turns"}
 
-// asksNothing is tests of the language that ask a kernel nothing, or the same as others do.
-// Only the newest kernel preempts programs, and gives them a stack of the processor's.
+// asksNothing is tests of the language that do not depend on the kernel, or test the same
+// as others. Only the newest kernel preempts programs, and gives them a per-CPU stack.
 const asksNothing = "^Fuzz|^Test(AllFiles|Config|Errors|Getopt|Import|Includes|IntervalHeads|IntervalRoom|Intervals|JSON|Limits|List|ListStripped" +
 	"|Listing|LongKeys|MacroGrowth|Points|Places|Settles|SettingErrors|SeveralErrors|Small|SpecErrors|Trees|Preempted|UprobeStack)$"
 
 const (
-	// notHere is the cases that need what the machine's own kernel may lack: Wi-Fi, queueing
-	// disciplines, functions, a card. One that is missing here fails as running nowhere.
+	// notHere is the cases for features that the machine's own kernel may lack:
+	// Wi-Fi, queueing disciplines, function tracing, a card. A case that is missing
+	// here fails because it runs nowhere.
 	notHere = "^ieee80211scan/|^(ipecn/qdisc[46]|nettxlat/virtio|qdisclat/(tcp-cake|card|children)|sormem/send|tcplife/paced" +
 		"|tcpnagle/xmit|tcpretrans/fast-netem|tcpsynbl/ack|udpconnect/sendto-(fentry|kprobe))$"
 	// toldFaults is pairs of faults: flows and soconnect show one, tcpsynbl and dns the other.
 	toldFaults = "^TestPairs$/^(a_server_that_thinks,_nobody_listens|a_server_that_does_not_accept,_a_name_server_that_fails)$"
-	// functions is the scripts of TestAgree that need the like.
+	// functions is the scripts of TestAgree that need such features.
 	functions = "^(soprotocol|sormem_recvmsg|tcpconnect|tcpaccept|tcpwin|tcpsynbl|tcpnagle|udpconnect|qdisclat_functions|ieee80211scan|ipecn)$"
-	// crowded is cases with several tasks at once, and what few kernels have alike.
+	// crowded is cases with several concurrent tasks, and features that
+	// differ between kernels.
 	crowded = "/(parallel|preempted|inflight|threads|many|uring|mptcp)"
 )
 
@@ -101,9 +103,9 @@ type binaries struct {
 	files                       []string // flags of the runner: what tests in guests need besides
 }
 
-// run has two workers, as many as the machine has processors: tests hold stopwatches. One
-// takes what runs on this machine, one thing after the other, the other one takes guests,
-// which have one processor each. Whoever is done takes the next guest.
+// run has two workers, as many as the machine has processors, because tests measure time.
+// One runs the steps of this machine, one after the other. The other one runs guests,
+// which have one processor each. A worker that has finished takes the next guest.
 func (s *suite) run() {
 	if *quick {
 		if s.must("packages", 10*time.Minute, install) {
@@ -145,7 +147,7 @@ func (s *suite) run() {
 	}
 }
 
-// quick is what an inner loop has time for.
+// quick is a short run for development.
 func (s *suite) quick() {
 	s.must("check", 4*time.Minute, func(ctx context.Context) error { return stream(ctx, nil, "env", "QUICK=1", "./test/check") })
 	s.step("unit", 5*time.Minute, func(ctx context.Context) error {
@@ -183,8 +185,8 @@ func (s *suite) prepare() (b binaries, ok bool) {
 	})
 }
 
-// build makes the binaries before anything else runs: make check writes the objects
-// anew that they hold.
+// build makes the binaries before anything else runs, because make check rewrites
+// the objects in them.
 func (b binaries) build(ctx context.Context) error {
 	for _, c := range [][]string{
 		{"go", "build", "-o", b.runner, "./test/vm"},
@@ -243,7 +245,7 @@ func (s *suite) races(ctx context.Context) error {
 	)
 }
 
-// proofs says how stale the proofs are of tests that are too long for this.
+// proofs reports how stale the proofs of the long tests are.
 func (s *suite) proofs(context.Context) error {
 	all, err := proof.Check(".")
 	errs := []error{err}
@@ -289,10 +291,11 @@ func (s *suite) packages(ctx context.Context) (calm, lively []string, err error)
 	return calm, lively, err
 }
 
-// symbols are what go test leaves out: some tests put probes on themselves.
+// symbols keeps the symbol table, which go test leaves out: some tests attach
+// probes to themselves.
 const symbols = "-ldflags=-s=false -w=false"
 
-// vetted has go test not do again what make check has done.
+// vetted switches off go vet in go test, because make check has run it.
 const vetted = "-vet=off"
 
 // modules are what live tests use, besides those that every guest has. Some
@@ -302,7 +305,7 @@ const modules = "sch_netem,mac80211_hwsim,tcp_bbr,sch_cake,sch_ingress,cls_bpf"
 // debianOffers are the ways that Debian's kernels have.
 const debianOffers = "-offers=btf,fentry,kprobe,raw,tp"
 
-// notOthers leaves out what has a step of its own.
+// notOthers leaves out tests that have a step of their own.
 const notOthers = "-test.skip=^Test(Peers|Theirs)$"
 
 // inGuests is the steps of ring 4, each as a function.
@@ -389,8 +392,9 @@ func (s *suite) buildArm64(ctx context.Context, b binaries) (binaries, error) {
 	return foreign, stream(ctx, nil, "env", "GOARCH=arm64", "go", "test", "-c", "-o", foreign.live, "./test/live")
 }
 
-// theirs sees which tools of others work: here, and in guests with a Debian root.
-// BCC compiles each of its tools for a minute there, which two guests do at a time.
+// theirs finds out which tools of others work: here, and in guests with a Debian
+// root. There BCC compiles each of its tools for a minute, so two guests run at a
+// time.
 func (s *suite) theirs(b binaries) {
 	if !s.must("root with the tools of others", 30*time.Minute, func(ctx context.Context) error { return stream(ctx, nil, b.runner, "rootfs", "-peers") }) {
 		return

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// TestPlanNames: tests that the plan names are there. A name that has changed would choose nothing.
+// TestPlanNames: the tests that the plan names exist. An outdated name would
+// select nothing.
 func TestPlanNames(t *testing.T) {
 	live, language := testsIn(t, "../live"), testsIn(t, "../../internal/bt")
 	want := func(in map[string]bool, names ...string) {

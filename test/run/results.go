@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// result is what became of one test.
+// result is the result of one test.
 type result struct {
 	where, name string   // the kernel, TestLive/tcplife/best/ipv4
 	pkg         string   // of go test
@@ -50,8 +50,8 @@ func (r *results) add(where, name string, ok bool) {
 	r.put(result{where: where, name: name, outcome: outcome})
 }
 
-// leaves is the tests that are not made of others, and those that failed though
-// none of their parts did.
+// leaves is the tests without subtests, and those that failed without a failed
+// subtest.
 func (r *results) leaves() []result {
 	type id struct{ where, pkg, name string }
 	parents, blamed := map[id]bool{}, map[id]bool{}
@@ -106,7 +106,8 @@ func (r *results) print(w io.Writer) {
 			}
 		}
 	}
-	// Once more without the logs: the last lines are those that people see.
+	// Print the failures again without the logs, because people see the
+	// last lines.
 	if count["FAIL"] > 0 {
 		fmt.Fprintln(w, "\nfailed:")
 		for _, t := range leaves {
@@ -148,8 +149,8 @@ func (r *results) overBudget() {
 	}
 }
 
-// nowhere makes a failure of each case of TestLive and each script of TestAgree that
-// every kernel left out. It is for whole runs.
+// nowhere records a failure for each case of TestLive and each script of TestAgree
+// that every kernel skipped. It is for whole runs.
 func (r *results) nowhere() {
 	ran := map[string]bool{} // whether it ran somewhere by some way
 	for _, t := range r.leaves() {
@@ -176,8 +177,8 @@ func anywhere(name string) string {
 	return ""
 }
 
-// dear says where the time went: the steps, the tests with all their parts, and the
-// parts that took longest.
+// dear prints where the time went: the steps, the tests with their subtests, and
+// the slowest subtests.
 func (r *results) dear(w io.Writer, leaves []result) {
 	fmt.Fprintln(w, "\ntime:")
 	for _, t := range r.steps {
@@ -186,7 +187,7 @@ func (r *results) dear(w io.Writer, leaves []result) {
 			fmt.Fprintf(w, "  warning: that is more than %d %% of its limit\n", nearly)
 		}
 	}
-	// What the minutes of each kernel went to: TestLive, TestLoad, ...
+	// The time of each kernel by test: TestLive, TestLoad, ...
 	took := map[string]time.Duration{}
 	for _, t := range leaves {
 		top, _, _ := strings.Cut(t.name, "/")

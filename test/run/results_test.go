@@ -32,7 +32,7 @@ var said = lines(
 
 func lines(l ...string) string { return strings.Join(l, "\n") + "\n" }
 
-// resultsOf is what becomes of a command that says this and ends so.
+// resultsOf is the results of a command with this output and this end.
 func resultsOf(t *testing.T, out string, err error) *results {
 	t.Helper()
 	r := &results{}
@@ -96,7 +96,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestRealOutput has go test and test2json themselves say what they say.
+// TestRealOutput uses the real output of go test and test2json.
 func TestRealOutput(t *testing.T) {
 	s := &suite{ctx: t.Context(), dir: t.TempDir()}
 	if err := s.goTest(s.ctx, units, "-run", "TestOn", "seine/test/flaky"); err != nil {

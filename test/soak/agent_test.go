@@ -23,18 +23,18 @@ import (
 
 var services = flag.Int("services", 500, "how many services are there at once beside the agent")
 
-// Promises of the agent. make soak holds it to them; with less of everything, most of its memory
-// is in maps whose size does not depend on how much there is.
+// Promises of the agent, which make soak checks. With a smaller load, most of its memory
+// is in maps of fixed size.
 const (
-	agentMemory = 350 << 20 // of its control group. The goal is 200 MB: docs/AGENT.md says what there is
+	agentMemory = 350 << 20 // of its control group. The goal is 200 MB: docs/AGENT.md has the measured value
 	agentAtMost = 500 << 20 // in the shorter form: it does not run away
 	agentSeries = 5000
 	agentFlat   = 0.05 // that the last third may have more than the second one
 )
 
-// TestAgent: beside many open connections, and services that come and go, the agent's memory
-// has a bound and is flat, its series have a limit, and each session is counted or said to be
-// lost.
+// TestAgent: beside many open connections, and services that come and go, the agent's
+// memory is bounded and does not grow, its series are limited, and each session is
+// counted or reported as lost.
 func TestAgent(t *testing.T) {
 	w := world(t)
 	a := startAgent(t, fmt.Sprintf("--netns=%d", w.Netns("")), "--max-cpu=10000%")
@@ -82,11 +82,13 @@ func TestAgent(t *testing.T) {
 	if counted > float64(2*sessions) {
 		t.Errorf("%.0f ends counted of %d", counted, 2*sessions)
 	}
-	// Where an interrupt is on top of process 1, kernels of some sandboxes run no program.
+	// Kernels of some sandboxes run no program in an interrupt on top of
+	// process 1.
 	if missing := float64(2*sessions) - counted - lost - ownerless; missing > float64(sessions)/5000 {
 		t.Errorf("%.0f ends of %d are neither counted nor said to be lost", missing, 2*sessions)
 	}
-	// What finds no room is told, and an agent that is to hold so many sockets has room.
+	// Sessions without room are reported, and an agent for this many
+	// sockets has room.
 	if ownerless > 0 {
 		t.Errorf("%.0f owners of sockets were refused by tcplife", ownerless)
 	}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package soak holds tools to their promises when there is much of everything:
-// as many sockets as a busy server has, and sessions without a pause. make soak
-// takes 100,000 sockets and ten minutes; make test a shorter form.
+// Package soak tests tools under heavy load: as many sockets as a busy server
+// has, and sessions without a pause. make soak takes 100,000 sockets and ten
+// minutes; make test a shorter form.
 package soak
 
 import (
@@ -57,7 +57,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// row is what every tool here tells of a session.
+// row is the columns of a session that every tool here has.
 type row struct {
 	PID   int    `json:"pid"`
 	Time  string `json:"time"`
@@ -198,8 +198,8 @@ func (x *tool) end(t *testing.T) {
 	}
 }
 
-// most is how many sessions a pair of processes holds: a process may have
-// 20,000 files where nobody allows more.
+// most is the number of sessions of a pair of processes: a process may have
+// 20,000 files if the limit is not raised.
 const most = 15000
 
 // open makes n sessions that are open and wait, by as many processes as it takes.
@@ -221,7 +221,7 @@ func open(t *testing.T, w *lab.World, n int) (all []*lab.TCP) {
 }
 
 // TestMany: tools start beside many open sockets, know the owner of each, and
-// show each session when it ends, which may be in a softirq on top of process 1.
+// show each session at its end. The end may be in a softirq on top of process 1.
 func TestMany(t *testing.T) {
 	if err := lab.Undisturbed(func() ([]error, error) { return many(t) }); err != nil {
 		t.Error(err)
@@ -283,8 +283,8 @@ func (x *tool) compare(all []*lab.TCP) (differ []error) {
 	return differ
 }
 
-// snapshot: a tool that shows what there is and ends has a row of each socket, in a second.
-// That is processor time: others may have the processors meanwhile.
+// snapshot: a tool that lists sockets has a row of each within a second of processor
+// time.
 func snapshot(t *testing.T, all []*lab.TCP, args ...string) []error {
 	x := start(t, args...)
 	if err := <-x.done; err != nil {
@@ -342,8 +342,8 @@ func TestFlows(t *testing.T) {
 	}
 }
 
-// TestLasting: sessions without a pause; none is lost or somebody else's. Sessions end
-// in softirqs, which may be on top of process 1.
+// TestLasting: sessions without a pause. None is lost, and each has the right process.
+// Sessions end in softirqs, which may be on top of process 1.
 func TestLasting(t *testing.T) {
 	if err := lab.Undisturbed(func() ([]error, error) { return lasts(t), nil }); err != nil {
 		t.Error(err)
@@ -352,8 +352,8 @@ func TestLasting(t *testing.T) {
 
 // lasts is one round of TestLasting.
 func lasts(t *testing.T) (differ []error) {
-	// Other tests may keep the reader from its turn. Connections of others may have no
-	// process that is known: nobody else has this address.
+	// Other tests may delay the reader. Connections of other processes may have an
+	// unknown owner, but they do not use this address.
 	own := netip.AddrFrom4([4]byte{127, 83, 69, 73})
 	life := start(t, "tcplife", "--buffer", "64M", "--addr", own.String())
 	want, total := map[int]int{}, 0

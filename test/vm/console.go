@@ -7,14 +7,14 @@ import (
 	"regexp"
 )
 
-// complaints begin what a kernel says about its own errors: a panic, an oops, a
-// warning, a locking or RCU stall.
+// complaints are the starts of kernel messages about errors: a panic, an oops,
+// a warning, a locking or RCU stall.
 var complaints = regexp.MustCompile(`(?m)^.*(Kernel panic - |BUG: |Oops: |WARNING: |general protection fault|detected stalls on|INFO: task .* blocked)`)
 
 func complained(console []byte) bool { return complaints.Match(console) }
 
-// consoleTail is what to show of a console: from the first complaint on, or the
-// last lines.
+// consoleTail is the part of a console to show: from the first complaint on, or
+// the last lines.
 func consoleTail(console []byte) []byte {
 	const most = 50
 	console = bytes.TrimSpace(bytes.ReplaceAll(console, []byte("\r"), nil))

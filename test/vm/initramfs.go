@@ -34,7 +34,8 @@ var (
 	rootModules = []string{"virtio_pci", "virtio_blk", "crc32c_generic", "ext4", "overlay"}
 )
 
-// etc is the little that programs look up in a guest without a Debian root.
+// etc is the few files of /etc that programs read in a guest without a Debian
+// root.
 var etc = map[string]string{
 	"/etc/passwd":        "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
 	"/etc/group":         "root:x:0:\nnogroup:x:65534:\n",

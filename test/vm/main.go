@@ -36,7 +36,7 @@ const usage = `usage:
 const (
 	exitUsage    = 2
 	exitTimeout  = 124 // the command had not ended in time
-	exitNoStatus = 125 // the guest ended without telling how the command did, or never began
+	exitNoStatus = 125 // the guest ended without an exit code of the command, or never started
 	exitSignal   = 130 // interrupted here
 )
 
@@ -78,7 +78,7 @@ func main() {
 	os.Exit(code)
 }
 
-// errUsage means that the arguments were wrong and that this has been said.
+// errUsage means that the arguments were wrong and that this was printed.
 var errUsage = errors.New("usage")
 
 func fetch(ctx context.Context, args []string) error {

@@ -76,11 +76,11 @@ func parseOptions(args []string) (options, error) {
 	return o, nil
 }
 
-// fromGuest tells whether the command is one that the Debian root brings.
+// fromGuest reports whether the command is a program of the Debian root.
 func (o options) fromGuest() bool { return o.root && !strings.Contains(o.command[0], "/") }
 
-// check finds early what would end as a riddle in the guest, and takes the
-// command's architecture for the guests'.
+// check finds errors early that would be hard to understand in the guest, and
+// uses the command's architecture for the guests.
 func (o *options) check() error {
 	var err error
 	if o.arch, err = o.commandArch(); err != nil {

@@ -47,7 +47,8 @@ func (b boot) run(ctx context.Context) (code int, ok bool, err error) {
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, b.qemu, b.args()...)
 	cmd.Stdout, cmd.Stderr = &said, &said
-	// No qemu outlives us, even if we are killed; and Ctrl-C is ours alone.
+	// qemu dies with this process, even if it is killed, and does not get
+	// Ctrl-C.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 
 	var wait sync.WaitGroup
@@ -62,7 +63,8 @@ func (b boot) run(ctx context.Context) (code int, ok bool, err error) {
 		ours = append(ours, pw)
 		wait.Go(func() {
 			defer r.Close()
-			// An error here is one of our own stdout: a closed pipe. Read on, or the guest stops.
+			// An error here is one of our own stdout: a closed
+			// pipe. Continue reading, or the guest stops.
 			if _, err := io.Copy(w, r); err != nil {
 				io.Copy(io.Discard, r)
 			}
@@ -99,8 +101,9 @@ func (b boot) args() []string {
 	}
 	args = append(args, accel...)
 	if b.NIC {
-		// A network of qemu's own that takes every packet and lets none out. (A hub
-		// without other ports takes none: the card would never finish one.)
+		// A network inside of qemu that accepts every packet and sends none out.
+		// (A hub without other ports accepts none: the card would never complete
+		// one.)
 		args = append(args, "-netdev", "user,id=net0,restrict=on", "-device", "virtio-net-pci,netdev=net0,romfile=")
 	} else {
 		args = append(args, "-nic", "none")
@@ -117,7 +120,7 @@ func chardev(port int, path string) []string {
 	return []string{"-chardev", fmt.Sprintf("file,id=%s,path=%s", chardevID(port), strings.ReplaceAll(path, ",", ",,"))}
 }
 
-// marks collects what init says about the command and notices its start.
+// marks collects init's marks about the command and notices its start.
 type marks struct {
 	text    strings.Builder
 	started func()

@@ -19,8 +19,7 @@ import (
 	"seine/test/vm/kernel"
 )
 
-// The Debian roots for peers and for programs that are the real thing: their
-// suite.
+// The suite of the Debian roots, which have the peers and other real programs.
 const rootSuite, rootArch = "trixie", "amd64"
 
 // A root is an image and what it holds besides a minimal system.
@@ -100,8 +99,8 @@ func (r root) ensure(ctx context.Context) (string, error) {
 	return image, os.WriteFile(list, []byte(strings.Join(all, "\n")+"\n"), 0o644)
 }
 
-// wants lists the packages to install, and all that the image is to have: those,
-// and the kernels' headers.
+// wants lists the packages to install, and the contents of the image: these
+// packages and the kernels' headers.
 func (r root) wants(have []string, kernels []kernel.Kernel) (packages, all []string) {
 	const headers = "linux-headers-"
 	packages = slices.Concat(r.packages, slices.DeleteFunc(slices.Clone(have), func(p string) bool { return strings.HasPrefix(p, headers) }))

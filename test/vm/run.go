@@ -56,7 +56,7 @@ func run(ctx context.Context, args []string) (int, error) {
 			return 0, err
 		}
 	}
-	// All are here before the first one boots.
+	// All kernels are fetched before the first one boots.
 	var kernels []kernel.Kernel
 	for _, name := range r.kernels {
 		k, err := kernel.Fetch(ctx, name, false, os.Stderr)

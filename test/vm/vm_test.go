@@ -89,8 +89,8 @@ func static(t *testing.T, m elf.Machine) string {
 	return file
 }
 
-// A root keeps the packages that it was given, and has the headers of the kernels
-// that there are now.
+// A root keeps the packages that it was given, and has the headers of the current
+// kernels.
 func TestRootWants(t *testing.T) {
 	r := root{"x", []string{"b", "a"}, true}
 	packages, all := r.wants([]string{"a", "c", "linux-headers-1"}, []kernel.Kernel{{Version: "2"}})

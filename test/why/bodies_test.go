@@ -57,10 +57,10 @@ func acceptFull(c *lab.Child) error {
 	return c.Report(true)
 }
 
-// A service is a server of many connections, and how it treats a request.
+// A service is a server of many connections, with the treatment of requests.
 type service struct {
 	Addr   string          // where it listens
-	Waits  []time.Duration // before an answer; the n-th connection begins with the n-th
+	Waits  []time.Duration // delays before an answer; the n-th connection begins with the n-th
 	Asks   string          // another server, which it asks for each answer
 	Events int             // that follow an answer without being asked for
 	Every  time.Duration   // between them
@@ -141,7 +141,7 @@ func (s *service) talk(conn net.Conn, n int) {
 	}
 }
 
-// exchange asks in so many writes, and reads the answer.
+// exchange sends a request in n writes, and reads the answer.
 func exchange(conn net.Conn, buf []byte, writes int) error {
 	for range writes {
 		if _, err := conn.Write(buf[:asked/writes]); err != nil {
@@ -152,7 +152,7 @@ func exchange(conn net.Conn, buf []byte, writes int) error {
 	return err
 }
 
-// users are clients of one process, all at once.
+// users are concurrent clients in one process.
 type users struct {
 	Addr   string
 	Count  int
@@ -164,7 +164,8 @@ type users struct {
 	Reset  bool          // the server resets
 }
 
-// startUsers starts them in a host; run has them ask and returns when all are done.
+// startUsers starts them in a host. run makes them send their requests, and
+// returns when all have finished.
 func startUsers(w *lab.World, host, comm string, u users) (run func() error, err error) {
 	if u.Writes == 0 {
 		u.Writes = 1

@@ -15,21 +15,21 @@ import (
 	"seine/internal/lab"
 )
 
-// A fault is what is wrong, and how it must be named.
+// A fault is something that is wrong, and the finding that must name it.
 type fault struct {
 	name  string
 	class string
 	heavy bool // for -all
-	// start makes the processes. It returns what they do when seine is ready, which ends when
-	// enough has happened, and the object.
+	// start starts the processes. It returns a function to run when seine is ready,
+	// which returns when enough has happened, and the object.
 	start starter
-	then  []string // classes that must come later and have the first as their cause
-	// shared says that the object is one that others of the machine share: of such findings
-	// only those of the class count.
+	then  []string // classes that must come later with the first as their cause
+	// shared: other processes of the machine share the object. Only findings of the
+	// class count then.
 	shared bool
 }
 
-// loses says that segments are lost on purpose, or held up until they are sent again.
+// loses: segments are lost on purpose, or delayed until they are retransmitted.
 func (f *fault) loses() bool {
 	return strings.HasPrefix(f.class, "loss-") || f.class == "mtu-blackhole"
 }
@@ -74,7 +74,7 @@ func ofClient(s starter) starter {
 	}
 }
 
-// timesOut is a talk that loses segments of the server until so many have timed out.
+// timesOut is a talk that loses segments of the server until n have timed out.
 func timesOut(k lab.Talk, l lab.Loss, timeouts int64) starter {
 	return func(w *lab.World) (func() error, string, error) {
 		t, err := lab.StartTalks(w, "why-user", "why-web", k)
@@ -110,8 +110,8 @@ func segment(p []byte) (size int, flags byte, seq string, ok bool) {
 	return len(p) - 20 - int(p[32]>>4)*4, p[33], string(p[24:28]), true
 }
 
-// losing loses segments of the second host: of those that are sent for the first time the ones
-// that pick says, by their number.
+// losing loses segments of the second host: pick chooses them by their number among
+// segments that are sent for the first time.
 func losing(pick func(n int, flags byte) bool) func(int, []byte) (bool, time.Duration) {
 	n, seen := 0, map[string]bool{}
 	return func(host int, p []byte) (bool, time.Duration) {
@@ -138,7 +138,7 @@ func holding(each int, hold time.Duration) func(int, []byte) (bool, time.Duratio
 	}
 }
 
-// connects is connects to a target, all of which end so.
+// connects is connects to a target with the same result.
 func connects(kind lab.Target, n int, a lab.Attempt) starter {
 	return func(w *lab.World) (func() error, string, error) {
 		kind, a := kind, a // they may be asked for again
@@ -158,8 +158,8 @@ func connects(kind lab.Target, n int, a lab.Attempt) starter {
 	}
 }
 
-// full is connects to a listener whose accept queue is small: those behind the third find it
-// full.
+// full is connects to a listener with a small accept queue, which is full after the
+// third.
 func full(behind lab.Attempt) starter {
 	return func(w *lab.World) (func() error, string, error) {
 		t, err := lab.StartTargets(w, "server", "why-web", lab.Target{Network: lab.TCP4, Backlog: 2})
@@ -223,7 +223,7 @@ func across(p *lab.Path, s service, u users) starter {
 
 func itself(port int) string { return fmt.Sprintf("why-web :%d", port) }
 
-// behind is users of a service that asks another one, which is slow.
+// behind is users of a service that calls another, slow service.
 func behind(w *lab.World) (func() error, string, error) {
 	addr := w.Addr4("server")
 	port, err := startService(w, "server", "why-db", service{Addr: lab.TCP4.At(addr, 0), Waits: []time.Duration{150 * ms}})
@@ -238,7 +238,8 @@ func behind(w *lab.World) (func() error, string, error) {
 	return run, fmt.Sprintf("why-db :%d", port), err
 }
 
-// injected is packets that no socket would send. They come to the server's only device.
+// injected is packets that no socket would send. They arrive at the server's
+// only device.
 func injected(prepare func(w *lab.World) error, p func(w *lab.World) lab.Packet) starter {
 	return func(w *lab.World) (func() error, string, error) {
 		if prepare != nil {

@@ -18,15 +18,14 @@ import (
 
 // The faults here are those of the whole machine: memory of TCP, and processors.
 
-// keepEnv has the test's own binary be a keeper. It holds the path of a setting and the value
-// that it had.
+// keepEnv makes the test binary a keeper. It has the path of a setting and its old value.
 const keepEnv = "SEINE_WHY_KEEP"
 
 // keepFor is for how long a setting of the machine may be changed.
 const keepFor = 30 * time.Second
 
-// keep writes a setting back when the test that changed it closes a pipe, or is dead; in any
-// case when keepFor is over.
+// keep restores a setting when the test that changed it closes a pipe or dies, and at the
+// latest after keepFor.
 func keep(order string) (code int) {
 	path, value, _ := strings.Cut(order, "=")
 	done := make(chan struct{})
@@ -46,8 +45,8 @@ func keep(order string) (code int) {
 	return code
 }
 
-// change sets a setting of the whole machine. A keeper restores it, whatever becomes of this
-// process.
+// change changes a setting of the whole machine. A keeper restores it, even if this
+// process dies.
 func change(path, value string) (restore func() error, err error) {
 	was, err := os.ReadFile(path)
 	if err != nil {
@@ -80,9 +79,9 @@ func change(path, value string) (restore func() error, err error) {
 	return restore, nil
 }
 
-// hoards is a server with much that is unread. If short is set, TCP gets under memory pressure:
-// half of the pages that TCP has then become the threshold. The limit stays, so that no
-// connection of this machine is refused memory.
+// hoards is a server with much unread data. If short is set, TCP comes under memory
+// pressure: the threshold becomes half of the pages that TCP has then. The limit does not
+// change, so no connection of this machine is refused memory.
 func hoards(short bool) starter {
 	return func(w *lab.World) (func() error, string, error) {
 		u := unread{Addr: lab.TCP4.At(w.Addr4("server"), 0), Count: 400, First: 32_000, More: 1000}
@@ -131,7 +130,8 @@ func hoards(short bool) starter {
 	}
 }
 
-// halveMemory has memory pressure start at half of the pages that TCP has now.
+// halveMemory makes memory pressure start at half of the pages that TCP has
+// now.
 func halveMemory() (restore func() error, err error) {
 	const path = "/proc/sys/net/ipv4/tcp_mem"
 	var low, pressure, most int
@@ -152,7 +152,8 @@ func halveMemory() (restore func() error, err error) {
 	return change(path, fmt.Sprint(used/4, used/2, most))
 }
 
-// memory is how many pages TCP has, and whether the kernel takes it to be under memory pressure.
+// memory is the number of pages that TCP has, and whether it is under memory
+// pressure.
 func memory() (pages int, pressure bool, err error) {
 	text, err := os.ReadFile("/proc/net/protocols")
 	for line := range strings.Lines(string(text)) {
@@ -179,7 +180,8 @@ func oneCPU(cpu int) string { return fmt.Sprint("processor ", cpu) }
 // processor with some 300 of them, before the queue of that processor is full (1,000). So there
 // are several.
 var (
-	// trickle is at most 10,000 datagrams a second: the queue has room for a tenth of a second.
+	// trickle is at most 10,000 datagrams a second, of which the queue
+	// holds a tenth of a second.
 	trickle = lab.Flood{Count: 10_000, Flows: 16, Burst: 50, Gap: 5 * ms}
 	// stream is some 50,000 a second, in bursts that the queue of one processor has no room for.
 	stream = lab.Flood{Count: 500_000, Flows: 64, Burst: 3000, Gap: 40 * ms}

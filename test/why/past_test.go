@@ -10,8 +10,8 @@ import (
 	"seine/internal/lab"
 )
 
-// TestPast: a service that has become slower is named though it is not slow, if the recording has
-// what it was before. One that was so before is not.
+// TestPast: a service that has become slower is named even if it is not slow, if the
+// recording has its earlier times. A service that was as slow before is not.
 func TestPast(t *testing.T) {
 	const slow = "1s"
 	for _, c := range []struct {

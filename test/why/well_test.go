@@ -13,16 +13,16 @@ import (
 	"seine/internal/lab"
 )
 
-// A load is a machine that is well, though some of it takes its time on purpose.
+// A load is a healthy machine, even if some of its services wait on purpose.
 type load struct {
 	name  string
 	heavy bool // for -all
-	slow  bool // it must be quick, which a busy machine is not: --slow is a second
+	slow  bool // answers must be fast, which they are not on a busy machine: --slow is a second
 	start starter
-	class string // it is the load of a fault of this class, of which nothing on this machine may be told
+	class string // the load of a fault of this class; no finding of the class is allowed on this machine
 }
 
-// each is waits that are spread evenly from one to another.
+// each is delays that are spread evenly over a range.
 func each(n int, from, to time.Duration) (out []time.Duration) {
 	for i := range n {
 		out = append(out, from+(to-from)*time.Duration(i)/time.Duration(n-1))
@@ -73,7 +73,7 @@ func mixed(w *lab.World) (func() error, string, error) {
 	}, object, err
 }
 
-// TestWell: nothing is found of what is well.
+// TestWell: healthy loads have no findings.
 func TestWell(t *testing.T) {
 	for i, l := range loads {
 		if l.heavy && !*all {

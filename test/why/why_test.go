@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package why proves 'seine why': each fault is made on purpose and must be named first, and a
-// machine that is well must be told to be.
+// Package why tests 'seine why': each fault is made on purpose and must be named first,
+// and a healthy machine must have no findings.
 package why
 
 import (
@@ -27,7 +27,7 @@ import (
 
 var all = flag.Bool("all", false, "all faults, pairs and loads: make faults")
 
-// seineEnv has the test's own binary be seine.
+// seineEnv makes the test binary run as seine.
 const seineEnv = "SEINE_WHY_TEST"
 
 func TestMain(m *testing.M) {
@@ -56,8 +56,9 @@ type finding struct {
 
 func (f *finding) String() string { return f.Class + " " + f.Object }
 
-// seine runs a command line. When it is ready, begin is run, and one tick later it is asked to
-// end, as by Ctrl-C: on a busy machine nobody knows how long begin takes.
+// seine runs a command line. When it is ready, begin is run, and one tick later it gets
+// an interrupt, as by Ctrl-C, because the duration of begin is not known on a busy
+// machine.
 func seine(t *testing.T, begin func() error, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", args...)
@@ -161,9 +162,9 @@ func (f *fault) make(t *testing.T) *trouble {
 	return x
 }
 
-// patient has the timers of TCP wait for longer than a busy machine may put an acknowledgement
-// off. Else they send again what is not lost, which is a finding of its own. Kernels before
-// 6.11 have no such setting.
+// patient makes TCP's timers wait longer than a busy machine may delay an
+// acknowledgement. Otherwise they retransmit segments that are not lost, which is a
+// finding of its own. Kernels before 6.11 do not have this setting.
 func patient(t *testing.T, w *lab.World) {
 	t.Helper()
 	for _, h := range w.Hosts() {
@@ -176,8 +177,8 @@ func patient(t *testing.T, w *lab.World) {
 	}
 }
 
-// TestFaults: each fault is named first of all that is said about the lab's processes, and
-// nothing else is named but what it explains.
+// TestFaults: each fault is the first finding about the lab's processes, and all other
+// findings are explained by it.
 func TestFaults(t *testing.T) {
 	for i := range faults {
 		f := &faults[i]
@@ -226,7 +227,8 @@ var pairs = [][2]string{
 	{"a request in two small writes", "no descriptor is left"},
 }
 
-// TestPairs: of two faults at once both are named, before all that they explain.
+// TestPairs: two faults at the same time are both named, before all findings
+// that they explain.
 func TestPairs(t *testing.T) {
 	if !*all {
 		pairs = pairs[:1]
@@ -262,7 +264,7 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// runs checks that a printed command runs as it stands. How it does so is not asked.
+// runs checks that a printed command can be run. It does not check the output.
 func runs(t *testing.T, command string) {
 	t.Helper()
 	line, err := words.Fields(command)
@@ -275,7 +277,7 @@ func runs(t *testing.T, command string) {
 	}
 }
 
-// TestRname: a finding says by which name the process knows the address.
+// TestRname: a finding has the name by which the process looked up the address.
 func TestRname(t *testing.T) {
 	w, err := lab.NewWorld(lab.Options{})
 	if err != nil {
@@ -317,7 +319,8 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// TestTarget: a target narrows what is told, and what is not there is said.
+// TestTarget: a target limits the findings, and a target that does not exist is
+// reported.
 func TestTarget(t *testing.T) {
 	for _, c := range []struct {
 		args []string

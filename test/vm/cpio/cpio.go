@@ -52,7 +52,7 @@ func (w *Writer) Dir(name string) error {
 	return w.entry(name, typeDir|0o755, 0, nil)
 }
 
-// Has tells whether the archive has an entry of that name.
+// Has reports whether the archive has an entry of that name.
 func (w *Writer) Has(name string) bool { return w.seen[clean(name)] }
 
 // File adds a regular file of exactly size bytes read from r.
@@ -92,7 +92,7 @@ func (w *Writer) parent(name string) error {
 }
 
 func (w *Writer) entry(name string, mode uint32, size int64, r io.Reader) error {
-	// The kernel would take the later of two files in silence.
+	// The kernel would silently use the later of two files.
 	if w.seen[name] {
 		return fmt.Errorf("cpio: /%s: added twice", name)
 	}

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command init is the first and, but for the command under test, the only
+// Command init is the first and, besides the command under test, the only
 // process of a guest. It prepares the kernel, runs the command of its job and
-// powers off. What goes wrong before the command starts is said on the console,
-// and the runner sees that no exit code came.
+// powers off. Errors before the command starts are printed on the console, and
+// the runner sees that no exit code came.
 package main
 
 import (
@@ -44,8 +44,8 @@ func guest() error {
 	if err != nil {
 		return err
 	}
-	// A module that does not load is the command's to judge, so it is said where
-	// the command speaks.
+	// The command has to judge a module that does not load, so the error goes to
+	// the command's stderr.
 	for _, name := range j.Modules {
 		if err := loadModule(name); err != nil {
 			fmt.Fprintln(ports[job.Stderr], "init:", err)

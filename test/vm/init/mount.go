@@ -18,7 +18,8 @@ import (
 type mount struct{ kind, dir, options string }
 
 var (
-	// early is what init itself needs; a Debian root gets it passed on.
+	// early is the mounts that init itself needs; a Debian root gets them
+	// too.
 	early = []mount{
 		{"proc", "/proc", ""},
 		{"sysfs", "/sys", ""},
@@ -33,7 +34,8 @@ var (
 		{"bpf", "/sys/fs/bpf", "mode=700"},
 		{"securityfs", "/sys/kernel/security", ""},
 	}
-	// tracing serves peers that look for tracefs in its old place, too.
+	// tracing also mounts tracefs in its old place, for peers that look
+	// there.
 	tracing = []mount{
 		{"tracefs", "/sys/kernel/tracing", ""},
 		{"debugfs", "/sys/kernel/debug", ""},

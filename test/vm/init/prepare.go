@@ -13,8 +13,8 @@ import (
 	"seine/test/vm/job"
 )
 
-// prepare does what a distribution's init would have done by the time someone
-// logs in, as far as network tools can tell.
+// prepare does what a distribution's init does before a login, as far as it
+// matters to network tools.
 func prepare() error {
 	// Programs that look for these expect links, which devtmpfs does not make.
 	for name, target := range map[string]string{

@@ -35,7 +35,7 @@ func openPorts() ([job.Ports]port, error) {
 	return ports, nil
 }
 
-// say writes text and waits until it has left the guest.
+// say writes text and waits until the host has it.
 func (p port) say(text string) error {
 	if _, err := io.WriteString(p, text); err != nil {
 		return err
@@ -62,7 +62,8 @@ func run(j job.Job, ports [job.Ports]port) (int, error) {
 	files := []uintptr{stdin.Fd()}
 	var pipes []*os.File
 	done := make(chan error)
-	// The command gets pipes: to a terminal it might write otherwise.
+	// The command gets pipes, because its output to a terminal might
+	// differ.
 	for _, n := range []int{job.Stdout, job.Stderr} {
 		r, w, err := os.Pipe()
 		if err != nil {
@@ -94,7 +95,8 @@ func run(j job.Job, ports [job.Ports]port) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	// Whoever still holds a pipe would keep the copies from ending.
+	// A process that still has a pipe open would keep the copies from
+	// ending.
 	if err := unix.Kill(-1, unix.SIGKILL); err != nil && err != unix.ESRCH {
 		return 0, fmt.Errorf("end what is left: %w", err)
 	}

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package job is what the runner on the host and init in the guest say to each
-// other: a Job goes in as a file of the initramfs, marks come back over a port.
+// Package job is the protocol between the runner on the host and init in the
+// guest: a Job goes in as a file of the initramfs, and marks come back over a
+// port.
 package job
 
 import (

@@ -8,9 +8,8 @@ import (
 	"errors"
 )
 
-// arm64Image checks that an image is one that the kernel's boot protocol for
-// arm64 describes (Documentation/arch/arm64/booting.rst). Debian does not
-// compress it.
+// arm64Image checks that an image follows the kernel's boot protocol for arm64
+// (Documentation/arch/arm64/booting.rst). Debian does not compress it.
 func arm64Image(image []byte) ([]byte, error) {
 	if len(image) < 64 || string(image[56:60]) != "ARM\x64" {
 		return nil, errors.New("vmlinuz: not an arm64 image")
@@ -22,8 +21,8 @@ func arm64Image(image []byte) ([]byte, error) {
 // the size of the header, and types that follow it at once.
 var btfHead = []byte{0x9f, 0xeb, 1, 0, 24, 0, 0, 0, 0, 0, 0, 0}
 
-// btfIn finds the BTF in the memory's content of a kernel. A program that reads
-// BTF has the first bytes as constants too, but not the lengths that fit.
+// btfIn finds the BTF in the memory image of a kernel. Code that reads BTF also
+// has the first bytes as constants, but without valid lengths.
 func btfIn(image []byte) ([]byte, error) {
 	le := binary.LittleEndian
 	for rest := image; ; {

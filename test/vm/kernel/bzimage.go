@@ -14,7 +14,7 @@ import (
 	"os/exec"
 )
 
-// compressions tells the kinds of payload apart by their first bytes.
+// compressions identifies the kind of a payload by its first bytes.
 var compressions = []struct {
 	magic string
 	tool  []string // nil: the standard library can

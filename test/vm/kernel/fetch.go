@@ -129,7 +129,7 @@ func choose(meta string, depends func(pkg string) ([]string, error)) (version st
 	return version, pkgs, nil
 }
 
-// unpack takes what we keep out of the unpacked packages in root.
+// unpack copies the files to keep from the unpacked packages in root.
 func unpack(ctx context.Context, from origin, root, version, out string) error {
 	// Packages have /lib/modules or, since trixie, /usr/lib/modules; depmod
 	// looks under /lib.

@@ -21,7 +21,7 @@ var origins = []origin{
 	{"5.10", "bullseye", "amd64"},
 	{"6.1", "bookworm", "amd64"},
 	{"6.12", "trixie", "amd64"},
-	{"new", "sid", "amd64"}, // whatever is newest
+	{"new", "sid", "amd64"}, // the newest version
 	{"6.12-arm64", "trixie", "arm64"},
 }
 

@@ -129,7 +129,7 @@ func (k Kernel) LoadOrder(names ...string) (files, missing []string, err error) 
 	return files, missing, nil
 }
 
-// Kept tells whether a module stays in the cache of a kernel that has it.
+// Kept reports whether a module stays in the cache of a kernel that has it.
 func Kept(name string) bool {
 	return slices.ContainsFunc(kept, func(pattern string) bool {
 		ok, _ := path.Match(pattern, moduleName(name))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command pod is what the test of pods has in its images: "pod pause" waits, "pod serve N" asks
-// itself N times at port 18080, and waits.
+// Command pod is the program in the images of the pod test: "pod pause" waits; "pod serve
+// N" makes N requests to itself at port 18080, and waits.
 package main
 
 import (
