@@ -8,11 +8,15 @@ import (
 	"maps"
 	"math/bits"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"seine/internal/kern"
+	"seine/internal/lab"
 	"seine/internal/row"
 	"seine/internal/trial"
 )
@@ -102,5 +106,107 @@ func sameWaits(x *trial.Trial, ours []*row.Row, theirs []string) {
 		if packets == 1 && !near(oldest, times[i]) || times[i] > oldest+apart {
 			x.Errorf("read %d of %d packets: %v to %v, and theirs %v", i, packets, youngest, oldest, times[i])
 		}
+	}
+}
+
+// sameStays: tcpcong over our demo. Theirs begins with the first change of a connection, which it does not count, and
+// counts no time before it.
+func sameStays(x *trial.Trial, ours []*row.Row, theirs []string) {
+	seen := 0
+	for _, l := range theirs {
+		f := strings.Fields(l) // local, remote, open, disorder, recovery, cwr, loss, changes
+		if len(f) != 8 || !strings.HasPrefix(f[0], "127.0.0.1/") {
+			continue
+		}
+		i := slices.IndexFunc(ours, func(r *row.Row) bool { return strings.TrimPrefix(f[0], "127.0.0.1/") == trial.Value(r.Get("lport")) })
+		if i < 0 {
+			x.Errorf("only theirs has %s", l)
+			continue
+		}
+		seen++
+		for at, id := range map[int]string{2: "open_ms", 3: "disorder_ms", 4: "recovery_ms", 5: "cwr_ms", 6: "loss_ms"} {
+			us, err := strconv.Atoi(f[at])
+			x.Fail(err)
+			a, b := time.Duration(ours[i].Get(id).N), time.Duration(us)*time.Microsecond
+			if id == "open_ms" && b > a+apart || id != "open_ms" && !near(a, b) {
+				x.Errorf("%s is %v, and theirs %v: %s", id, a, b, l)
+			}
+		}
+		if n, err := strconv.Atoi(f[7]); err != nil || uint64(n)+1 != ours[i].Get("changes").N {
+			x.Errorf("%d changes, and theirs has %s besides the first: %s", ours[i].Get("changes").N, f[7], l)
+		}
+	}
+	if seen != len(ours) || seen != 2 {
+		x.Errorf("%d connections, and theirs has %d; want 2:\n%s", len(ours), seen, strings.Join(theirs, "\n"))
+	}
+}
+
+// queueDev is a device of three queues.
+const queueDev = "tap0"
+
+var queues []*lab.Tap
+
+func openQueues(w *lab.World) (undo func(), err error) {
+	queues = nil
+	undo = func() {
+		for _, q := range queues {
+			q.Close()
+		}
+	}
+	for range 3 {
+		q, err := w.OpenTap("", queueDev, unix.IFF_MULTI_QUEUE)
+		if err != nil {
+			undo()
+			return nil, err
+		}
+		queues = append(queues, q)
+	}
+	return undo, nil
+}
+
+// useQueues has the device receive by two of its queues, and send by the one that the kernel chooses.
+func useQueues(w *lab.World) error {
+	_, err := w.SendFrames("", queueDev, 57, 900)
+	return errors.Join(err, queues[0].Receive(31, 70), queues[2].Receive(101, 400))
+}
+
+// sameQueues: netqtop. Theirs has packets by size, in five classes, and the average size.
+func sameQueues(x *trial.Trial, ours []*row.Row, theirs []string) {
+	type queue struct {
+		dir, number      string
+		packets, average int
+	}
+	sums, dir := map[[2]string]queue{}, ""
+	for _, l := range theirs {
+		f := strings.Fields(l)
+		switch {
+		case l == "TX", l == "RX":
+			dir = strings.ToLower(l)
+		case len(f) == 7 && f[0] != "Total":
+			at := [2]string{dir, f[0]}
+			q := sums[at]
+			q.dir, q.number = dir, f[0]
+			for _, w := range f[2:] {
+				n, err := strconv.Atoi(w)
+				x.Fail(err)
+				q.packets += n
+			}
+			if average, err := strconv.ParseFloat(f[1], 64); err == nil && average > 0 {
+				q.average = int(average)
+			}
+			if q.packets > 0 {
+				sums[at] = q
+			}
+		}
+	}
+	var got []queue
+	for _, r := range ours {
+		got = append(got, queue{r.Get("dir").S, trial.Value(r.Get("queue")), int(r.Get("packets").N), int(r.Get("average_bytes").N)})
+	}
+	order := func(a, b queue) int { return strings.Compare(a.dir+a.number, b.dir+b.number) }
+	want := slices.SortedFunc(maps.Values(sums), order)
+	slices.SortFunc(got, order)
+	if len(got) != 3 || !slices.Equal(got, want) {
+		x.Errorf("%v, and theirs %v:\n%s", got, want, strings.Join(theirs, "\n"))
 	}
 }

@@ -122,9 +122,11 @@ func match(expression, name string) bool {
 	return regexp.MustCompile(expression).MatchString(name)
 }
 
-func one(t *testing.T, tl *tool.Tool, c trial.Case, way string) {
+func one(t *testing.T, tl *tool.Tool, c trial.Case, way string) { within(t, 4*time.Minute, tl, c, way) }
+
+func within(t *testing.T, limit time.Duration, tl *tool.Tool, c trial.Case, way string) {
 	until(t, func() (*trial.Trial, error) {
-		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
 		return trial.RunCase(ctx, tl, c, way)
 	})

@@ -37,7 +37,10 @@ type peer struct {
 	figures func(x *trial.Trial, ours []*row.Row, theirs []string)
 	// first prepares the world before the command, which then runs in the first
 	// host's namespace.
-	first   func(w *lab.World) (undo func(), err error)
+	first func(w *lab.World) (undo func(), err error)
+	// tick is the last line of each output of a command that forgets what it has shown, and what comes while it
+	// does. The workload begins after one, and is over two later.
+	tick    *regexp.Regexp
 	theirs  func(fields []string) string // of a line's words; empty: not a row
 	ours    []string                     // columns that make the same line; x_kb is x_bytes in KB
 	differs map[string]string            // ends of lines that are not the same on both sides, and why
@@ -91,9 +94,20 @@ var peers = []peer{
 	{tool: "tcppktlat", command: "tcppktlat", flags: []string{"--events"}, figures: sameWaits},
 }
 
+// bccPeers are tools that only BCC has.
+var bccPeers = []peer{
+	{tool: "tcpcong", command: "tcpcong", args: []string{"-u"}, flags: []string{"--interval=1m"}, figures: sameStays},
+	{tool: "netqtop", command: "netqtop", args: []string{"-n", queueDev, "-i", "5"}, tick: regexp.MustCompile("^-+$"),
+		flags: []string{"--interval=1m", "--dev=" + queueDev}, first: openQueues, run: useQueues, figures: sameQueues},
+}
+
 // TestPeers runs libbpf-tools' programs beside ours over one workload. It needs
 // a machine with tracefs and without other traffic: a guest.
 func TestPeers(t *testing.T) { beside(t, peers, "-libbpf") } // Debian's names since version 13
+
+// TestPeersBCC does the same with BCC's, which need the kernel's headers and compile for a
+// minute.
+func TestPeersBCC(t *testing.T) { beside(t, bccPeers, "-bpfcc") }
 
 func beside(t *testing.T, peers []peer, ending string) {
 	t.Setenv("PATH", os.Getenv("PATH")+":/usr/bin:/usr/sbin")
@@ -112,7 +126,7 @@ func beside(t *testing.T, peers []peer, ending string) {
 				p.run, hosts = tools.Demos[p.tool].Run, tools.Demos[p.tool].Hosts
 			}
 			tl := tools.All[slices.IndexFunc(tools.All, func(t *tool.Tool) bool { return t.Name == p.tool })]
-			one(t, tl, trial.Case{Name: "peer", Hosts: hosts, Run: p.compare}, "")
+			within(t, patience+4*time.Minute, tl, trial.Case{Name: "peer", Hosts: hosts, Run: p.compare}, "")
 		})
 	}
 }
@@ -133,7 +147,10 @@ func (p *peer) compare(x *trial.Trial) error {
 	}
 	defer their.end()
 	if p.figures != nil {
-		rows, err := x.Rows(func() error { return errors.Join(p.run(x.World), x.World.Closed()) }, p.flags...)
+		rows, err := x.Rows(func() error {
+			err := their.await(p.tick)
+			return errors.Join(err, p.run(x.World), x.World.Closed(), their.await(p.tick), their.await(p.tick))
+		}, p.flags...)
 		if err != nil {
 			return err
 		}
@@ -291,6 +308,20 @@ func startPeer(w *lab.World, command string, args ...string) (*running, error) {
 			return nil, errors.New(command + " does not get ready")
 		}
 	}
+}
+
+// await reads what the peer prints up to a line of this form; nil: nothing.
+func (r *running) await(form *regexp.Regexp) error {
+	if form == nil {
+		return nil
+	}
+	for l := range r.lines {
+		r.all = append(r.all, l)
+		if form.MatchString(l) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s has ended, and printed no %s", r.cmd, form)
 }
 
 // end stops the peer and returns its output. The peer reads its buffer every

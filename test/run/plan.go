@@ -207,6 +207,9 @@ func (s *suite) fetch(b binaries) bool {
 		if err := stream(ctx, nil, b.runner, "fetch"); err != nil || !asked(peers) {
 			return err
 		}
+		if everyWay() {
+			return stream(ctx, nil, b.runner, "rootfs", "-peers")
+		}
 		return stream(ctx, nil, b.runner, "rootfs")
 	})
 }
@@ -306,7 +309,7 @@ const modules = "sch_netem,mac80211_hwsim,tcp_bbr,sch_cake,sch_ingress,cls_bpf"
 const debianOffers = "-offers=btf,fentry,kprobe,raw,tp"
 
 // notOthers leaves out tests that have a step of their own.
-const notOthers = "-test.skip=^Test(Peers|Theirs)$"
+const notOthers = "-test.skip=^Test(Peers|PeersBCC|Theirs)$"
 
 // inGuests is the steps of ring 4, each as a function.
 func (s *suite) inGuests(b binaries) (jobs []func()) {
@@ -316,7 +319,7 @@ func (s *suite) inGuests(b binaries) (jobs []func()) {
 		}
 	}
 	for _, g := range guests {
-		flags := append(g.flags, "-test.run="+g.run, "-test.skip=^Test("+strings.Join(append(g.skip, "Peers", "Theirs"), "|")+")$")
+		flags := append(g.flags, "-test.run="+g.run, "-test.skip=^Test("+strings.Join(append(g.skip, "Peers", "PeersBCC", "Theirs"), "|")+")$")
 		language := []string{"-test.run=" + g.language, "-test.skip=^Fuzz"}
 		if g.language == "" {
 			language[1] = "-test.skip=" + asksNothing
@@ -347,10 +350,14 @@ func (s *suite) inGuests(b binaries) (jobs []func()) {
 		return s.boot(ctx, "6.12-arm64", foreign, limit-2*time.Minute, flags, language, "") // it was built in the first of them
 	})
 	// Tools of libbpf-tools beside ours, in a guest with a Debian root, and what needs
-	// one of its programs.
-	add(peers, 15*time.Minute, func(ctx context.Context) error {
-		return s.tests(ctx, peers, []string{b.runner, "run", "-kernels", "6.12", "-cpus", "1", "-timeout", "14m", "-root", "-tracefs", "-modules", modules, "--",
-			b.live, "-test.v=test2json", "-best", "-test.run=^TestPeers$|^TestLive$/^ieee80211scan$/^best$/^hostapd$"})
+	// one of its programs. BCC's need a root with a compiler, and a minute each.
+	root, others, most := "-root", "TestPeers", 15*time.Minute
+	if everyWay() {
+		root, others, most = "-peers", "TestPeers|TestPeersBCC", 2*most
+	}
+	add(peers, most, func(ctx context.Context) error {
+		return s.tests(ctx, peers, []string{b.runner, "run", "-kernels", "6.12", "-cpus", "1", "-timeout", fmt.Sprint(most - time.Minute), root, "-tracefs", "-modules", modules, "--",
+			b.live, "-test.v=test2json", "-best", "-test.run=^(" + others + ")$|^TestLive$/^ieee80211scan$/^best$/^hostapd$"})
 	})
 	return jobs
 }
