@@ -17,6 +17,7 @@ var forgetful = map[string]string{
 	"flows":      "a packet whose flow has gone is counted when it is looked for",
 	"stack_pids": "a process is looked at again",
 	"execs":      "a program is looked at again",
+	"received":   "a packet that is not found has no softirq part, as the README says",
 	"peers":      "a peer is shown again, as the README says",
 }
 

@@ -14,7 +14,7 @@ import (
 	seinehost "seine/internal/host"
 )
 
-// Busy keeps the processor busy for each UDP datagram that a port receives over
+// Busy keeps the processor busy for each packet of UDP or TCP that a port receives over
 // IPv4, in the softirq that receives it. It measures how long that takes.
 type Busy struct {
 	link link.Link
@@ -40,9 +40,9 @@ func busyRounds() int {
 	return 512
 }
 
-// StartBusy starts it with a number of rounds for each datagram; 0: enough for
+// StartBusy starts it with a number of rounds for each packet; 0: enough for
 // milliseconds. It does not distinguish ports of different namespaces.
-func StartBusy(port, rounds int) (*Busy, error) {
+func StartBusy(proto, port, rounds int) (*Busy, error) {
 	setDefault(&rounds, busyRounds())
 	root, err := seinehost.Cgroup2()
 	if err != nil {
@@ -57,7 +57,7 @@ func StartBusy(port, rounds int) (*Busy, error) {
 	if err == nil {
 		x.prog, err = ebpf.NewProgram(&ebpf.ProgramSpec{
 			Type: ebpf.CGroupSKB, AttachType: ebpf.AttachCGroupInetIngress, License: "GPL",
-			Instructions: busyProgram(port, rounds, x.took.FD(), x.pile.FD()),
+			Instructions: busyProgram(proto, port, rounds, x.took.FD(), x.pile.FD()),
 		})
 	}
 	if err == nil {
@@ -93,7 +93,7 @@ func (x *Busy) Close() error {
 
 // busyProgram: R6 is the packet, then the buffer that is copied; R7 is the
 // start time; R8 is the number of rounds left.
-func busyProgram(port, rounds, took, pile int) asm.Instructions {
+func busyProgram(proto, port, rounds, took, pile int) asm.Instructions {
 	load := func(off, size int32) asm.Instructions {
 		return asm.Instructions{
 			asm.Mov.Reg(asm.R1, asm.R6), asm.Mov.Imm(asm.R2, off), asm.Mov.Reg(asm.R3, asm.RFP), asm.Add.Imm(asm.R3, -8),
@@ -104,7 +104,7 @@ func busyProgram(port, rounds, took, pile int) asm.Instructions {
 	ins = append(ins, load(0, 1)...)
 	ins = append(ins, asm.LoadMem(asm.R1, asm.RFP, -8, asm.Byte), asm.JNE.Imm(asm.R1, 0x45, "pass"))
 	ins = append(ins, load(9, 1)...)
-	ins = append(ins, asm.LoadMem(asm.R1, asm.RFP, -8, asm.Byte), asm.JNE.Imm(asm.R1, 17, "pass"))
+	ins = append(ins, asm.LoadMem(asm.R1, asm.RFP, -8, asm.Byte), asm.JNE.Imm(asm.R1, int32(proto), "pass"))
 	ins = append(ins, load(22, 2)...)
 	ins = append(ins,
 		asm.LoadMem(asm.R1, asm.RFP, -8, asm.Half),

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"seine/internal/lab"
 )
 
@@ -211,7 +213,7 @@ func pours(p pour) starter {
 		}
 		begin := func() error {
 			if p.rounds > 0 {
-				busy, err := lab.StartBusy(f.Port, p.rounds)
+				busy, err := lab.StartBusy(unix.IPPROTO_UDP, f.Port, p.rounds)
 				if err != nil {
 					return err
 				}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"seine/internal/kern"
 	"seine/internal/lab"
 	"seine/internal/row"
@@ -43,7 +45,7 @@ func load(w *lab.World, n int) (l loaded, err error) {
 	if err != nil {
 		return l, err
 	}
-	bz, err := lab.StartBusy(p.Port, 0)
+	bz, err := lab.StartBusy(unix.IPPROTO_UDP, p.Port, 0)
 	if err != nil {
 		return l, err
 	}

@@ -5,21 +5,28 @@ package tcppktlat
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"seine/internal/kern"
 	"seine/internal/lab"
+	"seine/internal/row"
 	"seine/internal/trial"
 )
 
 // Live is the other live cases. Nothing of the product calls it.
 func Live() []trial.Case {
 	lab.Register(bodyPieces, pieces)
+	lab.Register(bodyParts, partwise)
 	return []trial.Case{
 		{Name: "histogram", Run: trial.Undisturbed(histogram)},
 		{Name: "min", Run: trial.Undisturbed(least)},
 		{Name: "pieces", Run: trial.Undisturbed(inPieces)},
 		{Name: "many", Run: trial.Undisturbed(many)},
+		{Name: "parts", Run: trial.Undisturbed(parts)},
+		{Name: "parts-histogram", Run: trial.Undisturbed(partHistograms)},
 	}
 }
 
@@ -126,4 +133,215 @@ func crowd(x *trial.Trial, packets, want int) error {
 	r.reads[0].Packets = want
 	x.NoneLost()
 	return compare(x, rows, r)
+}
+
+const bodyParts = "tcppktlat-parts"
+
+// A parted read is what the stopwatch says of a packet.
+type parted struct {
+	Sent  int64 // before the packet was sent
+	There int64 // the packet could be read; 0: the reader may have read it before
+	Asked int64 // before the call that read it
+	Free  int64 // until then a thread of a higher priority had the reader's processor; 0: none had
+	Read  int64 // after the call
+}
+
+// pauses are how long the reader does something else before it reads; 0: it waits for the packet.
+var pauses = []time.Duration{0, 5 * time.Millisecond, 0, 20 * time.Millisecond}
+
+// hogged is how long the reader then waits for its processor.
+const hogged = 10 * time.Millisecond
+
+// partwise is a reader that comes late, or waits for its packet, or for its processor.
+func partwise(c *lab.Child) error {
+	w, r, err := connected(c, lab.TCP4)
+	if err != nil {
+		return err
+	}
+	defer lab.Close(w)
+	defer lab.Close(r)
+	runtime.LockOSThread() // and never unlocked: it stays on one processor
+	if err := unix.SchedSetaffinity(0, &first); err != nil {
+		return err
+	}
+	var all []parted
+	for _, pause := range pauses {
+		one, err := partRead(w, r, pause, 0)
+		if err != nil {
+			return err
+		}
+		all = append(all, one)
+	}
+	// Another thread may have to receive the packet, and does not run meanwhile either.
+	for len(all) < 100 && all[len(all)-1].Free == 0 {
+		one, err := partRead(w, r, 0, hogged)
+		if err != nil {
+			return err
+		}
+		all = append(all, one)
+	}
+	return c.Report(all)
+}
+
+// first is the first processor.
+var first = func() (one unix.CPUSet) { one.Set(0); return one }()
+
+// partRead has the calling thread read a packet.
+func partRead(w, r int, pause, hog time.Duration) (one parted, err error) {
+	sent := make(chan error, 1)
+	send := func() error {
+		one.Sent = int64(kern.MonoNow())
+		return lab.SendAll(w, make([]byte, size))
+	}
+	if pause > 0 {
+		sent <- nil
+		if err := errors.Join(send(), queued(r, size)); err != nil {
+			return one, err
+		}
+		one.There = int64(kern.MonoNow())
+		time.Sleep(pause)
+	} else {
+		reader := unix.Gettid()
+		go func() {
+			runtime.LockOSThread() // and never unlocked: the thread ends
+			for !lab.InCall(reader, unix.SYS_RECVFROM) {
+				time.Sleep(time.Millisecond)
+			}
+			if hog == 0 {
+				sent <- send()
+				return
+			}
+			above := &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}
+			err := errors.Join(unix.SchedSetaffinity(0, &first), unix.SchedSetAttr(0, above, 0), send())
+			if n, err := unix.IoctlGetInt(r, unix.TIOCINQ); err == nil && n == size {
+				one.There = int64(kern.MonoNow())
+				for one.Free < one.There+int64(hog) {
+					one.Free = int64(kern.MonoNow())
+				}
+			}
+			sent <- err
+		}()
+	}
+	one.Asked = int64(kern.MonoNow())
+	n, _, err := unix.Recvfrom(r, make([]byte, size), unix.MSG_WAITALL)
+	one.Read = int64(kern.MonoNow())
+	if err = errors.Join(err, <-sent); err == nil && n != size {
+		err = fmt.Errorf("%d bytes were read, want %d", n, size)
+	}
+	return one, err
+}
+
+// partedReader is a reader that has run, its reads, and what the tool showed of it.
+func partedReader(x *trial.Trial, flags ...string) (p *lab.Proc, all []parted, took lab.BusyTime, rows []*row.Row, err error) {
+	p, err = x.World.Start("", "reader", bodyParts, nil)
+	if err != nil {
+		return p, all, took, rows, err
+	}
+	var port int
+	if err := p.Expect(&port); err != nil {
+		return p, all, took, rows, err
+	}
+	busy, err := lab.StartBusy(unix.IPPROTO_TCP, port, 0)
+	if err != nil {
+		return p, all, took, rows, err
+	}
+	defer busy.Close()
+	rows, err = x.Rows(func() error {
+		err := p.Call("go", &all)
+		took, _ = busy.Took()
+		return errors.Join(err, p.Wait())
+	}, flags...)
+	return p, all, took, rows, err
+}
+
+// parts: each part of a packet's time is what the stopwatch says. Before TCP a program keeps the processor busy, and
+// says for how long.
+func parts(x *trial.Trial) error {
+	p, all, took, rows, err := partedReader(x, "--events", "--parts")
+	if err != nil {
+		return err
+	}
+	if err := trial.RowCount(len(rows), len(all)); err != nil {
+		return err
+	}
+	if took.Count < uint64(len(all)) {
+		return fmt.Errorf("of %d packets %d kept the processor busy", len(all), took.Count)
+	}
+	for i, one := range all {
+		r := rows[i]
+		x.Want(r, "pid", p.PID)
+		for _, id := range []string{"softirq_us", "socket_us", "app_us"} {
+			if r.Get(id).Kind == row.Null {
+				x.Errorf("read %d has no %s: %s", i, id, trial.Dump(r))
+			}
+		}
+		softirq, socket, app := int64(r.Get("softirq_us").N), int64(r.Get("socket_us").N), int64(r.Get("app_us").N)
+		if all := int64(r.Get("latency_us").N); all != socket+app {
+			x.Errorf("read %d: %d ns after TCP, and %d and %d are its parts", i, all, socket, app)
+		}
+		check := func(part string, got, least, most int64) {
+			if got < least || got > most {
+				x.Errorf("read %d: %s is %v, want %v to %v by the stopwatch: %+v", i, part, time.Duration(got), time.Duration(least), time.Duration(most), one)
+			}
+		}
+		check("all", softirq+socket+app, 0, one.Read-one.Sent)
+		switch {
+		case one.Free > 0:
+			check("softirq", softirq, int64(took.Min), one.There-one.Sent)
+			check("socket", socket, one.Free-one.There, one.Read-one.Sent)
+			check("app", app, 0, 0) // it was in its call
+		case one.There > 0:
+			check("softirq", softirq, int64(took.Min), one.There-one.Sent)
+			check("socket", socket, 0, one.Read-one.Asked)
+			check("app", app, one.Asked-one.There, one.Read-one.Sent)
+		default:
+			check("softirq", softirq, int64(took.Min), one.Read-one.Sent)
+			check("app", app, 0, 0)
+		}
+	}
+	if all[len(all)-1].Free == 0 {
+		x.Errorf("in %d reads no packet was there while the reader had no processor", len(all))
+	}
+	x.NoneLost()
+	return nil
+}
+
+// partHistograms: each packet counts in each part.
+func partHistograms(x *trial.Trial) error {
+	_, all, took, rows, err := partedReader(x, "--parts")
+	if err != nil {
+		return err
+	}
+	if err := trial.RowCount(len(rows), 3); err != nil {
+		return err
+	}
+	n := int64(len(all))
+	least, most := map[string]int64{"softirq": int64(took.Min) * n}, map[string]int64{}
+	for _, one := range all {
+		most["softirq"] += one.Read - one.Sent
+		most["socket"] += one.Read - one.Sent
+		switch {
+		case one.Free > 0:
+			least["socket"] += one.Free - one.There
+		case one.There > 0:
+			least["application"] += one.Asked - one.There
+			most["application"] += one.Read - one.Sent
+		}
+	}
+	seen := map[string]bool{}
+	for _, r := range rows {
+		x.Want(r, "comm", "reader")
+		part, h := r.Get("part").S, r.Get("latency_us").Ref.(*kern.Hist)
+		seen[part] = true
+		x.Fail(trial.Fewer(int(h.Count), len(all), "%s: %d packets, want %d", part, h.Count, len(all)))
+		// The histogram has whole microseconds.
+		if ns := int64(h.Sum) * 1000; ns+1000*n < least[part] || ns > most[part] {
+			x.Errorf("%s is %v, want %v to %v by the stopwatch", part, time.Duration(ns), time.Duration(least[part]), time.Duration(most[part]))
+		}
+	}
+	if !seen["softirq"] || !seen["socket"] || !seen["application"] {
+		x.Errorf("the parts are %v, want softirq, socket and application", seen)
+	}
+	x.NoneLost()
+	return nil
 }

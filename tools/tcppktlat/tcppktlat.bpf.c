@@ -10,12 +10,36 @@
 #include "latency.h"
 #include "mptcp.h"
 #include "service.h"
+#include "skb.h"
 #include "span.h"
+#include "syscall.h"
 #include "tcp.h"
 #include "tcptime.h"
 #include "who.h"
 
 const volatile bool show_events = false;
+const volatile bool show_parts = false;
+
+enum packet_part { PART_ALL, PART_SOFTIRQ, PART_SOCKET, PART_APP, PARTS }; /* Go: part */
+
+/* Parts: when a packet came from its device, by the address of its buffer. TCP takes it out.
+ * What never comes to TCP is evicted.
+ */
+struct received {
+	__u64 at;
+	__u32 seq;
+	__u32 pad;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u64);
+	__type(value, struct received);
+} received SEC(".maps");
+
+/* Parts: since when a thread has been in a call that reads; 0: it is in none. */
+THREAD_SPAN(reading, __u64);
+THREAD_END(reading)
 
 /* The packets of a socket that are not read: a ring. Those that do not fit belong to the
  * last one.
@@ -24,8 +48,10 @@ const volatile bool show_events = false;
 struct arrivals {
 	__u64 at[PACKETS];
 	__u32 end[PACKETS]; /* the sequence number behind each */
+	__u32 before[PACKETS]; /* nanoseconds from the device to TCP; UNKNOWN */
 	__u32 first, count;
 };
+#define UNKNOWN 0xffffffff
 static const struct arrivals none_yet = {};
 SPAN(arrivals, __u64, struct arrivals);
 
@@ -35,10 +61,10 @@ struct packet_key {
 	char comm[16], thread[16];
 	__u8 laddr[16], raddr[16];
 	__u16 lport, rport, port;
-	__u16 pad;
+	__u16 part; /* enum packet_part */
 };
 enum key_bits {
-	KEY_cgroup, KEY_pid, KEY_tid, KEY_uid, KEY_netns, KEY_comm, KEY_thread, KEY_laddr, KEY_raddr, KEY_lport, KEY_rport, KEY_port,
+	KEY_cgroup, KEY_pid, KEY_tid, KEY_uid, KEY_netns, KEY_comm, KEY_thread, KEY_laddr, KEY_raddr, KEY_lport, KEY_rport, KEY_port, KEY_part,
 };
 KEEP_ENUM(enum key_bits);
 struct packet_value {
@@ -51,6 +77,7 @@ struct packet_event {
 	struct head head;
 	struct tuple tuple;
 	__u64 latency; /* of the oldest */
+	__u64 softirq, socket, app; /* of the oldest; NONE: not known */
 	__u32 packets;
 	__u32 pad;
 };
@@ -70,6 +97,87 @@ static __always_inline struct arrivals *arrivals_of(const struct sock *sk)
 	return bpf_map_lookup_elem(&arrivals, &key);
 }
 
+KTRACE(receive, netif_receive_skb, const struct sk_buff *skb)
+{
+	struct received r = {};
+	struct packet p = {};
+	__u64 key = (__u64)skb;
+	__u8 l4[8] = {};
+
+	if (!packet_parse(&p, skb, PACKET_IN) || p.proto != IPPROTO_TCP || !packet_read(&p, 0, l4, sizeof(l4)))
+		return 0;
+	r.seq = bpf_ntohl(*(__be32 *)&l4[4]);
+	r.at = bpf_ktime_get_ns();
+	bpf_map_update_elem(&received, &key, &r, BPF_ANY);
+	return 0;
+}
+
+/* How long a packet was on its way from the device. One that was copied on the way is not
+ * known.
+ */
+static __always_inline __u32 before_tcp(const struct sk_buff *skb, __u32 seq, __u64 now)
+{
+	__u64 key = (__u64)skb, ns;
+	struct received *r = bpf_map_lookup_elem(&received, &key);
+	__u32 was;
+
+	if (!r)
+		return UNKNOWN;
+	ns = now - r->at;
+	was = r->seq;
+	bpf_map_delete_elem(&received, &key);
+	return was == seq && ns < UNKNOWN ? ns : UNKNOWN;
+}
+
+static __always_inline __u64 *call_of(void)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+
+	return bpf_map_lookup_elem(&reading, &thread);
+}
+
+static __always_inline __u64 call_began(void)
+{
+	__u64 *at = call_of();
+
+	return at ? *at : 0;
+}
+
+static __noinline int call_begins(void)
+{
+	__u64 thread = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns(), *at = call_of();
+
+	if (at)
+		*at = now;
+	else
+		span_begin(&reading, &thread, &now);
+	return 0;
+}
+
+static __noinline int call_ends(void)
+{
+	__u64 *at = call_of();
+
+	if (at)
+		*at = 0;
+	return 0;
+}
+
+#define CALL(name)                                                             \
+	SYS_ENTER(call, name)                                                  \
+	{                                                                      \
+		return call_begins();                                          \
+	}                                                                      \
+	SYS_EXIT(call, name)                                                   \
+	{                                                                      \
+		return call_ends();                                            \
+	}
+CALL(read)
+CALL(readv)
+CALL(recvfrom)
+CALL(recvmsg)
+CALL(recvmmsg)
+
 /* Before the segment is looked at. Data that come out of order can be read when the gap is
  * filled: they count with the packet that fills it.
  */
@@ -79,10 +187,15 @@ KTRACE(arrive, tcp_probe, const struct sock *sk, const struct sk_buff *skb)
 	const struct tcp_sock *tp = tcp_load(sk);
 	__u32 seq, end, next, last;
 	struct arrivals *a;
+	__u32 before = UNKNOWN;
+	__u64 now;
 
 	if (!tp)
 		return 0;
 	seq = BPF_CORE_READ(cb, seq);
+	now = bpf_ktime_get_ns();
+	if (show_parts)
+		before = before_tcp(skb, seq, now);
 	end = BPF_CORE_READ(cb, end_seq) - (BPF_CORE_READ(cb, tcp_flags) & FIN);
 	if (end == seq)
 		return 0;
@@ -105,7 +218,8 @@ KTRACE(arrive, tcp_probe, const struct sock *sk, const struct sk_buff *skb)
 		a->count = 0;
 	if (a->count < PACKETS) {
 		last = a->first + a->count++;
-		a->at[SLOT(last)] = bpf_ktime_get_ns();
+		a->at[SLOT(last)] = now;
+		a->before[SLOT(last)] = before;
 	}
 	a->end[SLOT(last)] = end;
 	return 0;
@@ -139,36 +253,75 @@ static __always_inline void key_fill(struct packet_key *k, const struct packet_e
 		k->port = service_port(sk, &e->tuple);
 }
 
-/* Take the packets that were read out of the ring; the oldest tells the latency of an
- * event, each one its own in a histogram.
+/* What is known of a read, and what it tells of the packets that it takes. */
+struct taking {
+	__u64 now, call; /* call: when the system call began; 0: not known */
+	__u64 part[PARTS]; /* of the oldest packet; NONE: not known */
+	struct hist *hist[PARTS]; /* NULL: not asked for */
+};
+
+static __always_inline void put(struct hist *h, __u64 ns)
+{
+	if (h && ns != NONE)
+		hist_put(h, ns / 1000);
+}
+
+/* Take the packets that were read out of the ring. The oldest tells the latency of an event,
+ * each one its own in a histogram.
  */
-static __always_inline __u32 take(struct arrivals *a, __u32 copied, __u64 now, __u64 *oldest, struct hist *h)
+static __always_inline __u32 take(struct arrivals *a, __u32 copied, struct taking *t)
 {
 	__u32 n = 0;
 
 	for (int i = 0; i < PACKETS; i++) {
-		__u32 slot = SLOT(a->first);
-		__u64 ns;
+		__u32 slot = SLOT(a->first), before;
+		__u64 at, all, softirq = NONE, socket = NONE, app = NONE;
 
 		if (!a->count || seq_after(a->end[slot], copied))
 			break;
-		ns = now - a->at[slot];
+		at = a->at[slot];
+		all = t->now - at;
+		before = a->before[slot];
+		if (before != UNKNOWN)
+			softirq = before;
+		if (t->call) {
+			app = t->call > at ? t->call - at : 0;
+			socket = all - app;
+		}
 		a->first++;
 		a->count--;
-		if (!n++)
-			*oldest = ns;
-		if (h && latency_wanted(ns))
-			hist_put(h, ns / 1000);
+		if (!n++) {
+			t->part[PART_ALL] = all;
+			t->part[PART_SOFTIRQ] = softirq;
+			t->part[PART_SOCKET] = socket;
+			t->part[PART_APP] = app;
+		}
+		if (!latency_wanted(all))
+			continue;
+		put(t->hist[PART_ALL], all);
+		put(t->hist[PART_SOFTIRQ], softirq);
+		put(t->hist[PART_SOCKET], socket);
+		put(t->hist[PART_APP], app);
 	}
 	return n;
+}
+
+static __always_inline struct hist *waits_at(struct packet_key *k, enum packet_part part)
+{
+	struct packet_value *v;
+
+	k->part = part;
+	v = count_at(COUNTED(waits), k, &packet_zero);
+	return v ? &v->hist : NULL;
 }
 
 /* The reader has copied something, and copied_seq says how far. */
 KTRACE_SK(read, tcp_rcv_space_adjust, const struct sock *sk)
 {
 	const struct tcp_sock *tp = tcp_load(sk);
-	__u64 key = (__u64)sk, now;
+	__u64 key = (__u64)sk;
 	struct packet_event e = {}, *out;
+	struct taking t = {};
 	struct arrivals *a;
 	__u32 copied;
 
@@ -180,25 +333,36 @@ KTRACE_SK(read, tcp_rcv_space_adjust, const struct sock *sk)
 	copied = LOAD(tp, copied_seq);
 	if (seq_after(a->end[SLOT(a->first)], copied))
 		return 0;
-	now = bpf_ktime_get_ns();
+	t.now = bpf_ktime_get_ns();
 	if (is_self() || !tuple_load(&e.tuple, sk) || !tuple_wanted(&e.tuple) || !who_current(&e.head.who) || !who_wanted(&e.head.who)) {
-		take(a, copied, now, &e.latency, NULL);
+		take(a, copied, &t);
 		return 0;
 	}
+	if (show_parts)
+		t.call = call_began();
 	e.head.netns = load_netns(sk);
 	if (!show_events) {
 		struct packet_key k = {};
-		struct packet_value *v;
 
 		key_fill(&k, &e, sk);
-		v = count_at(COUNTED(waits), &k, &packet_zero);
-		take(a, copied, now, &e.latency, v ? &v->hist : NULL);
+		if (show_parts) {
+			t.hist[PART_SOFTIRQ] = waits_at(&k, PART_SOFTIRQ);
+			t.hist[PART_SOCKET] = waits_at(&k, PART_SOCKET);
+			t.hist[PART_APP] = waits_at(&k, PART_APP);
+		} else {
+			t.hist[PART_ALL] = waits_at(&k, PART_ALL);
+		}
+		take(a, copied, &t);
 		return 0;
 	}
-	e.packets = take(a, copied, now, &e.latency, NULL);
+	e.packets = take(a, copied, &t);
+	e.latency = t.part[PART_ALL];
 	if (!latency_wanted(e.latency))
 		return 0;
-	e.head.ts = now;
+	e.softirq = t.part[PART_SOFTIRQ];
+	e.socket = t.part[PART_SOCKET];
+	e.app = t.part[PART_APP];
+	e.head.ts = t.now;
 	out = EVENT_NEW(struct packet_event);
 	if (!out)
 		return 0;

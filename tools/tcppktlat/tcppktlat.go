@@ -16,6 +16,7 @@ var readme string
 
 type config struct {
 	tool.Latency
+	Parts  bool `flag:"parts" bpf:"show_parts" help:"tell three parts apart: before TCP (softirq), while the application did not ask (application), and while it did (socket)"`
 	Events bool `flag:"events" bpf:"show_events" help:"a row for each read, with the latency of the oldest packet in it"`
 }
 
@@ -33,8 +34,11 @@ type key struct {
 	Lport  uint16    `col:"lport,width=5,key" help:"local port"`
 	Rport  uint16    `col:"rport,width=5,key" help:"remote port"`
 	Port   uint16    `col:"port,width=5,key" help:"port of the service: the local one of a connection that was accepted, else the remote one"`
-	Pad    uint16    `col:"-"`
+	Part   part      `col:"part,width=11,left,key" words:"all,softirq,socket,application" help:"of the time; softirq: from the device to TCP; application: until the application called to read; socket: from then on, or from TCP on if it was in the call already; all without --parts"`
 }
+
+// part is enum packet_part of tcppktlat.bpf.c.
+type part uint16
 
 // value is struct packet_value of tcppktlat.bpf.c.
 type value struct {
@@ -46,25 +50,41 @@ type event struct {
 	kern.Head
 	kern.Tuple
 	Latency kern.Nanos `col:"latency_us,head=LATENCY(us),div=1000,width=11" help:"from when TCP took the oldest packet to when it was read"`
+	Softirq kern.Nanos `col:"softirq_us,head=SOFTIRQ,div=1000,width=8" help:"with --parts: before it, from the device to TCP; absent if the packet was copied on the way"`
+	Socket  kern.Nanos `col:"socket_us,head=SOCKET,div=1000,width=8" help:"with --parts: of it, while the application was in the call that read it: until it was awake and had it"`
+	App     kern.Nanos `col:"app_us,head=APP,div=1000,width=8" help:"with --parts: of it, before the application made that call"`
 	Packets uint32     `col:"packets,width=7,sum" help:"packets that were read"`
 	Pad     uint32     `col:"-"`
 }
 
 func views(cfg any) []tool.View {
-	if cfg.(*config).Events {
-		return []tool.View{{
-			Output: tool.Stream[event]{Type: "packet_event"},
-			Show:   "time pid comm::12 laddr+lport::21 raddr+rport::21 packets latency_us",
-			Says:   "{packets} packets read, {latency_us} us after they came",
-		}}
-	}
-	return []tool.View{{
+	c := cfg.(*config)
+	v := tool.View{
 		Output: tool.Snapshot[key, value]{Map: "waits"},
 		Show:   "comm port latency_us",
 		Says:   "[port {port}: ]{count} packets, p50 {p50}, p99 {p99} us",
 		By:     []string{"comm", "port"},
 		Sort:   "latency_us",
-	}}
+	}
+	if c.Parts {
+		v.Show, v.Says = "comm port part latency_us", "[port {port}: ][{part}: ]{count} packets, p50 {p50}, p99 {p99} us"
+		v.By, v.Always = []string{"comm", "port", "part"}, []string{"part"}
+	}
+	if c.Events {
+		v = tool.View{
+			Output: tool.Stream[event]{Type: "packet_event"},
+			Show:   "time pid comm::12 laddr+lport::21 raddr+rport::21 packets latency_us",
+			Says:   "{packets} packets read, {latency_us} us after they came",
+		}
+		if c.Parts {
+			v.Show = "time pid comm::12 lport raddr+rport::21 packets softirq_us app_us socket_us"
+			v.Says = "{packets} packets read, after[ {softirq_us} us to TCP,][ {app_us} without,][ {socket_us} in the call]"
+		}
+	}
+	if c.Parts {
+		v.Points = []probe.Point{{Name: "receive"}, {Name: "call"}, {Name: "thread"}}
+	}
+	return []tool.View{v}
 }
 
 // Tool is tcppktlat.
