@@ -21,6 +21,7 @@ type service struct {
 	*watch.Service
 	seconds float64
 	finding *why.Finding
+	rname   string // out: of the remote address
 }
 
 func (s *service) timed() bool { return !s.Mixed() && s.Turn.Count > 0 }
@@ -140,6 +141,8 @@ var services = newTable("services", "worst",
 	slices.Concat([]column[service]{
 		{id: "service", head: "SERVICE", help: "process, and the port that it serves or the address that it calls", kind: row.Text, width: 24, grow: 3, left: true, up: true, cut: middle,
 			cell: func(s *service, c *row.Cell) { c.SetText(name(s.ServiceKey)) }, text: func(s *service) string { return name(s.ServiceKey) }},
+		{id: "rname", head: "NAME", help: "out: name of the remote address, as a name server told it; absent if none did", kind: row.Text, width: 16, grow: 1, rank: 7, left: true, up: true,
+			cell: func(s *service, c *row.Cell) { setText(c, s.rname) }, text: func(s *service) string { return s.rname }},
 		{id: "side", head: "SIDE", help: "in: it serves; out: it calls", kind: row.Text, width: 4, rank: 8, left: true, up: true,
 			cell: func(s *service, c *row.Cell) { c.SetText(side(s.Out)) }, text: func(s *service) string { return side(s.Out) }},
 		{id: "conns", head: "CONNS", help: "the most connections at once in a second", kind: row.Uint, width: 6, rank: 1,
@@ -203,6 +206,10 @@ func attention(n uint64) style {
 // services calls do for each line of the screen.
 func (s *Snapshot) services(do func(*service)) {
 	for _, v := range s.View.Services {
-		do(&service{v, s.seconds(), s.verdict(v.ServiceKey)})
+		one := &service{Service: v, seconds: s.seconds(), finding: s.verdict(v.ServiceKey)}
+		if v.Out {
+			one.rname = s.View.Name(v.Who, v.Raddr)
+		}
+		do(one)
 	}
 }

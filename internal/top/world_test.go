@@ -75,6 +75,8 @@ func world(conns int) *Snapshot {
 		Counters: map[watch.CounterKey]int64{{Netns: 1, Name: "IpExtInOctets"}: 24_000_000, {Netns: 1, Name: "IpExtOutOctets"}: 310_000_000, {Netns: 1, Name: "TcpRetransSegs"}: 7},
 		Sources:  map[string]watch.Source{watch.Counters: {Name: watch.Counters, Rows: 9}, "flows": {Name: "flows", Rows: 9}, "skbdrop": {Name: "skbdrop"}, "tcplife": {Name: "tcplife", Lost: 1204}},
 	}
+	rnames := map[netip.Addr]string{db: "db.prod.internal", v6: "evil\x1b]0;x\a.example"}
+	v.Name = func(_ watch.Who, a netip.Addr) string { return rnames[a] }
 	long := *v
 	long.From = start.Add(10*time.Second - Long)
 	v.Conns = func(do func(*watch.Conn)) {
@@ -86,7 +88,7 @@ func world(conns int) *Snapshot {
 			switch {
 			case i%11 == 1:
 				c.Who, c.PID, c.Role, c.Raddr, c.Rport, c.Lport, c.Laddr = shop, 4218, "client", v6, 65535, uint16(30000+i%30000), netip.MustParseAddr("2001:db8::1")
-				c.RTO = 2
+				c.Rname, c.RTO = rnames[v6], 2
 			case i%11 == 2:
 				c.Last -= 65
 			case i%11 == 3:

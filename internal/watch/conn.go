@@ -20,6 +20,7 @@ type Conn struct {
 	Who    Who
 	PID    uint32
 	Role   string // client, server, unknown
+	Rname  string // of the remote address; empty: not known
 	Last   int64  // second
 	Closed bool
 	Turns  uint64 // of the last interval, like the fields below
@@ -63,8 +64,9 @@ func (c *conns) get(k ConnKey) *Conn {
 
 func takeConn(m *Model, at int64, r reader) {
 	c := m.conns.get(ConnKey{uint32(r.count("netns")), r.addr("laddr"), r.addr("raddr"), r.port("lport"), r.port("rport")})
+	who := r.who()
 	*c = Conn{
-		ConnKey: c.ConnKey, Who: r.who(), PID: uint32(r.count("pid")), Role: r.text("role"), Last: at, Closed: r.has("closed"),
+		ConnKey: c.ConnKey, Who: who, Rname: m.names.of(who, c.Raddr), PID: uint32(r.count("pid")), Role: r.text("role"), Last: at, Closed: r.has("closed"),
 		Turns: r.count("turns"), TX: r.count("tx_bytes"), RX: r.count("rx_bytes"),
 		Fast: r.count("retrans_fast"), TLP: r.count("retrans_tlp"), RTO: r.count("retrans_rto"),
 		SRTT: r.count("srtt_us"), MinRTT: r.count("min_rtt_us"), WallMS: r.value("wall_ms"),

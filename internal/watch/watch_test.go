@@ -273,6 +273,12 @@ func TestNames(t *testing.T) {
 			if got := m.Window(time.Hour).Name(c.who, c.addr); got != c.want {
 				t.Errorf("shuffled %v: %v knows %v as %q, want %q", shuffled, c.who, c.addr, got, c.want)
 			}
+			m.Row(rowtest.At(connRows, start.Add(time.Hour), map[string]any{"netns": int(c.who.Netns), "comm": c.who.Comm, "raddr": c.addr, "rport": 443}))
+			m.Window(time.Hour).Conns(func(x *Conn) {
+				if x.Raddr == c.addr && x.Who == c.who && x.Rname != c.want {
+					t.Errorf("shuffled %v: a connection of %v to %v has %q, want %q", shuffled, c.who, c.addr, x.Rname, c.want)
+				}
+			})
 		}
 	}
 }
