@@ -196,15 +196,15 @@ func (r *run) showNames() error {
 	if !r.flags.names {
 		return nil
 	}
+	if slices.Contains(r.prepared.Keys(), "raddr") && !slices.Contains(r.prepared.By(), "raddr") {
+		return tool.Usagef("--names: %s does not count by remote address here: add raddr to --by", r.tool.Name)
+	}
 	any := false
 	for _, s := range r.prepared.Schemas {
 		any = remote.Show(s) || any
 	}
 	if !any {
 		return tool.Usagef("--names: rows of %s have no remote addresses", r.tool.Name)
-	}
-	if slices.Contains(r.prepared.Keys(), "raddr") && !slices.Contains(r.prepared.By(), "raddr") {
-		return tool.Usagef("--names: %s does not count by remote address here: add raddr to --by", r.tool.Name)
 	}
 	return nil
 }

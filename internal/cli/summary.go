@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"seine/internal/enrich"
+	remote "seine/internal/names"
 	"seine/internal/probe"
 	"seine/internal/row"
 	"seine/internal/tool"
@@ -37,12 +38,20 @@ func (r *run) summary(rep *tool.Report, p *row.Pipe, n *enrich.Names) {
 	for _, h := range n.Hints() {
 		r.say("%s", h)
 	}
-	if r.remote != nil && r.remote.Lost() > 0 {
-		r.say("%s lost: addresses may lack names", words.Count(r.remote.Lost(), "DNS or TLS message was", "DNS or TLS messages were"))
+	if warning := namesLost(r.remote); warning != "" {
+		r.say("%s", warning)
 	}
 	if r.flags.stats {
 		r.cost(rep)
 	}
+}
+
+// namesLost says how many names --names has missed; empty: none.
+func namesLost(t *remote.Table) string {
+	if t == nil || t.Lost() == 0 {
+		return ""
+	}
+	return words.Count(t.Lost(), "DNS or TLS message was", "DNS or TLS messages were") + " lost: addresses may lack names"
 }
 
 // cost prints the cost of the run, for --stats.

@@ -19,6 +19,7 @@ import (
 
 	"seine/internal/enrich"
 	"seine/internal/host"
+	remote "seine/internal/names"
 	"seine/internal/row"
 	"seine/internal/sink"
 	"seine/internal/tool"
@@ -44,6 +45,7 @@ type with struct {
 	merge    *row.Merge
 	replay   *row.Replay // takes the place of merge; nil: rows come from the kernel
 	count    row.Count
+	remote   *remote.Table // of --names
 }
 
 // A member is one of the tools.
@@ -66,7 +68,7 @@ var once = []string{"output", "duration", "count", "time", "buffer", "stats", "v
 // tool.
 var together = []string{
 	"interval", "where", "memory", "pid", "comm", "uid", "cgroup", "container", "netns", "port", "lport", "rport", "addr", "laddr", "raddr",
-	"family", "proto", "dev", "ipv4", "ipv6",
+	"family", "proto", "dev", "ipv4", "ipv6", "names",
 }
 
 // withTool declares the common flags. It accepts every filter.
@@ -124,6 +126,10 @@ func (w *with) do(cmd *cobra.Command, args []string) error {
 		}
 		w.members = append(w.members, m)
 	}
+	named := slices.ContainsFunc(w.members, func(m *member) bool { return m.flags.names })
+	if w.flags.names && !named {
+		return tool.Usagef("--names: rows of these tools have no remote addresses")
+	}
 	ctx, stop := context.WithCancel(cmd.Context())
 	defer stop()
 	if w.flags.from.path != "" {
@@ -156,6 +162,12 @@ func (w *with) do(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer engine.Close()
+	if named { // before the tools: a name is looked up before it is used
+		if w.remote, err = openNames(); err != nil {
+			return w.members[0].denied(err)
+		}
+		defer w.remote.Close()
+	}
 	if err := w.attach(engine); err != nil {
 		return err
 	}
@@ -205,9 +217,6 @@ func (w *with) member(cmd *cobra.Command, arg string) (*member, error) {
 		}
 	}
 	m.flags.from = w.flags.from
-	if m.flags.names || w.flags.names {
-		return nil, tool.Usagef("--names: with does not show names of addresses: run %s alone", t.Name)
-	}
 	if alias != nil {
 		if err := preset(own.Flags(), alias.Flags); err != nil {
 			return nil, err
@@ -231,7 +240,12 @@ func (w *with) member(cmd *cobra.Command, arg string) (*member, error) {
 	if m.prepared, err = tool.Prepare(t, m.cfg, o); err != nil {
 		return nil, err
 	}
-	return m, m.showSubnets()
+	if w.flags.names && !own.Flags().Changed("names") { // of those tools that can
+		m.flags.names = true
+		m.flags.names = m.showNames() == nil
+		return m, m.showSubnets()
+	}
+	return m, errors.Join(m.showNames(), m.showSubnets())
 }
 
 // pass sets the flags that apply to all tools, unless the tool sets its own.
@@ -244,6 +258,7 @@ func (w *with) pass(fs *pflag.FlagSet, t *tool.Tool) (err error) {
 	w.flags.given.Visit(func(f *pflag.Flag) {
 		switch {
 		case !slices.Contains(together, f.Name) || fs.Changed(f.Name):
+		case f.Name == "names": // not every tool can
 		case f.Name == "interval" && t.Kind(t.NewConfig()) == tool.Events && !fs.Changed("by"): // it prints each event
 		case f.Name == "netns":
 			for _, v := range w.flags.filters.netns {
@@ -362,7 +377,11 @@ func (w *with) plan(m *member, asIs bool) (err error) {
 		if !m.plan.Grouped() {
 			says = m.says(s.View)
 		}
-		uses, err := w.timeline.Add(s, says, m.prepared.By())
+		keys := m.prepared.By()
+		if m.flags.names {
+			keys = append(slices.Clone(keys), remote.Column)
+		}
+		uses, err := w.timeline.Add(s, says, keys)
 		if err != nil {
 			return err
 		}
@@ -415,6 +434,7 @@ func (w *with) attach(e *tool.Engine) (err error) {
 			w.say("%s:", m.tool.Name)
 			explain(w.err, m.session.Choices, time.Since(began), w.flags.verbose > 1)
 		}
+		m.remote = w.remote
 		m.names = enrich.NewNames(m.session)
 		m.session.OnLoss(func(rep *tool.Report) { w.say("%s: lost so far: %s", m.tool.Name, strings.Join(rep.Warnings(), "; ")) })
 	}
@@ -479,6 +499,9 @@ func (w *with) summary(took time.Duration) {
 			w.say("%s:", m.tool.Name)
 			m.cost(m.report)
 		}
+	}
+	if warning := namesLost(w.remote); warning != "" {
+		w.say("%s", warning)
 	}
 	if o := w.owners(); o != nil {
 		w.say("owners of sockets, for %s: maps take %.1f MiB", words.Count(uint64(o.Tools), "tool", "tools"), float64(o.Memory)/mib)

@@ -42,6 +42,8 @@ func TestNames(t *testing.T) {
 		"connect": start(t, nil, "tcpconnect", "--names", "-o", "json", netns),
 		"count":   start(t, nil, "tcpconnect", "-c", "--names", "-o", "json", netns),
 		"life":    start(t, nil, "tcplife", "--names", "-o", "json", netns),
+		"with":    start(t, nil, "with", "tcpconnect "+netns, "softirqs -i 1m", "--names", "-o", "json"),
+		"table":   start(t, nil, "with", "tcpconnect --names "+netns, "softirqs -i 1m"),
 		"record":  start(t, nil, "record", "tcpconnect --names "+netns, "--dir", recording),
 	}
 	looks := func(comm string, hosts ...string) *lab.Proc {
@@ -79,9 +81,9 @@ func TestNames(t *testing.T) {
 		"count": {" 127.0.0.2 alias.example", " 127.0.0.3 db.example", " 127.0.0.9 "},
 		"life":  {"browser 127.0.0.1 secure.example", "browser 127.0.0.1 other.example"},
 	}
-	want["record"] = want["connect"]
+	want["record"], want["with"] = want["connect"], want["connect"]
 	for name, p := range seines {
-		if name == "connect" || name == "life" {
+		if name == "connect" || name == "life" || name == "with" {
 			for _, w := range want[name] { // the peer of the last one may close late
 				p.await(&p.out, strings.Split(w, " ")[0])
 				p.await(&p.out, strings.Split(w, " ")[2])
@@ -90,6 +92,14 @@ func TestNames(t *testing.T) {
 		p.signal(syscall.SIGINT)
 		p.wantEnd(0)
 		shown := p.out.String()
+		if name == "table" {
+			for _, name := range []string{"www.example", "alias.example", "db.example"} {
+				if !strings.Contains(shown, "rname "+name+"\n") {
+					t.Errorf("no line of the timeline ends with %q:\n%s", "rname "+name, shown)
+				}
+			}
+			continue
+		}
 		if name == "record" {
 			out, err := exec.Command(seine, "tcpconnect", "--names", "-o", "json", "--from", recording).Output()
 			if err != nil {
