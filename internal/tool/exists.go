@@ -26,6 +26,13 @@ type Exists[K comparable, T any] struct {
 	// Whole may fill in values that need all things, in the order in which they were read. The
 	// function that it returns may change the cells of a row; if it returns false there is no row.
 	Whole func([]*T) func(*T, *row.Row) bool
+	// Same tells whether a thing is the one that the output before had under its key. Only an
+	// Exists that has Compare needs it.
+	Same func(before, now *T) bool
+	// Compare is called from the second output on, for each thing of this output and of the one before. before is nil
+	// if the thing is new, now is nil if it has gone. seen is how long ago an output first showed it. It may fill in
+	// values, and returns what to show: nil is nothing. Without Compare, all things of an output are shown.
+	Compare func(before, now *T, seen time.Duration) *T
 }
 
 // Kind is Interval.
@@ -46,8 +53,52 @@ func (e Exists[K, T]) open(ses *Session, _ *View, i int) (reader, error) {
 type existsReader[K comparable, T any] struct {
 	Exists[K, T]
 	noEvents
-	ses *Session
-	row *row.Row
+	ses    *Session
+	row    *row.Row
+	before map[K]sighting[T] // the output before; nil: there was none
+	order  []K               // its order
+}
+
+// A sighting is a thing, and the time of the first output that showed it.
+type sighting[T any] struct {
+	t     *T
+	first time.Time
+}
+
+// compare returns what to show of all things that there are.
+func (r *existsReader[K, T]) compare(all []*T, at time.Time) (show []*T) {
+	if r.Compare == nil || r.ses.opts.Interval == 0 { // there is one output
+		return all
+	}
+	put := func(before, now *T, seen time.Duration) {
+		if t := r.Compare(before, now, seen); t != nil {
+			show = append(show, t)
+		}
+	}
+	now, order := make(map[K]sighting[T], len(all)), make([]K, 0, len(all))
+	for _, t := range all {
+		k := r.Key(t)
+		s, known := r.before[k]
+		was := s.t
+		if !known || !r.Same(was, t) {
+			s.first, was = at, nil
+		} else {
+			delete(r.before, k)
+		}
+		now[k], order = sighting[T]{t, s.first}, append(order, k)
+		if r.order == nil {
+			show = append(show, t)
+			continue
+		}
+		put(was, t, at.Sub(s.first))
+	}
+	for _, k := range r.order {
+		if s, gone := r.before[k]; gone {
+			put(s.t, nil, at.Sub(s.first))
+		}
+	}
+	r.before, r.order = now, order
+	return show
 }
 
 func (r *existsReader[K, T]) output(bool) error {
@@ -68,7 +119,7 @@ func (r *existsReader[K, T]) output(bool) error {
 	}
 	at := time.Now()
 	each := r.Whole(all)
-	for _, t := range all {
+	for _, t := range r.compare(all, at) {
 		r.row.Schema.Fill(r.row, unsafe.Pointer(t))
 		if c := r.row.Get("time"); c != nil {
 			*c = row.Cell{Kind: row.Time, N: uint64(at.UnixNano())}

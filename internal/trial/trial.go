@@ -163,8 +163,8 @@ func (x *Trial) AttachAll(flags ...string) error {
 	if x.Way != "" {
 		flags = append(flags, "--way="+x.Way)
 	}
-	if x.tool.Once { // it walks when it is detached, not before the traffic
-		flags = append(flags, "--interval=1h")
+	if x.tool.Once { // it walks when it is detached, not before the traffic, unless a flag says otherwise
+		flags = append([]string{"--interval=1h"}, flags...)
 	}
 	if kit == nil {
 		return errors.New("trial: this program does not call Main")

@@ -25,6 +25,7 @@ func Live() []trial.Case {
 	lab.Register(takerBody, take)
 	lab.Register(optionsBody, opting)
 	lab.Register(waitingBody, waiting)
+	lab.Register(comerBody, comer)
 	return []trial.Case{
 		{Name: "table", Hosts: lab.TwoHosts, Run: table},
 		{Name: "without", Hosts: lab.TwoHosts, Run: without},
@@ -32,6 +33,8 @@ func Live() []trial.Case {
 		{Name: "protocol", Run: protocol},
 		{Name: "shared", Run: shared},
 		{Name: "options", Run: opts},
+		{Name: "ages", Run: ages},
+		{Name: "changes", Run: changes},
 		{Name: "waiting", Run: trial.Undisturbed(waited)},
 		{Name: "ss", Hosts: lab.TwoHosts, Run: besideSS},
 	}

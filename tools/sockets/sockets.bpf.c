@@ -77,6 +77,9 @@ struct sock_entry {
 	struct sock_figures figures;
 	char path[108];
 	struct sock_holder also[HOLDERS];
+	__u64 age;    /* for Go to fill in, as the others behind the path */
+	__u32 change; /* Go: change */
+	__u32 pad;
 };
 EVENT(struct sock_entry);
 
@@ -200,7 +203,7 @@ static __noinline int figures_write(struct seq_file *seq, const struct sock *sk,
 
 static __noinline int path_write(struct seq_file *seq, const struct sock *sk, __u16 family)
 {
-	char path[108 + HOLDERS * sizeof(struct sock_holder)] = {};
+	char path[sizeof(struct sock_entry) - __builtin_offsetof(struct sock_entry, path)] = {};
 
 	if (family == AF_UNIX)
 		unix_path(path, sk);

@@ -21,7 +21,8 @@ import (
 var readme string
 
 type config struct {
-	Tick time.Duration `bpf:"tick_ns"`
+	Tick    time.Duration `bpf:"tick_ns"`
+	Changes bool          `flag:"changes" help:"with an interval: from the second output on, show only sockets that are new, have gone, or have another state"`
 }
 
 // entry is struct sock_entry of sockets.bpf.c.
@@ -30,7 +31,20 @@ type entry struct {
 	figures `col:",inline"`
 	Path    kern.Path `col:"-"`
 	Also    also      `col:"also,width=16" help:"other processes that have it open, as comm/pid; of more than three, how many"`
+	Age     kern.ID   `col:"age_ms,width=8" help:"with an interval: since the output that showed it first, which is the least that it is old; absent there"`
+	Change  change    `col:"change,width=6,left" words:",new,gone,state" help:"with an interval, since the output before: new, gone (--changes shows it), or state: the state is another one"`
+	Pad     uint32    `col:"-"`
 }
+
+// change is what has become of a socket since the output before.
+type change uint32
+
+const (
+	_ change = iota
+	isNew
+	hasGone
+	otherState
+)
 
 // also is the processes besides the first one that have a socket open.
 type also [3]struct {
@@ -226,6 +240,49 @@ func keyOf(t *entry) key {
 	return key{cookie: uint64(t.Sock)}
 }
 
+// sameSocket tells whether two records with the same key are of one socket: memory is used again.
+func sameSocket(before, now *entry) bool {
+	if before.Inode != 0 && now.Inode != 0 {
+		return before.Inode == now.Inode
+	}
+	return before.Lport == now.Lport && before.Rport == now.Rport && before.Laddr == now.Laddr && before.Raddr == now.Raddr
+}
+
+// compare fills in age and change.
+func (c *config) compare(before, now *entry, seen time.Duration) *entry {
+	switch {
+	case now == nil:
+		if before.Change = hasGone; !c.Changes {
+			return nil
+		}
+		return before
+	case before == nil:
+		now.Change = isNew
+	default:
+		now.Age = kern.ID(seen.Milliseconds())
+		if before.State != now.State {
+			now.Change = otherState
+		}
+	}
+	if c.Changes && now.Change == 0 {
+		return nil
+	}
+	return now
+}
+
+func views(cfg any) []tool.View {
+	c := cfg.(*config)
+	v := tool.View{
+		Output: tool.Exists[key, entry]{Type: "sock_entry", Read: readAll, Key: keyOf, Again: again, Whole: whole, Same: sameSocket, Compare: c.compare},
+		Show:   "proto state rx_queue_bytes tx_queue_bytes backlog laddr lport raddr rport pid comm::12 peer_comm:PEER:12",
+		Says:   "{proto} {state}, {rx_queue_bytes} bytes not read, {tx_queue_bytes} not acknowledged",
+	}
+	if c.Changes {
+		v.Show, v.Says = "change "+v.Show, "[{change}: ]"+v.Says
+	}
+	return []tool.View{v}
+}
+
 // Tool is sockets.
 var Tool = &tool.Tool{
 	Name: "sockets", Layer: tool.Socket, Short: "all sockets of all network namespaces, with their processes",
@@ -237,9 +294,5 @@ var Tool = &tool.Tool{
 	Look:    look,
 	Keeps:   keeps,
 	Points:  []probe.Point{{Name: "walk"}, {Name: "tcp", Optional: true, Misses: misses}, {Name: "udp", Optional: true, Misses: misses}},
-	Views: tool.One(tool.View{
-		Output: tool.Exists[key, entry]{Type: "sock_entry", Read: readAll, Key: keyOf, Again: again, Whole: whole},
-		Show:   "proto state rx_queue_bytes tx_queue_bytes backlog laddr lport raddr rport pid comm::12 peer_comm:PEER:12",
-		Says:   "{proto} {state}, {rx_queue_bytes} bytes not read, {tx_queue_bytes} not acknowledged",
-	}),
+	Views:   views,
 }
