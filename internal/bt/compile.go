@@ -23,7 +23,7 @@ type Options struct {
 	Named   []string        // --name=value, of getopt()
 	// Environment is NAME=value; its BPFTRACE_ variables are settings.
 	Environment []string
-	Unsafe      bool     // allow system() and signal()
+	Unsafe      bool     // allow system(), signal(), write_user() and override()
 	PIDs        []uint32 // only these processes
 	Child       uint32   // cpid; 0: there is none
 	Children    bool     // and the processes that they start

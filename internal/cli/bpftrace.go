@@ -39,7 +39,7 @@ func (r *runFlags) declare(cmd *cobra.Command) {
 	fs.StringVarP(&r.command, "command", "c", "", "run this command once all probes are attached, and end with it; cpid is its process id")
 	fs.StringVarP(&r.list, "list", "l", "", "list the probes that match; with -v, their arguments too")
 	fs.Lookup("list").NoOptDefVal = "*"
-	fs.BoolVar(&r.unsafe, "unsafe", false, "allow system() and signal()")
+	fs.BoolVar(&r.unsafe, "unsafe", false, "allow system(), signal(), write_user() and override()")
 	fs.BoolVarP(&r.quiet, "quiet", "q", false, "print only the output of the script")
 	fs.BoolVar(&r.noWarnings, "no-warnings", false, "leave out warnings and notes")
 	fs.BoolVar(&r.dryRun, "dry-run", false, "compile the script and attach nothing; probes that do not exist are only named")

@@ -95,7 +95,7 @@ func netnsName(name string) (uint32, error) {
 		}
 	}
 	if len(known) == 0 {
-		return 0, fmt.Errorf("there is no such name, and none other, in %s", netnsDirs[0])
+		return 0, fmt.Errorf("there is no such name in %s, which has no names", netnsDirs[0])
 	}
 	return 0, fmt.Errorf("there is no such name in %s: it has %s", netnsDirs[0], strings.Join(known, ", "))
 }

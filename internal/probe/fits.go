@@ -56,7 +56,7 @@ func HasArgs(n int, names ...string) func(*Kernel) error {
 				return fmt.Errorf("%w: no function %s (inlined or gone)", ErrNotSupported, name)
 			}
 			if len(params) != n {
-				return fmt.Errorf("%w: %s has not %d arguments", ErrNotSupported, name, n)
+				return fmt.Errorf("%w: %s does not have %d arguments", ErrNotSupported, name, n)
 			}
 		}
 		return nil

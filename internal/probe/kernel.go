@@ -56,7 +56,7 @@ var Running = sync.OnceValues(func() (*Kernel, error) {
 	types, err := kbtf.Running()
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return nil, fmt.Errorf("%w: no BTF (CONFIG_DEBUG_INFO_BTF) at %svmlinux: give this kernel's by --btf FILE", ErrNotSupported, kbtf.Dir)
+		return nil, fmt.Errorf("%w: no BTF (CONFIG_DEBUG_INFO_BTF) at %svmlinux: give this kernel's with --btf FILE", ErrNotSupported, kbtf.Dir)
 	case err != nil:
 		return nil, fmt.Errorf("%w: %svmlinux: %w", ErrNotSupported, kbtf.Dir, err)
 	}

@@ -34,14 +34,14 @@ func HasModule(name string) func(*Kernel) error {
 		}
 		switch host.Module(name) {
 		case host.ModuleAbsent:
-			return fmt.Errorf("%w: this kernel has no %s: it takes one with that module, built in or loaded", ErrNotSupported, name)
+			return fmt.Errorf("%w: this kernel has no %s: use a kernel with that module, built in or loaded", ErrNotSupported, name)
 		case host.ModuleInstalled:
-			return fmt.Errorf("%w: the module %s is not loaded: modprobe %s, or plug in what it is for", ErrNotSupported, name, name)
+			return fmt.Errorf("%w: the module %s is not loaded: modprobe %s, or plug in a device that needs it", ErrNotSupported, name, name)
 		}
 		if host.ModuleBTF(name) {
 			return nil
 		}
-		return fmt.Errorf("%w: the module %s has no BTF, by which its data could be read: that takes Linux 5.11 with CONFIG_DEBUG_INFO_BTF_MODULES",
+		return fmt.Errorf("%w: the module %s has no BTF, which is needed to read its data: it takes Linux 5.11 with CONFIG_DEBUG_INFO_BTF_MODULES",
 			ErrNotSupported, name)
 	}
 }
