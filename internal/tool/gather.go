@@ -73,7 +73,7 @@ func (r *gatherReader[K, T, C, R]) output(last bool) error {
 		return err
 	}
 	made := r.rows(r.at.Sub(r.since), r.things, counted)
-	r.things, r.since = r.things[:0], r.at
+	r.things, r.since = again(r.things), r.at
 	p := polled[R]{Time: wall(r.at.UnixNano())}
 	for _, p.Val = range made {
 		r.row.Schema.Fill(r.row, unsafe.Pointer(&p))

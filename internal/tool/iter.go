@@ -53,20 +53,21 @@ type iterReader[K comparable, T any] struct {
 	Iter[K, T]
 	ses   *Session
 	row   *row.Row
-	at    time.Time // end of the tick: the time of all its rows, also of things that ended before
-	prev  map[K]T   // as of the last tick
-	away  map[K]int // ticks since a thing was last walked over, if it has not ended
-	ended []T       // since the last tick
-	eve   map[K]T   // as of the walk before the programs were detached
+	at    time.Time    // end of the tick: the time of all its rows, also of things that ended before
+	prev  things[K, T] // as of the last tick
+	now   things[K, T] // as of this one, during it
+	eve   things[K, T] // as of the walk before the programs were detached
+	away  map[K]int    // ticks since a thing was last walked over, if it has not ended
+	ended []T          // since the last tick
 
-	moved func(*T) error // takes what Diff has left
+	was, is T              // what Diff is given
+	moved   func(*T) error // takes what Diff has left
 }
 
 // begin remembers the values of the counters before the first tick, so that they do not count.
-func (r *iterReader[K, T]) begin() (err error) {
+func (r *iterReader[K, T]) begin() error {
 	r.away = map[K]int{}
-	r.prev, err = r.walk()
-	return err
+	return r.walk(&r.prev)
 }
 
 func (r *iterReader[K, T]) event(raw []byte) error {
@@ -81,82 +82,81 @@ func (r *iterReader[K, T]) event(raw []byte) error {
 
 // detaching walks once more while the programs are attached. A thing that ends after that sends
 // no event, and the last walk does not find it.
-func (r *iterReader[K, T]) detaching() (err error) {
-	r.eve, err = r.walk()
-	return err
-}
+func (r *iterReader[K, T]) detaching() error { return r.walk(&r.eve) }
 
-// walk is what exists.
-func (r *iterReader[K, T]) walk() (map[K]T, error) {
-	found := make(map[K]T, len(r.prev))
-	return found, Iterate(r.ses, r.Point, func(t *T) { found[r.Key(t)] = *t })
+// walk finds what exists.
+func (r *iterReader[K, T]) walk(into *things[K, T]) error {
+	into.reset()
+	return Iterate(r.ses, r.Point, func(t *T) { into.put(r.Key(t), t) })
 }
 
 func (r *iterReader[K, T]) output(bool) error {
-	now, err := r.walk()
-	if err != nil {
+	if err := r.walk(&r.now); err != nil {
 		return err
 	}
-	for k, t := range r.eve {
-		if _, there := now[k]; !there {
-			now[k] = t
+	for k, i := range r.eve.at {
+		if r.now.get(k) == nil {
+			r.now.put(k, &r.eve.all[i])
 		}
 	}
 	r.at = time.Now()
-	for _, t := range r.ended {
+	for i := range r.ended {
+		t := &r.ended[i]
+		k := r.Key(t)
 		// It may have been walked in the moment before it ended.
-		delete(now, r.Key(&t))
-		if err := r.diff(t); err != nil {
+		r.now.delete(k)
+		if err := r.diff(k, t); err != nil {
 			return err
 		}
-		delete(r.prev, r.Key(&t))
-		delete(r.away, r.Key(&t))
+		r.prev.delete(k)
+		delete(r.away, k)
 	}
-	r.ended = r.ended[:0]
-	for _, t := range now {
-		if err := r.diff(t); err != nil {
+	r.ended = again(r.ended)
+	for k, i := range r.now.at {
+		if err := r.diff(k, &r.now.all[i]); err != nil {
 			return err
 		}
 	}
-	r.remember(now)
+	r.remember()
 	return nil
 }
 
 // awayTicks is how long a thing that is not walked over is taken to be there.
 const awayTicks = 1000
 
-// remember makes now the last tick. A thing that is neither in it nor has ended is out of sight,
+// remember makes this tick the last one. A thing that is neither in it nor has ended is out of sight,
 // such as a socket that its program closed and the kernel still drains. What it has moved until
 // now must not count again at its end.
-func (r *iterReader[K, T]) remember(now map[K]T) {
+func (r *iterReader[K, T]) remember() {
 	for k := range r.away {
-		if _, back := now[k]; back {
+		if r.now.get(k) != nil {
 			delete(r.away, k)
 		}
 	}
-	for k, t := range r.prev {
-		if _, walked := now[k]; walked {
+	for k, i := range r.prev.at {
+		if r.now.get(k) != nil {
 			continue
 		}
 		if r.away[k]++; r.away[k] > awayTicks {
 			delete(r.away, k)
 			continue
 		}
-		now[k] = t
+		r.now.put(k, &r.prev.all[i])
 	}
-	r.prev = now
+	r.prev, r.now = r.now, r.prev
 }
 
 // diff hands on what happened to t since the last tick.
-func (r *iterReader[K, T]) diff(t T) error {
+func (r *iterReader[K, T]) diff(k K, t *T) error {
 	var prev *T
-	if p, ok := r.prev[r.Key(&t)]; ok {
-		prev = &p
+	if p := r.prev.get(k); p != nil {
+		r.was = *p
+		prev = &r.was
 	}
-	if !r.Diff(prev, &t) {
+	if r.is = *t; !r.Diff(prev, &r.is) {
 		return nil
 	}
-	return r.moved(&t)
+	return r.moved(&r.is)
 }
 
 func (r *iterReader[K, T]) show(t *T) error {
