@@ -323,7 +323,9 @@ func newService(s *watch.Service, seconds float64, f *why.Finding) *service {
 	if !s.Mixed() {
 		turns, rate := s.Turns, float64(s.Turns)/seconds
 		o.Turns, o.TurnsS = &turns, &rate
-		o.P50, o.P90, o.P99 = quantiles(&s.Turn)
+		var turn kern.Hist
+		s.Turn.AddTo(&turn)
+		o.P50, o.P90, o.P99 = quantiles(&turn)
 	}
 	if f != nil {
 		o.Finding = &verdict{f.ID, f.Class, f.Severity, f.Title}

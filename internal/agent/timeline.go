@@ -56,7 +56,7 @@ func (a *Answers) timeline(q *query) (any, error) {
 			s.TX += one.TX
 			s.RX += one.RX
 			s.Retrans += one.Retrans
-			turn.Merge(&one.Turn)
+			one.Turn.AddTo(&turn)
 			for i, ms := range one.Parts {
 				parts[i] += ms
 			}
@@ -126,7 +126,9 @@ func (a *Answers) graph(q *query) (any, error) {
 		nodes[from.ID], nodes[to.ID] = from, to
 		e := &edge{From: from.ID, To: to.ID, Service: serviceID(s.ServiceKey), Conns: s.Conns, Turns: s.Turns, Bytes: s.TX + s.RX, Retrans: s.Retrans}
 		if !s.Mixed() {
-			_, _, e.P99 = quantiles(&s.Turn)
+			var turn kern.Hist
+			s.Turn.AddTo(&turn)
+			_, _, e.P99 = quantiles(&turn)
 		}
 		if f := about(findings, s.ServiceKey); f != nil {
 			e.Finding = &verdict{f.ID, f.Class, f.Severity, f.Title}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"seine/internal/kern"
 	"seine/internal/row"
 	"seine/internal/watch"
 	"seine/internal/why"
@@ -183,7 +184,9 @@ var services = newTable("services", "worst",
 		{id: "turn_us", head: "TURN", help: "time of turns, a histogram", kind: row.Object, rank: -1,
 			cell: func(s *service, c *row.Cell) {
 				if s.timed() {
-					*c = row.Cell{Kind: row.Object, Ref: &s.Turn}
+					turn := &kern.Hist{}
+					s.Turn.AddTo(turn)
+					*c = row.Cell{Kind: row.Object, Ref: turn}
 				}
 			}, text: func(s *service) string { return "" }},
 	}, whoColumns(func(s *service) *watch.Who { return &s.Who })))

@@ -21,14 +21,16 @@ func TestMain(m *testing.M) {
 
 var start = time.Date(2026, 11, 16, 3, 0, 0, 0, time.UTC)
 
-func hist(us ...uint64) (h kern.Hist) {
+func hist(us ...uint64) watch.Hist {
+	var h kern.Hist
 	for _, v := range us {
 		h.Add(v)
 	}
-	return h
+	return watch.NewHist(&h)
 }
 
-func many(n int, us, slow uint64) (h kern.Hist) {
+func many(n int, us, slow uint64) watch.Hist {
+	var h kern.Hist
 	for i := range n {
 		if i%50 == 0 {
 			h.Add(slow)
@@ -36,7 +38,7 @@ func many(n int, us, slow uint64) (h kern.Hist) {
 		}
 		h.Add(us)
 	}
-	return h
+	return watch.NewHist(&h)
 }
 
 // world is a machine with all that is hard to show: names that want to move the cursor, long

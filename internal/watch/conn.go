@@ -3,8 +3,9 @@
 package watch
 
 import (
-	"container/list"
+	"math"
 	"net/netip"
+	"slices"
 )
 
 // ConnKey is a TCP connection, seen from one of its ends.
@@ -34,45 +35,105 @@ type Conn struct {
 	Parts  Parts
 }
 
+// A conn is a Conn as the model keeps it. There may be 100,000 of them, so it is small.
+type conn struct {
+	key                          ConnKey
+	who                          *Who    // of Model.owner: connections of a process share it
+	rname                        *string // nil: it has none
+	turns, tx, rx                uint64
+	fast, tlp, rto, srtt, minRTT uint32
+	pid, last                    uint32 // last: until 2106
+	role                         uint8  // index into roles
+	closed                       bool
+	wallMS                       float64
+	parts                        Parts
+	newer, older                 *conn
+}
+
+var roles = [...]string{"", "unknown", "client", "server"}
+
+func (c *conn) set(m *Model, n *Conn) {
+	c.who, c.rname, c.last, c.turns, c.tx, c.rx, c.pid, c.closed, c.wallMS, c.parts = m.owner(n.Who), m.words.ref(n.Rname), uint32(n.Last), n.Turns, n.TX, n.RX, n.PID, n.Closed, n.WallMS, n.Parts
+	c.fast, c.tlp, c.rto, c.srtt, c.minRTT = small(n.Fast), small(n.TLP), small(n.RTO), small(n.SRTT), small(n.MinRTT)
+	c.role = uint8(max(0, slices.Index(roles[:], n.Role)))
+}
+
+func small(n uint64) uint32 { return uint32(min(n, math.MaxUint32)) }
+
+func (c *conn) show() Conn {
+	rname := ""
+	if c.rname != nil {
+		rname = *c.rname
+	}
+	return Conn{
+		ConnKey: c.key, Who: *c.who, Rname: rname, PID: c.pid, Role: roles[c.role], Last: int64(c.last), Closed: c.closed, Turns: c.turns, TX: c.tx, RX: c.rx,
+		Fast: uint64(c.fast), TLP: uint64(c.tlp), RTO: uint64(c.rto), SRTT: uint64(c.srtt), MinRTT: uint64(c.minRTT), WallMS: c.wallMS, Parts: c.parts,
+	}
+}
+
 // conns are the latest connections. The one that has been quiet for longest is evicted
 // first.
 type conns struct {
-	most    int
-	by      map[ConnKey]*list.Element
-	order   *list.List // the most recently active one is in front
-	evicted uint64
+	most           int
+	by             map[ConnKey]*conn
+	newest, oldest *conn // the most and the least recently active one
+	evicted        uint64
 }
 
-func (c *conns) get(k ConnKey) *Conn {
+// get returns the connection, which is the newest from now on.
+func (c *conns) get(k ConnKey) *conn {
 	if c.by == nil {
-		c.by, c.order = map[ConnKey]*list.Element{}, list.New()
+		c.by = map[ConnKey]*conn{}
 	}
-	if e := c.by[k]; e != nil {
-		c.order.MoveToFront(e)
-		return e.Value.(*Conn)
-	}
-	if len(c.by) >= c.most {
-		last := c.order.Back()
-		delete(c.by, last.Value.(*Conn).ConnKey)
-		c.order.Remove(last)
+	n := c.by[k]
+	switch {
+	case n != nil:
+		c.unlink(n)
+	case len(c.by) >= c.most:
+		n = c.oldest
+		delete(c.by, n.key)
+		c.unlink(n)
 		c.evicted++
+		*n = conn{key: k}
+	default:
+		n = &conn{key: k}
 	}
-	n := &Conn{ConnKey: k}
-	c.by[k] = c.order.PushFront(n)
+	c.by[k] = n
+	if n.older = c.newest; n.older != nil {
+		n.older.newer = n
+	} else {
+		c.oldest = n
+	}
+	c.newest = n
 	return n
 }
 
+func (c *conns) unlink(n *conn) {
+	if n.newer != nil {
+		n.newer.older = n.older
+	} else {
+		c.newest = n.older
+	}
+	if n.older != nil {
+		n.older.newer = n.newer
+	} else {
+		c.oldest = n.newer
+	}
+	n.newer, n.older = nil, nil
+}
+
 func takeConn(m *Model, at int64, r reader) {
-	c := m.conns.get(ConnKey{uint32(r.count("netns")), r.addr("laddr"), r.addr("raddr"), r.port("lport"), r.port("rport")})
-	who := r.who()
-	*c = Conn{
-		ConnKey: c.ConnKey, Who: who, Rname: m.names.of(who, c.Raddr), PID: uint32(r.count("pid")), Role: r.text("role"), Last: at, Closed: r.has("closed"),
+	c := Conn{
+		ConnKey: ConnKey{uint32(r.count("netns")), r.addr("laddr"), r.addr("raddr"), r.port("lport"), r.port("rport")},
+		Who:     r.who(), PID: uint32(r.count("pid")), Role: r.text("role"), Last: at, Closed: r.has("closed"),
 		Turns: r.count("turns"), TX: r.count("tx_bytes"), RX: r.count("rx_bytes"),
 		Fast: r.count("retrans_fast"), TLP: r.count("retrans_tlp"), RTO: r.count("retrans_rto"),
 		SRTT: r.count("srtt_us"), MinRTT: r.count("min_rtt_us"), WallMS: r.value("wall_ms"),
 	}
+	c.Rname = m.names.of(c.Who, c.Raddr)
 	for i := range c.Parts {
 		c.Parts[i] = r.value(partNames[i] + "_ms")
 	}
-	m.followed.saw(c)
+	m.conns.get(c.ConnKey).set(m, &c)
+	m.followed.saw(&c)
 }

@@ -48,8 +48,9 @@ func (m *Model) Follow(keys ...ConnKey) {
 			continue
 		}
 		h := &history{key: k}
-		if e := m.conns.by[k]; e != nil {
-			h.add(e.Value.(*Conn), m.followed.keep)
+		if c := m.conns.by[k]; c != nil {
+			shown := c.show()
+			h.add(&shown, m.followed.keep)
 		}
 		f.by[k] = f.order.PushFront(h)
 		if f.order.Len() > mostFollowed {

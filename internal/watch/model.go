@@ -63,6 +63,8 @@ type Model struct {
 	conns    conns
 	names    addrNames
 	followed followed
+	words    words
+	owners   map[Who]*Who
 	sources  map[string]*Source
 	addrs    Addrs // of this machine
 	first    int64 // second of the first row
@@ -178,7 +180,7 @@ func (m *Model) Row(r *row.Row) error {
 	}
 	at := int64(c.N) / int64(time.Second)
 	m.saw(at)
-	take(m, at, reader{r})
+	take(m, at, reader{r, &m.words})
 	return nil
 }
 
@@ -193,7 +195,10 @@ func (m *Model) saw(at int64) {
 }
 
 // reader reads cells by the ids of their columns. What is absent is zero.
-type reader struct{ *row.Row }
+type reader struct {
+	*row.Row
+	words *words
+}
 
 // value is a number in the unit that the id names.
 func (r reader) value(id string) float64 {
@@ -225,7 +230,7 @@ func (r reader) text(id string) string {
 	if c == nil || c.Kind != row.Text {
 		return ""
 	}
-	return c.Clone().S
+	return r.words.get(c.S)
 }
 
 func (r reader) addr(id string) netip.Addr {

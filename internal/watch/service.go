@@ -5,8 +5,6 @@ package watch
 import (
 	"fmt"
 	"net/netip"
-
-	"seine/internal/kern"
 )
 
 // Who identifies a process in a model: by its container, else its network namespace, and by
@@ -105,7 +103,7 @@ func (p *Parts) Share(part Part) float64 {
 type serviceCell struct {
 	conns, turns, tx, rx, retrans uint64
 	overlaps                      uint64
-	turn, first                   thin
+	turn, first                   Hist
 	parts                         Parts
 }
 
@@ -117,8 +115,8 @@ type Service struct {
 	Overlaps uint64 // times that requests and answers overlapped: there are no turns then
 	TX, RX   uint64 // bytes
 	Retrans  uint64
-	Turn     kern.Hist // microseconds
-	First    kern.Hist // out: to the first byte of the answer
+	Turn     Hist // microseconds
+	First    Hist // out: to the first byte of the answer
 	Parts    Parts
 	Seconds  int // seconds with an event
 }
@@ -158,8 +156,8 @@ func (s *Service) add(c *serviceCell) {
 	s.TX += c.tx
 	s.RX += c.rx
 	s.Retrans += c.retrans
-	c.turn.into(&s.Turn)
-	c.first.into(&s.First)
+	s.Turn.join(&c.turn)
+	s.First.join(&c.first)
 	for i, v := range c.parts {
 		s.Parts[i] += v
 	}

@@ -2,11 +2,7 @@
 
 package watch
 
-import (
-	"net/netip"
-
-	"seine/internal/kern"
-)
+import "net/netip"
 
 // Kind is the kind of event that a tally counts.
 type Kind string
@@ -41,7 +37,7 @@ type tallyCell struct {
 	segment           uint64
 	limit             uint64
 	row               uint64
-	took              thin
+	took              Hist
 	example           string
 	pid               uint32
 }
@@ -52,15 +48,15 @@ type Tally struct {
 	Out     bool   // this side is probably the client
 	Count   uint64 // packets, calls, sessions
 	Bytes   uint64
-	Big     uint64    // retransmissions of large segments
-	Segment uint64    // the largest one
-	Limit   uint64    // of a queue
-	InARow  uint64    // timeouts of one segment
-	Took    kern.Hist // microseconds; of closed sessions: milliseconds that they lived
-	Example string    // such as the name that was looked up
-	PID     uint32    // one of the processes
-	Seconds int       // in which it happened
-	Last    int64     // second
+	Big     uint64 // retransmissions of large segments
+	Segment uint64 // the largest one
+	Limit   uint64 // of a queue
+	InARow  uint64 // timeouts of one segment
+	Took    Hist   // microseconds; of closed sessions: milliseconds that they lived
+	Example string // such as the name that was looked up
+	PID     uint32 // one of the processes
+	Seconds int    // in which it happened
+	Last    int64  // second
 }
 
 // Service is the service that it happened to.
@@ -85,7 +81,7 @@ func (t *Tally) add(c *tallyCell) {
 	t.Segment = max(t.Segment, c.segment)
 	t.Limit = max(t.Limit, c.limit)
 	t.InARow = max(t.InARow, c.row)
-	c.took.into(&t.Took)
+	t.Took.join(&c.took)
 	t.Example = max(t.Example, c.example)
 	t.PID = max(t.PID, c.pid)
 }

@@ -138,15 +138,14 @@ func (k ServiceKey) compare(o ServiceKey) int {
 		strings.Compare(k.Container, o.Container), cmp.Compare(k.Netns, o.Netns))
 }
 
-// eachConn calls do for each connection.
+// eachConn calls do for each connection, which is valid during the call.
 func (m *Model) eachConn(do func(c *Conn)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.conns.order == nil {
-		return
-	}
-	for e := m.conns.order.Front(); e != nil; e = e.Next() {
-		do(e.Value.(*Conn))
+	var shown Conn // one for all: there may be 100,000
+	for c := m.conns.newest; c != nil; c = c.older {
+		shown = c.show()
+		do(&shown)
 	}
 }
 

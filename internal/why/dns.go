@@ -71,7 +71,7 @@ func (j *judge) resolvers() (out []*resolver) {
 			r.example = max(r.example, t.Example)
 		}
 		if t.What != "pending" {
-			r.took.Merge(&t.Took)
+			t.Took.AddTo(&r.took)
 		}
 	}
 	return out

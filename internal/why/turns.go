@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"seine/internal/kern"
 	"seine/internal/watch"
 )
 
@@ -76,7 +75,7 @@ func (j *judge) turns(part watch.Part, out bool) (all []*Finding) {
 }
 
 // times are the times of turns that a part is judged by.
-func times(s *watch.Service, part watch.Part) *kern.Hist {
+func times(s *watch.Service, part watch.Part) *watch.Hist {
 	if (part == watch.Peer || part == watch.App) && s.First.Count > 0 && s.First.Count >= s.Turn.Count/2 {
 		return &s.First // the rest of a download, or later events, do not count
 	}
@@ -134,7 +133,7 @@ func (j *judge) slow(s *watch.Service, part watch.Part) *Finding {
 
 // onPurpose reports whether answers may wait for an event: half of them take a second or more,
 // or nearly all take half a second, which is how long message brokers let a fetch wait.
-func onPurpose(h *kern.Hist) bool {
+func onPurpose(h *watch.Hist) bool {
 	return h.Quantile(0.5) >= 1_000_000 || h.Quantile(0.1) >= 450_000 && h.Quantile(0.9) <= 600_000
 }
 
