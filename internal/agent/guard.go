@@ -23,9 +23,11 @@ type sample struct {
 	used time.Duration
 }
 
-// Windows of a Guard.
+// Windows of a Guard. It is told every second. An overload from the start is noticed after
+// guardBegins and guardWindow. An overload of BPF programs is noticed guardWindow after they were
+// timed, which is done every bpfEvery. Both are less than 20 s.
 const (
-	guardBegins = 10 * time.Second
+	guardBegins = 5 * time.Second
 	guardWindow = 10 * time.Second
 	guardPause  = time.Minute // between two changes
 )

@@ -56,3 +56,47 @@ func TestGuard(t *testing.T) {
 		}
 	}
 }
+
+// TestGuardWithin: an overload is answered within 20 s, whether it begins with the agent or later,
+// in its processes or in its BPF programs, which are timed at any moment since. A burst that the
+// limit allows for ten seconds is not.
+func TestGuardWithin(t *testing.T) {
+	const most, much = 0.02, 0.021
+	// run returns how many seconds after the overload began the guard acts; 0: it does not.
+	run := func(begins, lasts int, share, bpf float64, looked int) int {
+		g := &Guard{Most: most, Steps: 1}
+		b := &BPFTime{}
+		now, used := time.Unix(1_700_000_000, 0), time.Duration(0)
+		for second := range 200 {
+			now = now.Add(time.Second)
+			busy := second >= begins && second < begins+lasts
+			if busy {
+				used += time.Duration(share * float64(time.Second))
+			}
+			if second%int(bpfEvery.Seconds()) == looked {
+				if busy {
+					b.tell(now, bpf)
+				} else {
+					b.tell(now, 0)
+				}
+			}
+			spent, _ := b.Total(now)
+			if g.Tell(now, used+spent) > 0 {
+				return second - begins + 1
+			}
+		}
+		return 0
+	}
+	for _, begins := range []int{0, 1, 60} {
+		for looked := range int(bpfEvery.Seconds()) {
+			for name, got := range map[string]int{"processes": run(begins, 200, much, 0, looked), "BPF": run(begins, 200, 0, much, looked), "both": run(begins, 200, much/2, much/2, looked)} {
+				if got == 0 || got >= 20 {
+					t.Errorf("an overload of %s from %d s on, with programs timed %d s after it, is answered after %d s", name, begins, looked, got)
+				}
+			}
+		}
+	}
+	if got := run(60, 4, 2*most, 0, 0); got != 0 {
+		t.Errorf("4 s of twice the limit are answered after %d s", got)
+	}
+}

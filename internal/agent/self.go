@@ -30,6 +30,7 @@ type Self struct {
 
 	mu   sync.Mutex
 	told map[string]float64 // the counters' last values
+	shed sync.Mutex         // of TellShed
 }
 
 // upTo brings a counter up to its current value.
@@ -87,13 +88,7 @@ func (s *Self) Tell() {
 		}
 	})
 	s.upTo(agentFront, float64(starts))
-	if s.Shed != nil {
-		c.Replace(agentShed, func(set func(float64, ...string)) {
-			for _, name := range s.Shed() {
-				set(1, name)
-			}
-		})
-	}
+	s.TellShed()
 	if s.Logs != nil {
 		s.upTo(agentLogs, float64(s.Logs.Suppressed()))
 	}
@@ -123,6 +118,20 @@ func (s *Self) Tell() {
 	c.Set(agentSeriesLimit, float64(n.Limit))
 	c.Set(agentSeries, float64(n.Series)) // the first time before its own place is made
 	c.Set(agentSeries, float64(c.Count().Series))
+}
+
+// TellShed brings the metric about what the guard has ended up to date.
+func (s *Self) TellShed() {
+	if s.Shed == nil {
+		return
+	}
+	s.shed.Lock()
+	defer s.shed.Unlock()
+	s.Counts.Replace(agentShed, func(set func(float64, ...string)) {
+		for _, name := range s.Shed() {
+			set(1, name)
+		}
+	})
 }
 
 // ownTime is the processor time of this process and of its children that have ended.

@@ -424,6 +424,7 @@ func (h *holder) run(ctx context.Context, f *agentFlags) error {
 	shed.guard = agent.Guard{Most: f.maxCPU, Steps: len(shed.steps(ctx, &wait))}
 	bpf := &agent.BPFTime{Enable: enableStats, Spent: engine.Spent}
 	self := &agent.Self{Counts: h.counts, Model: h.model, BPF: bpf, Answers: answers, Logs: h.logs, Version: version(), Front: keeper.Status, Shed: shed.names}
+	shed.told = self.TellShed // at once: a scrape need not wait for the rest
 	if rec != nil {
 		self.Recorder = func() (uint64, uint64) { return dirSize(f.dir), rec.Lost() }
 	}

@@ -85,7 +85,9 @@ func TestShedder(t *testing.T) {
 			s.tell(now, used)
 		}
 	}
-	run(10, 1) // what it takes to begin
+	var told []int // how many steps were taken at each change
+	s.told = func() { told = append(told, len(s.names())) }
+	run(5, 1) // what it takes to begin
 	run(20, 0.1)
 	if got := s.names(); !slices.Equal(got, []string{"rows"}) {
 		t.Errorf("%v are ended within 20 s", got)
@@ -100,6 +102,9 @@ func TestShedder(t *testing.T) {
 	}
 	if want := []string{"-rows", "-absent", "-dns", "+dns", "+absent", "+rows"}; !slices.Equal(did, want) {
 		t.Errorf("%v, want %v", did, want)
+	}
+	if want := []int{1, 2, 3, 2, 1, 0}; !slices.Equal(told, want) {
+		t.Errorf("told %v, want %v", told, want)
 	}
 	if log := said.String(); strings.Count(log, "it stops this for now") != 2 || strings.Contains(log, "it stops this for now\" what=absent") {
 		t.Errorf("the log: %s", log)

@@ -57,6 +57,7 @@ type shedder struct {
 	rec    *record.Recorder
 	guard  agent.Guard
 	plan   []*watched
+	told   func() // is called after each change
 
 	mu   sync.Mutex
 	left []*shedStep // not taken yet, the next one first
@@ -111,7 +112,14 @@ func (s *shedder) names() (out []string) {
 
 // tell takes the processor time that was used until now, and acts on it.
 func (s *shedder) tell(now time.Time, used time.Duration) {
-	by := s.guard.Tell(now, used)
+	if by := s.guard.Tell(now, used); by != 0 {
+		s.change(by)
+		s.told()
+	}
+}
+
+// change takes one step, or takes the last one back.
+func (s *shedder) change(by int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

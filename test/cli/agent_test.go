@@ -445,6 +445,7 @@ func TestAgentSheds(t *testing.T) {
 		limit = "--max-cpu=15%" // it must take less than half of it while metrics are read
 	}
 	a := startAgent(t, fmt.Sprintf("--netns=%d", w.Netns("")), limit)
+	load := watchLoad(a.cmd.Process.Pid, a.front())
 	busy := make(chan error, 1)
 	enough := make(chan struct{})
 	go func() {
@@ -478,6 +479,9 @@ func TestAgentSheds(t *testing.T) {
 	said, ran := a.value("seine_agent_bpf_seconds_total"), programTime(t, a.cmd.Process.Pid)
 	text := a.await("/metrics", `seine_agent_shed\{tool="flows: rows of connections"\} 1\n`)
 	t.Logf("ended after %v", bpfHeard+time.Since(began))
+	if at := load.end(); at.above(limit) {
+		t.Errorf("its processes alone took more than %s in each second of the last %v: %v", limit, shedWithin, at)
+	}
 	if n := strings.Count(text, "\nseine_agent_shed{"); n != 1 {
 		t.Errorf("%d tools are ended at once", n)
 	}
@@ -540,6 +544,71 @@ func TestAgentSheds(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.await("/api/v1/connections", fmt.Sprintf(`"rport":%d\b`, port))
+}
+
+// shedWithin is how soon an overloaded agent does less.
+const shedWithin = 20 * time.Second
+
+// A load is the seconds of processor time that processes had taken in all, told every two seconds.
+type load []float64
+
+// A loadWatch tells the load of processes until it is ended.
+type loadWatch struct {
+	stop chan struct{}
+	load chan load
+}
+
+func watchLoad(pids ...int) *loadWatch {
+	w := &loadWatch{make(chan struct{}), make(chan load, 1)}
+	go func() {
+		tick := time.NewTicker(loadEvery)
+		defer tick.Stop()
+		var all load
+		for {
+			sum := 0.0
+			for _, pid := range pids {
+				b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+				f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:])) // from the state on
+				if len(f) > 12 {
+					user, _ := strconv.Atoi(f[11])
+					system, _ := strconv.Atoi(f[12])
+					sum += float64(user+system) / 100
+				}
+			}
+			all = append(all, sum)
+			select {
+			case <-tick.C:
+			case <-w.stop:
+				w.load <- all
+				return
+			}
+		}
+	}()
+	return w
+}
+
+const loadEvery = 2 * time.Second
+
+func (w *loadWatch) end() load {
+	close(w.stop)
+	return <-w.load
+}
+
+// above reports whether the load was above a limit, such as --max-cpu=5%, each time in shedWithin
+// until its end.
+func (l load) above(limit string) bool {
+	percent, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimPrefix(limit, "--max-cpu="), "%"), 64)
+	n := int(shedWithin / loadEvery)
+	if err != nil || len(l) <= n {
+		return false
+	}
+	l = l[len(l)-n-1:]
+	for i := range n {
+		if l[i+1]-l[i] <= percent/100*loadEvery.Seconds() {
+			return false
+		}
+	}
+	return true
 }
 
 // value is a metric without labels.
