@@ -458,6 +458,9 @@ func (h *holder) run(ctx context.Context, f *agentFlags) error {
 	}
 	h.ready.Store(true)
 	fmt.Fprintln(f.stder, "seine: ready")
+	if err := host.Notify("READY=1"); err != nil {
+		h.log.Warn("systemd does not hear that the agent is ready", "reason", oneLine(err))
+	}
 	<-ctx.Done()
 	h.ready.Store(false)
 	return nil

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"seine/internal/agent"
+	"seine/internal/host"
 )
 
 // TestAgentExample loads the example, which has every key.
@@ -108,5 +110,38 @@ func TestShedder(t *testing.T) {
 	}
 	if log := said.String(); strings.Count(log, "it stops this for now") != 2 || strings.Contains(log, "it stops this for now\" what=absent") {
 		t.Errorf("the log: %s", log)
+	}
+}
+
+// TestDeployedCapabilities: the systemd unit and the DaemonSet leave the agent the capabilities that
+// it keeps. It needs no CAP_DAC_OVERRIDE there, because the directory of its recording is root's.
+func TestDeployedCapabilities(t *testing.T) {
+	var want []string
+	for _, c := range holderKeeps {
+		if c != host.CapDACOverride {
+			want = append(want, c.String())
+		}
+	}
+	slices.Sort(want)
+	for file, list := range map[string]*regexp.Regexp{
+		"seine-agent.service":       regexp.MustCompile(`(?m)^CapabilityBoundingSet=(.*)$`),
+		"kubernetes/daemonset.yaml": regexp.MustCompile(`(?m)^ *add: \[(.*)\]$`),
+	} {
+		b, err := os.ReadFile("../../deploy/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := list.FindSubmatch(b)
+		if m == nil {
+			t.Errorf("%s has no capabilities", file)
+			continue
+		}
+		var got []string
+		for _, name := range regexp.MustCompile(`[A-Z_]+`).FindAllString(string(m[1]), -1) {
+			got = append(got, "CAP_"+strings.TrimPrefix(name, "CAP_"))
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", file, got, want)
+		}
 	}
 }
