@@ -25,7 +25,8 @@ struct kept_copy {
 };
 struct kept {
 	struct kept_copy copy[2];
-	__u32 which; /* the copy that was written last */
+	__u16 which; /* the copy that was written last */
+	__u16 flags; /* of the table: OWNER_* in owner.h */
 	__u32 exec;  /* who_exec() of it; 0 if it was found */
 };
 

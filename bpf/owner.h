@@ -79,11 +79,17 @@ struct owner {
 	__u64 cookie; /* of the socket; 0: not known yet */
 #endif
 #ifdef OWNER_TIMES
-	__u64 flags;	   /* OWNER_* */
 	__u64 seen;	   /* when this entry was made */
 	__u64 established; /* 0: not seen */
 #endif
 };
+#ifdef OWNER_TABLE
+/* From 6.1 on the kernel adds 64 bytes to an entry, key included, and rounds the sum up to a
+ * power of two. So an entry takes 256 bytes, and with one more word it would take 512.
+ */
+_Static_assert(sizeof(struct owner) <= 192, "an entry would take twice the memory");
+#endif
+/* Flags, in kept.flags. */
 #define OWNER_BORN 1	   /* the socket began after we did: seen is its birth */
 #define OWNER_RESET 2	   /* the peer reset it */
 #define OWNER_ACTIVE 4	   /* it connected: a socket that is OWNER_BORN without was accepted */
@@ -225,7 +231,7 @@ static __always_inline void owner_put(const struct sock *sk, struct owner *o, __
 	kept_init(&o->kept, key);
 #ifdef OWNER_TIMES
 	o->seen = bpf_ktime_get_ns();
-	o->flags = flags;
+	o->kept.flags = flags;
 #endif
 #ifdef OWNER_FILL
 	OWNER_FILL(&o->own, sk); /* the tool's own fields */

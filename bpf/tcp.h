@@ -20,9 +20,9 @@ enum tcp_syn { SYN_NO, SYN_YES, SYN_GUESS };
 #ifdef OWNER_TIMES
 static __always_inline enum tcp_syn tcp_syn(const struct owner *o)
 {
-	if (!o || !(o->flags & OWNER_BORN))
+	if (!o || !(o->kept.flags & OWNER_BORN))
 		return SYN_GUESS;
-	return o->flags & OWNER_ACTIVE ? SYN_YES : SYN_NO;
+	return o->kept.flags & OWNER_ACTIVE ? SYN_YES : SYN_NO;
 }
 #endif
 

@@ -248,6 +248,11 @@ func (t *table) spec(k *probe.Kernel) (*ebpf.CollectionSpec, error) {
 	if err := p.size(); err != nil {
 		return nil, err
 	}
+	// Each of the tools would have a table of its own. Where memory is allocated by use, the one
+	// that they share has room for manySockets, unless --memory says less than the default.
+	if p.opts.Memory >= DefaultMemory {
+		p.opts.Memory *= 2
+	}
 	return spec, p.settle(k)
 }
 

@@ -17,6 +17,7 @@ import (
 	"seine/internal/host"
 	"seine/internal/lab"
 	"seine/internal/object"
+	"seine/internal/probe"
 	"seine/internal/tool"
 	"seine/internal/trial"
 	"seine/tools"
@@ -126,6 +127,14 @@ func TestOwnersOnce(t *testing.T) {
 	}
 	if r := e.Owners(); len(r) != 1 || r[0].Tools != len(runs) || len(r[0].Programs) != writers(one) {
 		t.Errorf("the engine says %+v of owners", r)
+	}
+	k, err := probe.Running()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The agent promises 100,000 connections. Listeners are sockets too, and with MPTCP each is two.
+	if n := e.Owners()[0].Maps[0].Capacity; k.HasFunc("bpf_mem_alloc_init") && n < 1<<17 {
+		t.Errorf("the table has room for %d sockets", n)
 	}
 	states := start(t, e, "tcpstates", netns)
 	if _, maps := inKernel(t); maps["owners"] != 1 || maps["owner_own"] != 1 {

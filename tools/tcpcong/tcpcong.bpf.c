@@ -93,7 +93,7 @@ static __always_inline struct cong_conn *conn_new(const struct sock *sk, __u64 n
 	__u64 key = (__u64)sk;
 
 	c.begin = told_at ? told_at : now;
-	if (o && !owner_stale(o, sk) && o->flags & OWNER_BORN && (!told_at || o->seen > told_at)) {
+	if (o && !owner_stale(o, sk) && o->kept.flags & OWNER_BORN && (!told_at || o->seen > told_at)) {
 		c.begin = o->seen;
 		c.born = 1;
 	}

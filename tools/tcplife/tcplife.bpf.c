@@ -32,7 +32,7 @@ enum { RESET_REMOTE = 1, RESET_LOCAL = 2 }; /* Go: kern.Reset */
  */
 static __always_inline __u8 reset_by(const struct owner *o, int old, int error)
 {
-	if (o && o->flags & OWNER_RESET)
+	if (o && o->kept.flags & OWNER_RESET)
 		return RESET_REMOTE;
 	if (!error && (old == TCP_ESTABLISHED || old == TCP_CLOSE_WAIT))
 		return RESET_LOCAL;
@@ -70,7 +70,7 @@ static __always_inline int life(const struct sock *sk, int old)
 	e->seen = NONE;
 	if (o) {
 		e->seen = now - o->seen;
-		if (o->flags & OWNER_BORN)
+		if (o->kept.flags & OWNER_BORN)
 			e->duration = now - o->seen;
 		if (o->established)
 			e->established = now - o->established;
@@ -118,6 +118,6 @@ KTRACE(reset, tcp_receive_reset, const struct sock *sk)
 	struct owner *o = owner_entry(sk);
 
 	if (o)
-		o->flags |= OWNER_RESET;
+		o->kept.flags |= OWNER_RESET;
 	return 0;
 }

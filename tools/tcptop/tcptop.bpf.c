@@ -32,7 +32,7 @@ static __always_inline void entry_fill(struct top_entry *e, const struct sock *s
 
 	if (o && owner_stale(o, sk))
 		o = NULL;
-	e->born = !o ? NONE : o->flags & OWNER_BORN ? o->seen : 0;
+	e->born = !o ? NONE : o->kept.flags & OWNER_BORN ? o->seen : 0;
 	e->head.ts = bpf_ktime_get_ns();
 	e->head.netns = sock_netns(sk);
 	e->sk = (__u64)sk;
