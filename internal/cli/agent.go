@@ -48,7 +48,7 @@ var agentTools = []string{
 
 // agentGC is how far the heap may grow, in percent, before garbage is collected. The agent
 // promises a limit on memory, and an idle agent collects seldom anyway.
-const agentGC = 40
+const agentGC = 25
 
 // dryRun is how long --dry-run runs.
 const dryRun = 10 * time.Second
