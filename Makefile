@@ -95,6 +95,10 @@ soak: ## 100,000 sockets, sessions without a pause for ten minutes, the agent be
 fleet: build ## 20 agents beside Prometheus, VictoriaMetrics and the OpenTelemetry Collector, with a fault and failures (root; 15 minutes, more the first time: it builds the three); writes docs/FLEET.md and test/proof/fleet.json
 	$(GO) run ./test/proof/write fleet $(GO) run ./test/fleet -o docs/FLEET.md
 
+.PHONY: kube
+kube: ## kustomize builds deploy/kubernetes, and Kubernetes' own types take the result (both from their modules; minutes the first time)
+	cd test/kube && $(GO) run . ../../deploy/kubernetes
+
 .PHONY: record-proof
 record-proof: build ## recorders killed at 100 moments, and how long the first row of the last hour takes in 1 GB (some minutes, 1 GB of disk); writes test/proof/record.json
 	SEINE_KILLS=100 $(GO) run ./test/proof/write record sh -c '$(GO) test -count=1 -v -timeout 10m -run TestKilled ./internal/journal && $(GO) run ./test/bench -only gigabyte'
