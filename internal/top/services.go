@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"seine/internal/kern"
 	"seine/internal/row"
 	"seine/internal/watch"
 	"seine/internal/why"
@@ -184,9 +183,7 @@ var services = newTable("services", "worst",
 		{id: "turn_us", head: "TURN", help: "time of turns, a histogram", kind: row.Object, rank: -1,
 			cell: func(s *service, c *row.Cell) {
 				if s.timed() {
-					turn := &kern.Hist{}
-					s.Turn.AddTo(turn)
-					*c = row.Cell{Kind: row.Object, Ref: turn}
+					*c = row.Cell{Kind: row.Object, Ref: s.Turn.Full()}
 				}
 			}, text: func(s *service) string { return "" }},
 	}, whoColumns(func(s *service) *watch.Who { return &s.Who })))

@@ -98,6 +98,13 @@ func (t *Hist) AddTo(h *kern.Hist) {
 	}
 }
 
+// Full returns the histogram with all slots.
+func (t *Hist) Full() *kern.Hist {
+	h := &kern.Hist{}
+	t.AddTo(h)
+	return h
+}
+
 // Quantile is that of kern.Hist.
 func (t *Hist) Quantile(q float64) float64 {
 	var h kern.Hist
