@@ -14,9 +14,10 @@ import (
 // perCPU is the per-CPU arrays that programs keep state in, and why that is safe
 // although another program run may come in between on the same processor.
 var perCPU = map[string]string{
-	"hardirqs began":  "a handler of a hard interrupt is not preempted",
-	"softirqs begins": "a softirq is not interrupted by another one of its processor",
-	"skblife gros":    "GRO runs in a softirq, which is not interrupted by another one of its processor",
+	"hardirqs began":   "a handler of a hard interrupt is not preempted",
+	"softirqs begins":  "a softirq is not interrupted by another one of its processor",
+	"skblife gros":     "GRO runs in a softirq, which is not interrupted by another one of its processor",
+	"skblife softirqs": "only softirqs write it, and one is not interrupted by another one of its processor",
 }
 
 // TestScratch: no tool uses a per-CPU array as scratch memory. From Linux 7.0 on a
