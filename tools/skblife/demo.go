@@ -101,14 +101,21 @@ func unread(x *trial.Trial) error {
 	})
 }
 
+// letters readies a process that has a socket and never reads, and one that sends n datagrams
+// to it.
+func letters(w *lab.World, n int) (*lab.Targets, *lab.Sender, error) {
+	t, err := lab.StartTargets(w, "server", "holder", lab.Target{Network: lab.UDP4})
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := lab.StartLetters(w, "client", "sender", lab.Letters{Network: lab.UDP4, To: t.Addrs, Rounds: n, Size: 100})
+	return t, s, err
+}
+
 // unreadLetters readies a process that sends n datagrams to one that never reads them
 // and then ends, when send is called.
 func unreadLetters(w *lab.World, n int) (sender int, send func() error, err error) {
-	t, err := lab.StartTargets(w, "server", "holder", lab.Target{Network: lab.UDP4})
-	if err != nil {
-		return 0, nil, err
-	}
-	s, err := lab.StartLetters(w, "client", "sender", lab.Letters{Network: lab.UDP4, To: t.Addrs, Rounds: n, Size: 100})
+	t, s, err := letters(w, n)
 	if err != nil {
 		return 0, nil, err
 	}

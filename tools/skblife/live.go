@@ -51,11 +51,7 @@ func ticks(x *trial.Trial) error {
 // ticked is one round of ticks, and returns what is wrong.
 func ticked(x *trial.Trial) (differ []error, err error) {
 	const n = 53
-	t, err := lab.StartTargets(x.World, "server", "holder", lab.Target{Network: lab.UDP4})
-	if err != nil {
-		return nil, err
-	}
-	s, err := lab.StartLetters(x.World, "client", "sender", lab.Letters{Network: lab.UDP4, To: t.Addrs, Rounds: n, Size: 100})
+	t, s, err := letters(x.World, n)
 	if err != nil {
 		return nil, err
 	}
@@ -204,11 +200,7 @@ func softirq(x *trial.Trial) error {
 // answered is one round of softirq, and returns what is wrong.
 func answered(x *trial.Trial) (differ []error, err error) {
 	const n = 101
-	t, err := lab.StartTargets(x.World, "server", "holder", lab.Target{Network: lab.UDP4})
-	if err != nil {
-		return nil, err
-	}
-	s, err := lab.StartLetters(x.World, "client", "sender", lab.Letters{Network: lab.UDP4, To: t.Addrs, Rounds: n, Size: 100})
+	t, s, err := letters(x.World, n)
 	if err != nil {
 		return nil, err
 	}
@@ -297,12 +289,8 @@ func all(x *trial.Trial) error {
 
 // orphaned is one round of all, and returns what is wrong.
 func orphaned(x *trial.Trial) (differ []error, err error) {
-	t, err := lab.StartTargets(x.World, "server", "holder", lab.Target{Network: lab.UDP4})
-	if err != nil {
-		return nil, err
-	}
 	const n, known = 13, 499
-	s, err := lab.StartLetters(x.World, "client", "sender", lab.Letters{Network: lab.UDP4, To: t.Addrs, Rounds: n, Size: 100})
+	t, s, err := letters(x.World, n)
 	if err != nil {
 		return nil, err
 	}
