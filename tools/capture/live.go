@@ -17,7 +17,7 @@ import (
 	"seine/internal/trial"
 )
 
-// Live is the other live cases. Nothing of the product calls it.
+// Live returns the live cases that are not in the self-test. Only tests call it.
 func Live() []trial.Case {
 	return []trial.Case{
 		{Name: "udp", Hosts: lab.TwoHosts, Run: trial.Undisturbed(udp(lab.UDP4))},
@@ -41,7 +41,7 @@ func Live() []trial.Case {
 	}
 }
 
-// udp: datagrams are of their sender where they leave and of the reader where they come.
+// udp: an outgoing datagram has the process that sent it, an incoming one the process that reads it.
 func udp(n lab.Network) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		f, err := lab.StartFlood(x.World, lab.Flood{Network: n, Count: 101, Size: 73})
@@ -66,8 +66,8 @@ func udp(n lab.Network) func(*trial.Trial) error {
 	}
 }
 
-// handed: what a process sends by a connection that another one has accepted is its own from the
-// first packet on.
+// handed: one process accepts a connection, and another one sends on it. The packets are the sender's from
+// the first one on.
 func handed(how string) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		t, err := lab.StartTalks(x.World, "", "", lab.Talk{Turns: 3, Answer: 1009, Hand: how, First: true})
@@ -106,7 +106,7 @@ func handed(how string) func(*trial.Trial) error {
 	}
 }
 
-// payload is how many bytes of data a packet of TCP over IPv4 and Ethernet has.
+// payload is the number of data bytes of a TCP packet over IPv4 and Ethernet.
 func payload(r *row.Row) int {
 	f := r.Bytes
 	if len(f) < 14+20+20 || f[12] != 8 || f[13] != 0 {
@@ -116,8 +116,8 @@ func payload(r *row.Row) int {
 	return int(binary.BigEndian.Uint16(f[16:])) - ip - int(f[14+ip+12]>>4)*4
 }
 
-// gone: a packet that comes when the socket has gone is of the process that had it. The connections are
-// older than the tool, and their servers send nothing before they end.
+// gone: a packet that arrives after its socket was closed has the process that had the socket open. The
+// connections are older than the tool, and their servers send nothing before they end.
 func gone(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 3, Hold: true, Close: lab.ByReset})
 	if err != nil {
@@ -127,7 +127,7 @@ func gone(x *trial.Trial) error {
 		return err
 	}
 	var r lab.TCPResult
-	const mark = 0x5e1e0001 // the sequence number of late segments
+	const mark = 0x5e1e0001 // sequence number of the late segments
 	rows, err := equal(x, func() error {
 		if r, err = t.Run(); err != nil {
 			return err
@@ -165,7 +165,7 @@ func gone(x *trial.Trial) error {
 
 const tcpACK = 0x10
 
-// loopback: each packet is there once, with its sender and its receiver.
+// loopback: each packet has one row, with its sender and its receiver.
 func loopback(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 7, Send: 101, Recv: 53})
 	if err != nil {
@@ -192,7 +192,7 @@ func loopback(x *trial.Trial) error {
 	return nil
 }
 
-// older: connections from before the tool.
+// older: the connections are older than the tool.
 func older(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 3, Send: 101, Recv: 53, Hold: true})
 	if err != nil {
@@ -218,7 +218,7 @@ func older(x *trial.Trial) error {
 	return nil
 }
 
-// ping: requests and their answers are of the process that asks. The kernel answers on its own.
+// ping: requests and replies have the process that pings. The kernel replies without a process.
 func ping(n lab.Network) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		e, err := lab.StartEcho(x.World, "client", "pinger", lab.Echo{Network: n, Addr: x.World.Addr("server", n), Count: 7, Ident: 4711})
@@ -232,7 +232,7 @@ func ping(n lab.Network) func(*trial.Trial) error {
 		seen := map[string]int{}
 		for _, r := range rows {
 			c := r.Get("netns")
-			proto, at := "icmp", 14+20 // of its type
+			proto, at := "icmp", 14+20 // offset of the type
 			if n == lab.Raw6 || n == lab.Ping6 {
 				proto, at = "icmpv6", 14+40
 			}
@@ -253,8 +253,8 @@ func ping(n lab.Network) func(*trial.Trial) error {
 	}
 }
 
-// pings: of two processes that ask the same host at once, each gets its own answer. The host does not answer;
-// the case does, when both have asked.
+// pings: two processes ping the same host at once, and each reply has the right one. The host does not reply;
+// the case replies after both requests.
 func pings(x *trial.Trial) error {
 	if err := x.World.Sysctl("server", "net.ipv4.icmp_echo_ignore_all", "1"); err != nil {
 		return err
@@ -324,8 +324,8 @@ func pings(x *trial.Trial) error {
 	return nil
 }
 
-// vlan: a packet has the tag that it has on the wire, whether that is in the packet or the kernel keeps it
-// beside.
+// vlan: a captured packet has the VLAN tag that it has on the wire, whether the tag is in the data or in the
+// skb's own field.
 func vlan(x *trial.Trial) error {
 	const count, tci = 13, 3<<13 | 1234
 	dev := x.World.Dev("client", "server")
@@ -359,7 +359,7 @@ func vlan(x *trial.Trial) error {
 	return nil
 }
 
-// vlanTagged: sessions whose packets all have a tag on the wire, which the kernel keeps beside them.
+// vlanTagged: all packets of the sessions have a tag on the wire, which the kernel keeps in the skb's own field.
 func vlanTagged(x *trial.Trial) error {
 	const tci = 3<<13 | 1234
 	for _, h := range lab.TwoHosts {
@@ -394,7 +394,7 @@ func other(host string) string {
 	return lab.TwoHosts[0]
 }
 
-// nat: netfilter gives packets another port than their socket has.
+// nat: netfilter rewrites the port, so packets and their socket have different ones.
 func nat(x *trial.Trial) error {
 	const asked = 4711
 	f, err := lab.StartFlood(x.World, lab.Flood{Count: 53, Size: 73})
@@ -449,7 +449,7 @@ func frames(x *trial.Trial) error {
 	return nil
 }
 
-// snaplen: of each packet the beginning is kept, and its length is told.
+// snaplen: a row has the beginning of each packet and its full length.
 func snaplen(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 3, Send: 101, Recv: 5003})
 	if err != nil {
@@ -474,7 +474,7 @@ func snaplen(x *trial.Trial) error {
 	return nil
 }
 
-// lost: packets that did not fit are counted, and with those that came they are all.
+// lost: packets that did not fit are counted. Rows and lost packets together are all packets.
 func lost(x *trial.Trial) error {
 	const count = 30011
 	f, err := lab.StartFlood(x.World, lab.Flood{Count: count, Size: 73, Idle: true})
@@ -505,7 +505,7 @@ func lost(x *trial.Trial) error {
 			received++
 		}
 	}
-	// Sent ones come to the other host unless a queue of a processor was full.
+	// Each sent packet arrives at the other host, unless the backlog queue of a CPU was full.
 	all := len(rows) + int(dropped)
 	if all > 2*r.Sent || all < 2*r.Sent-r.Missing {
 		x.Fail(trial.Fewer(all, 2*r.Sent-r.Missing, "%d sent, %d received, %d lost: want %d to %d in all", sent, received, dropped, 2*r.Sent-r.Missing, 2*r.Sent))

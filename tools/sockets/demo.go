@@ -16,7 +16,7 @@ import (
 	"seine/internal/trial"
 )
 
-// Demo is what seine demo has open.
+// Demo is the sockets that seine demo opens.
 var Demo = trial.Workload{
 	Hosts: lab.TwoHosts,
 	Run: func(w *lab.World) error {
@@ -41,15 +41,15 @@ const (
 	read    = 1000
 )
 
-// keeper is what a process says of the sockets that it has open.
+// keeper is a process that keeps sockets open, and its report of them.
 type keeper struct {
 	proc *lab.Proc
 
 	Client, Server end
-	Before, After  int64 // the monotonic clock around the last byte that was sent
+	Before, After  int64 // the monotonic clock before and after the last byte was sent
 }
 
-// end is one end of a TCP connection, as TCP_INFO tells.
+// end is one end of a TCP connection, as TCP_INFO reports it.
 type end struct {
 	Inode              uint64
 	CC                 string // congestion control
@@ -83,7 +83,7 @@ func keep(c *lab.Child) error {
 	return c.Await("end")
 }
 
-// listeners: of both families; connections wait at one.
+// listeners opens listeners of both families. Connections wait at one of them.
 func (k *keeper) listeners() error {
 	_, port, err := lab.Listen(lab.TCP4, "127.0.0.1:0", 7)
 	for i := 0; i < queued && err == nil; i++ {
@@ -96,7 +96,7 @@ func (k *keeper) listeners() error {
 	return err
 }
 
-// datagrams: bound, connected, with packets that nobody reads, and raw.
+// datagrams opens UDP sockets that are bound, connected, or have unread packets, and a raw socket.
 func (k *keeper) datagrams() error {
 	_, port, err := lab.Bind(lab.UDP4, "127.0.0.1:0")
 	if err != nil {
@@ -116,7 +116,7 @@ func (k *keeper) datagrams() error {
 	return err
 }
 
-// connection: data were read at one end, and some were not. One end has two descriptors.
+// connection opens a connection. One end reads some of its data and leaves the rest. One end has two descriptors.
 func (k *keeper) connection() error {
 	l, port, err := lab.Listen(lab.TCP6, "[::1]:0", 1)
 	if err != nil {
@@ -145,7 +145,7 @@ func (k *keeper) connection() error {
 	return errors.Join(k.Client.look(fd), k.Server.look(peer))
 }
 
-// acknowledged returns when all that was sent has arrived.
+// acknowledged returns when the peer has acknowledged all data.
 func acknowledged(fd int) error {
 	return lab.Until("all data are acknowledged", func() (bool, error) {
 		i, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
@@ -165,7 +165,7 @@ func (e *end) look(fd int) error {
 	return errors.Join(err, e2)
 }
 
-// pairs: UNIX sockets with and without a name.
+// pairs opens UNIX sockets with and without a name.
 func pairs() error {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -183,10 +183,10 @@ func pairs() error {
 	return nil
 }
 
-// connections: both ends of connections between two network namespaces know each other.
+// connections: the rows of a connection between two network namespaces name the process at the other end.
 func connections(x *trial.Trial) error { return known(x, 17) }
 
-// known wants 17 connections of the server, and as many of the client as is said.
+// known wants 17 connections of the server and ofClient connections of the client.
 func known(x *trial.Trial, ofClient int) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 17, Send: 1000, Recv: 777, Hold: true})
 	if err != nil {
@@ -214,7 +214,7 @@ func known(x *trial.Trial, ofClient int) error {
 			x.Errorf("whose is %s?", trial.Dump(r))
 			continue
 		}
-		n[p]++ // by the other end
+		n[p]++ // by the process at the other end
 		x.Want(r, "peer_pid", p.PID)
 		x.Want(r, "peer_comm", p.Comm)
 	}

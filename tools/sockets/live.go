@@ -19,7 +19,7 @@ import (
 	"seine/internal/trial"
 )
 
-// Live is the cases besides those of the self-test.
+// Live returns the live cases that are not in the self-test.
 func Live() []trial.Case {
 	lab.Register(crowdBody, crowd)
 	lab.Register(takerBody, take)
@@ -40,11 +40,11 @@ func Live() []trial.Case {
 	}
 }
 
-// told is a socket as the kernel's tables in /proc have it: all that a row must say.
+// told is the values of a socket in the kernel's tables in /proc. A row must have the same.
 type told map[string]string
 
-// table: the rows of a process are the sockets that /proc says it has, with the addresses,
-// states and queues of the kernel's tables, and what TCP_INFO tells.
+// table: the rows of a process are its sockets in /proc. They have the addresses, states and
+// queues of the kernel's tables and the figures of TCP_INFO.
 func table(x *trial.Trial) error {
 	var keepers []*keeper
 	for _, h := range lab.TwoHosts {
@@ -100,14 +100,14 @@ func (k *keeper) compare(x *trial.Trial, rows []*row.Row, at trial.Ended) error 
 	for inode, w := range want {
 		x.Errorf("no row of socket %d: %v", inode, w)
 	}
-	// Listeners, connections to one and between two sockets, UDP and raw, UNIX.
+	// Listeners, connections to one, both ends of a connection, UDP and raw, UNIX.
 	if least := 3 + queued + 2 + 4 + 7; n < least {
 		x.Errorf("/proc has %d sockets of %d, want %d at least", n, k.proc.PID, least)
 	}
 	return nil
 }
 
-// connected holds an end of the connection against TCP_INFO and what was sent.
+// connected compares an end of the connection with TCP_INFO and the bytes that were sent.
 func (k *keeper) connected(x *trial.Trial, r *row.Row, e *end, sent bool, at trial.Ended) {
 	x.Want(r, "srtt_us", e.RTT)
 	x.Want(r, "cwnd", e.Cwnd)
@@ -122,15 +122,15 @@ func (k *keeper) connected(x *trial.Trial, r *row.Row, e *end, sent bool, at tri
 	x.Want(r, moved, read+unread)
 	x.Want(r, none, 0)
 	x.Want(r, never, "-")
-	// Jiffies begin before and end after what happens in them.
+	// A time in jiffies is rounded: allow for one at each end.
 	got, jiffy := time.Duration(r.Get(age).N)*time.Millisecond, 2*kern.Jiffy()+time.Millisecond
 	if least, most := time.Duration(at.From-k.After)-jiffy, time.Duration(at.To-k.Before)+jiffy; got < least || got > most {
 		x.Errorf("%s is %v, want %v to %v, in %s", age, got, least, most, trial.Dump(r))
 	}
 }
 
-// tables is the sockets of a process by inode, of the kinds that /proc/PID/net lists, and
-// those of its network namespace that it does not have.
+// tables reads the tables in /proc/PID/net. It returns the sockets of the process by inode, and
+// the other sockets of its network namespace.
 func tables(pid int) (has map[uint64]told, without []told, err error) {
 	dir := fmt.Sprintf("/proc/%d/", pid)
 	fds, err := os.ReadDir(dir + "fd")
@@ -180,7 +180,7 @@ func tables(pid int) (has map[uint64]told, without []told, err error) {
 	return has, without, nil
 }
 
-// inet is a line of the tables of IP sockets.
+// inet parses a line of the tables of IP sockets.
 func inet(f []string, proto string) (inode uint64, t told, err error) {
 	states := map[string]string{"01": "ESTABLISHED", "02": "SYN_SENT", "03": "SYN_RECV", "04": "FIN_WAIT1", "05": "FIN_WAIT2", "06": "TIME_WAIT", "07": "CLOSE", "08": "CLOSE_WAIT", "0A": "LISTEN"}
 	t = told{"proto": proto, "state": states[f[3]]}
@@ -204,7 +204,7 @@ func inet(f []string, proto string) (inode uint64, t told, err error) {
 		}
 	}
 	switch proto {
-	case "raw": // has its protocol in the port's place
+	case "raw": // the table has the protocol in place of the port
 		t["proto"], t["lport"], t["type"] = "icmp", "0", "raw"
 	case "udp":
 		t["type"] = "dgram"
@@ -216,7 +216,7 @@ func inet(f []string, proto string) (inode uint64, t told, err error) {
 	return inode, t, err
 }
 
-// addrPort reads an address as the kernel prints it: in words of the machine's order.
+// addrPort parses an address as the kernel prints it: 32-bit words in the machine's byte order.
 func addrPort(s string) (netip.AddrPort, error) {
 	host, port, _ := strings.Cut(s, ":")
 	var b []byte
@@ -235,13 +235,13 @@ func addrPort(s string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(a.Unmap(), uint16(p)), err
 }
 
-// unixSocket is a line of the table of UNIX sockets.
+// unixSocket parses a line of the table of UNIX sockets.
 func unixSocket(f []string, _ string) (inode uint64, t told, err error) {
 	t = told{"proto": "unix", "laddr": "-", "raddr": "-", "type": map[string]string{"0001": "stream", "0002": "dgram", "0005": "seqpacket"}[f[4]]}
 	switch {
 	case f[3] == "00010000":
 		t["state"], t["backlog_max"] = "LISTEN", "5"
-	case f[5] == "01": // so are pairs of datagram sockets before 5.15
+	case f[5] == "01": // pairs of datagram sockets have this too before 5.15
 		t["state"] = "UNCONN"
 	default:
 		t["state"] = "ESTABLISHED"
@@ -253,7 +253,7 @@ func unixSocket(f []string, _ string) (inode uint64, t told, err error) {
 	return inode, t, err
 }
 
-// filtered: a filter leaves out rows, and not the other end of those that are left.
+// filtered: a filter leaves out rows, but the rows that are left still name their peers.
 func filtered(x *trial.Trial) error { return known(x, 0) }
 
 // protocol: with --proto only sockets of that protocol have rows, and all of them do.

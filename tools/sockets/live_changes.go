@@ -17,14 +17,14 @@ import (
 
 const comerBody = "sockets-comer"
 
-// came is the inodes of a comer's sockets, 0: it is not open yet, and when it opened the first one.
+// came is the inodes of a comer's sockets (0: not open yet), and the time when it opened the first one.
 type came struct {
 	Listener, UDP, Client, Peer uint64
 	Begin                       int64
 }
 
-// comer listens. When it is told to, it binds a socket and connects another one to itself; later it closes the
-// first of these and the end that was accepted.
+// comer listens. At the first command it binds a UDP socket and connects a TCP socket to its listener. At the
+// second one it closes the UDP socket and the accepted end.
 func comer(c *lab.Child) error {
 	s := came{Begin: int64(kern.MonoNow())}
 	l, port, err := lab.Listen(lab.TCP4, "127.0.0.1:0", 7)
@@ -67,7 +67,7 @@ func startComer(x *trial.Trial, flags ...string) (*lab.Proc, came, error) {
 	return p, s, x.Attach(append(flags, "--interval=100ms", fmt.Sprintf("--pid=%d", p.PID), "--family=inet")...)
 }
 
-// some waits for a row of a socket with this change, and this state if one is given.
+// some waits for a row of the socket with the given change, and with the given state if there is one.
 func some(x *trial.Trial, inode uint64, change, state string) {
 	x.Until(func(rows []*row.Row) bool {
 		return slices.ContainsFunc(rows, func(r *row.Row) bool {
@@ -76,7 +76,8 @@ func some(x *trial.Trial, inode uint64, change, state string) {
 	})
 }
 
-// ages: the age of a socket is the time since the first output, and not more than the process says.
+// ages: the age of a socket is the time since the first output that showed it. It is not more than the age that the
+// process reports.
 func ages(x *trial.Trial) error {
 	p, s, err := startComer(x)
 	if err != nil {

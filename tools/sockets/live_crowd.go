@@ -24,11 +24,11 @@ import (
 const (
 	crowdBody = "sockets-crowd"
 	each      = 23 // sockets of most kinds
-	halfOpen  = 5  // connections that are not complete
+	halfOpen  = 5  // connections whose handshake is not complete
 	waits     = 7  // connections in TIME_WAIT, and in FIN_WAIT2
 )
 
-// crowd opens sockets of all kinds, many of them without a process.
+// crowd opens sockets of all kinds. Many of them then belong to no process.
 func crowd(c *lab.Child) error {
 	if err := c.Await("go"); err != nil {
 		return err
@@ -64,7 +64,7 @@ func tcpCrowd(n lab.Network, ip string) error {
 		if err == nil && i%2 == 1 {
 			err = errors.Join(lab.SendAll(client, make([]byte, i)), lab.SendAll(server, make([]byte, 100*i)), acknowledged(client), acknowledged(server))
 		}
-		if err == nil && i%3 == 2 { // the other end goes on in CLOSE_WAIT
+		if err == nil && i%3 == 2 { // the other end stays in CLOSE_WAIT
 			err = unix.Shutdown(client, unix.SHUT_WR)
 		}
 		if err != nil {
@@ -84,7 +84,7 @@ func tcpCrowd(n lab.Network, ip string) error {
 	return errors.Join(unsent(pair), unanswered(n, ip))
 }
 
-// unsent is a socket that was closed with data that the other end has no room for.
+// unsent closes a socket that still has data to send, because the peer's window is closed.
 func unsent(pair func() (int, int, error)) error {
 	client, server, err := pair()
 	if err := errors.Join(err, unix.SetsockoptInt(server, unix.SOL_SOCKET, unix.SO_RCVBUF, 4096), unix.SetNonblock(client, true)); err != nil {
@@ -106,8 +106,8 @@ func unsent(pair func() (int, int, error)) error {
 	return lab.Close(client)
 }
 
-// unanswered is connections that a listener has not taken yet: some wait for their data,
-// some for room.
+// unanswered makes connections that stay half open: some because the listener waits for their
+// data, some because its backlog is full.
 func unanswered(n lab.Network, ip string) error {
 	l, port, err := lab.Listen(n, ip+":0", 50)
 	if err := errors.Join(err, unix.SetsockoptInt(l, unix.IPPROTO_TCP, unix.TCP_DEFER_ACCEPT, 100)); err != nil {
@@ -118,7 +118,7 @@ func unanswered(n lab.Network, ip string) error {
 			return err
 		}
 	}
-	if _, port, err = lab.Listen(n, ip+":0", 0); err != nil { // has room for one
+	if _, port, err = lab.Listen(n, ip+":0", 0); err != nil { // its backlog has room for one
 		return err
 	}
 	at := fmt.Sprintf("%s:%d", ip, port)
@@ -133,7 +133,7 @@ func unanswered(n lab.Network, ip string) error {
 	return nil
 }
 
-// connecting is a socket that connects to a listener without room.
+// connecting connects a socket to a listener whose backlog is full.
 func connecting(n lab.Network, at string) (fd int, err error) {
 	sa, err := n.Sockaddr(at)
 	if err != nil {
@@ -176,7 +176,7 @@ func udpCrowd() error {
 	return nil
 }
 
-// mptcpCrowd is a listener at which one connection waits, and one with data that nobody reads.
+// mptcpCrowd opens a listener with one waiting connection, and a connection with unread data.
 func mptcpCrowd() error {
 	if lab.MPTCPSupported() != nil {
 		return nil
@@ -205,7 +205,7 @@ func unixCrowd() error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir) // they keep their names
+	defer os.RemoveAll(dir) // the sockets keep their names
 	for i, kind := range []int{unix.SOCK_STREAM, unix.SOCK_DGRAM, unix.SOCK_SEQPACKET} {
 		for j := range each {
 			fds, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
@@ -228,7 +228,7 @@ func unixCrowd() error {
 	return inFlight()
 }
 
-// unixServer has connections that nobody accepts, or datagrams that nobody reads.
+// unixServer opens a socket with connections that nobody accepts, or with unread datagrams.
 func unixServer(kind int, name string) error {
 	fd, err := unix.Socket(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
 	if err := errors.Join(err, unix.Bind(fd, &unix.SockaddrUnix{Name: name})); err != nil {
@@ -248,8 +248,8 @@ func unixServer(kind int, name string) error {
 	return nil
 }
 
-// inFlight is a pair and a UDP socket that were sent to another socket, and nobody has
-// taken them.
+// inFlight sends the descriptors of a pair and of a UDP socket to another socket. Nobody
+// receives them.
 func inFlight() error {
 	way, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -289,7 +289,7 @@ func crowds(x *trial.Trial, hosts ...string) (procs []*lab.Proc, err error) {
 	return procs, nil
 }
 
-// snapshot reads what crowds have open.
+// snapshot starts crowds and reads the table once.
 func snapshot(x *trial.Trial, hosts ...string) (procs []*lab.Proc, rows []*row.Row, err error) {
 	if procs, err = crowds(x, hosts...); err != nil {
 		return nil, nil, err
@@ -301,8 +301,8 @@ func snapshot(x *trial.Trial, hosts ...string) (procs []*lab.Proc, rows []*row.R
 	return procs, rows, err
 }
 
-// settled returns when the kernel's tables have not changed for longer than an
-// acknowledgement is delayed. The network is not quiet: SYNs are sent again.
+// settled returns when the kernel's tables have not changed for longer than a delayed
+// acknowledgement takes. It cannot wait for a quiet network, because SYNs are retransmitted.
 func settled(pid int) error {
 	var last []string
 	return lab.Until("sockets stay as they are", func() (bool, error) {
@@ -324,8 +324,8 @@ func settled(pid int) error {
 
 func (t told) value(id string) string { return t[id] }
 
-// without: sockets that no process has open are those that the kernel's tables list and
-// no process has.
+// without: the rows without a process are the sockets that the kernel's tables list and no
+// process has open.
 func without(x *trial.Trial) error {
 	procs, rows, err := snapshot(x, lab.TwoHosts...)
 	if err != nil {
@@ -339,7 +339,7 @@ func without(x *trial.Trial) error {
 		var want, got []string
 		for _, t := range tables {
 			if t["inode"] == "0" && t["proto"] == "unix" {
-				continue // unix_diag leaves out what is not accepted, and so does ss
+				continue // unix_diag leaves out connections that are not accepted, and so does ss
 			}
 			want = append(want, line(t.value))
 		}
@@ -349,8 +349,8 @@ func without(x *trial.Trial) error {
 			}
 		}
 		same(x, fmt.Sprint(p.PID), got, want)
-		// Both families: TIME_WAIT, FIN_WAIT2, one that still sends, half open, and one
-		// that nobody accepts. And what is in flight.
+		// Of both families: TIME_WAIT, FIN_WAIT2, one that still sends, half open, and one
+		// that nobody accepts. Besides them: the three sockets in flight.
 		if least := 2*(2*waits+1+halfOpen+1) + 3; len(want) < least {
 			x.Errorf("the kernel's tables have %d sockets without a process, want %d at least", len(want), least)
 		}
@@ -359,7 +359,7 @@ func without(x *trial.Trial) error {
 	return nil
 }
 
-// line is what the kernel's tables tell of a socket.
+// line is the values of a socket that the kernel's tables have too, as text.
 func line(value func(id string) string) string {
 	ids := []string{"proto", "state", "laddr", "lport", "raddr", "rport", "rx_queue_bytes", "tx_queue_bytes"}
 	if value("proto") == "unix" {
@@ -371,7 +371,7 @@ func line(value func(id string) string) string {
 	return strings.Join(ids, " ")
 }
 
-// same holds two lists of lines against each other.
+// same compares two lists of lines.
 func same(x *trial.Trial, name string, got, want []string) {
 	slices.Sort(got)
 	slices.Sort(want)
@@ -409,7 +409,7 @@ func besideSS(x *trial.Trial) error {
 			return nil
 		})
 	}
-	for _, h := range lab.TwoHosts { // who asks for sockets' cookies has them made
+	for _, h := range lab.TwoHosts { // the kernel makes the cookies when ss asks for them
 		if _, err := ss(h); err != nil {
 			return err
 		}
@@ -430,7 +430,7 @@ func besideSS(x *trial.Trial) error {
 		var want, got []string
 		for _, line := range lines {
 			if strings.HasPrefix(line, "mptcp ") && strings.Contains(line, " ino:0 ") {
-				continue // MPTCP connections that are not accepted: README
+				continue // MPTCP connections that are not accepted: see README, "What it misses"
 			}
 			l, err := ssLine(line)
 			if err != nil {
@@ -459,8 +459,8 @@ func besideSS(x *trial.Trial) error {
 	return nil
 }
 
-// ssLine is a line of ss as rowLine writes it: kind, state, queues, ends, processes, and
-// what there is of inode, cookie, mark and device.
+// ssLine converts a line of ss to the form of rowLine: kind, state, queues, ends, processes, and
+// inode, cookie, mark and device where present.
 func ssLine(line string) (string, error) {
 	f := strings.Fields(line)
 	state := strings.NewReplacer("ESTAB", "ESTABLISHED", "WAIT-", "WAIT", "-", "_").Replace(f[1])
@@ -469,7 +469,7 @@ func ssLine(line string) (string, error) {
 	rest := f[4:]
 	dev, ofIP := "*", !strings.HasPrefix(f[0], "u_")
 	if !ofIP {
-		out = append(out, rest[0], zero(rest[1]), zero(rest[3])) // it does not know the peer's name
+		out = append(out, rest[0], zero(rest[1]), zero(rest[3])) // ss does not show the peer's name
 		rest = rest[4:]
 	} else {
 		for i, end := range rest[:2] {
@@ -510,7 +510,7 @@ func ssLine(line string) (string, error) {
 	return strings.Join(out, " "), nil
 }
 
-// ssUsers is the processes of a line of ss as usersLine writes them.
+// ssUsers converts the processes of a line of ss to the form of usersLine.
 func ssUsers(s string) (string, error) {
 	if s == "" {
 		return "*", nil
@@ -527,8 +527,8 @@ func ssUsers(s string) (string, error) {
 	return usersLine(named, 0, fmt.Sprint(fd)), nil
 }
 
-// usersLine is the processes that have a socket open: of one its lowest descriptor too, of
-// more than a row names how many.
+// usersLine is the processes that have a socket open. A single process has its lowest descriptor
+// too. If a row does not name all processes, the line has the number of the others.
 func usersLine(named map[int]string, more int, fd string) string {
 	var all []string
 	for pid, comm := range named {

@@ -15,11 +15,11 @@ import (
 
 const optionsBody = "sockets-options"
 
-// An option of a socket, and of which networks.
+// An option is a socket option and the networks that have it.
 type option struct {
 	name        string
 	level, what int
-	of          string // networks; none: all
+	of          string // networks; empty: all
 }
 
 const (
@@ -28,7 +28,7 @@ const (
 	ofIP  = "tcp4 tcp6 udp4 udp6"
 )
 
-// options, in the order in which a row names them.
+// options are in the order of a row's list.
 var options = []option{
 	{"reuseaddr", unix.SOL_SOCKET, unix.SO_REUSEADDR, ""},
 	{"reuseport", unix.SOL_SOCKET, unix.SO_REUSEPORT, ofIP},
@@ -52,7 +52,7 @@ func (o *option) set(fd int) error {
 	return unix.SetsockoptInt(fd, o.level, o.what, 1)
 }
 
-// An opted is what getsockopt tells of a socket.
+// An opted is the values of getsockopt for a socket.
 type opted struct {
 	Inode, Cookie uint64
 	Options       string
@@ -65,7 +65,7 @@ func (o *opted) look(n lab.Network, fd int) (err error) {
 		if !options[i].has(n) {
 			continue
 		}
-		v, err := unix.GetsockoptInt(fd, options[i].level, options[i].what) // of linger the first word
+		v, err := unix.GetsockoptInt(fd, options[i].level, options[i].what) // for linger it reads l_onoff
 		if err != nil {
 			return fmt.Errorf("%s: %w", options[i].name, err)
 		}
@@ -79,12 +79,12 @@ func (o *opted) look(n lab.Network, fd int) (err error) {
 	o.Cookie, errs[1] = unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_COOKIE)
 	o.Mark, errs[2] = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK)
 	if o.Ifindex, errs[3] = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_BINDTOIFINDEX); errors.Is(errs[3], unix.ENOPROTOOPT) {
-		errs[3] = nil // a UNIX socket before 5.16
+		errs[3] = nil // UNIX sockets do not have this option before 5.16
 	}
 	return errors.Join(errs[:]...)
 }
 
-// opting opens a socket without options, one with each, and one with all, of each network.
+// opting opens sockets of each network: one without options, one with each option, and one with all.
 func opting(c *lab.Child) error {
 	var all []opted
 	for _, n := range []lab.Network{lab.TCP4, lab.TCP6, lab.UDP4, lab.UDP6, lab.Unix} {
@@ -117,7 +117,7 @@ func opting(c *lab.Child) error {
 	return c.Await("end")
 }
 
-// opts: options, mark, device and cookie are those that getsockopt tells.
+// opts: options, mark, device and cookie are those of getsockopt.
 func opts(x *trial.Trial) error {
 	p, err := x.World.Start("", comm, optionsBody, nil)
 	if err != nil {

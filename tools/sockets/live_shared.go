@@ -21,8 +21,8 @@ import (
 
 const (
 	takerBody = "sockets-taker"
-	takers    = 5 // processes that a socket is shared with
-	takersTwo = 2 // so many of them take others too
+	takers    = 5 // processes that share a socket with the crowd
+	takersTwo = 2 // the number of them that take further sockets
 )
 
 // give shares sockets with processes that ask for them.
@@ -55,10 +55,10 @@ func give(l int) error {
 	return nil
 }
 
-// sharing is the name at which a process shares sockets.
+// sharing is the name of the UNIX socket by which a process shares sockets.
 func sharing(pid int) string { return fmt.Sprintf("@seine-share-%d", pid) }
 
-// take asks a process for sockets and keeps them.
+// take asks a process for sockets and keeps them open.
 func take(c *lab.Child) error {
 	var from int
 	if err := c.Arg(&from); err != nil {
@@ -78,7 +78,7 @@ func take(c *lab.Child) error {
 	return c.Await("end")
 }
 
-// share has a crowd share some of its sockets.
+// share starts processes that take some sockets of a crowd.
 func share(w *lab.World, host string, p *lab.Proc) (all []*lab.Proc, err error) {
 	for range takers {
 		t, err := w.Start(host, "taker", takerBody, p.PID)
@@ -98,7 +98,7 @@ func share(w *lab.World, host string, p *lab.Proc) (all []*lab.Proc, err error) 
 	return all, nil
 }
 
-// holding is the processes that have each socket open, as /proc tells.
+// holding is the processes that have each socket open, by inode, from /proc.
 func holding() (map[uint64][]int, error) {
 	links, err := filepath.Glob("/proc/[0-9]*/fd/*")
 	all := map[uint64][]int{}
@@ -113,7 +113,7 @@ func holding() (map[uint64][]int, error) {
 	return all, err
 }
 
-// holders is the processes that a row names, with their names, and how many it does not.
+// holders is the processes that a row names, by PID, and the number of those that it does not name.
 func holders(r *row.Row) (named map[int]string, more int) {
 	named = map[int]string{}
 	if pid := r.Get("pid"); pid.Kind != row.Null {
@@ -141,7 +141,7 @@ func shared(x *trial.Trial) error {
 	if err != nil {
 		return err
 	}
-	seen := map[int]int{} // sockets by how many have them
+	seen := map[int]int{} // number of sockets, by the number of their processes
 	for _, r := range rows {
 		pids := want[r.Get("inode").N]
 		if !slices.Contains(pids, procs[0].PID) {

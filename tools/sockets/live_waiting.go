@@ -20,14 +20,14 @@ const (
 	dropped     = 333 // bytes of a segment that never arrives
 )
 
-// A wait began between two times. Of is what the socket waits for.
+// A wait began between Before and After. Of is the event that the socket waits for.
 type wait struct {
 	Of            string
 	Inode         uint64
 	Before, After int64
 }
 
-// waiter has sockets that wait.
+// waiter opens sockets that wait.
 type waiter struct{ waits []wait }
 
 func (w *waiter) begin() wait { return wait{Before: int64(kern.MonoNow())} }
@@ -48,7 +48,7 @@ func inode(fd int) (uint64, error) {
 	return s.Ino, err
 }
 
-// waiting opens sockets that wait, each since another time.
+// waiting opens sockets that wait. Each began at another time.
 func waiting(c *lab.Child) error {
 	var w waiter
 	if err := errors.Join(w.accepts(), w.connects()); err != nil {
@@ -87,7 +87,7 @@ func pairAt(l, port int) (client, server int, err error) {
 	return client, server, err
 }
 
-// accepts: two connections wait at a listener, and the first one counts.
+// accepts: two connections wait at a listener. Its wait is that of the first one.
 func (w *waiter) accepts() error {
 	l, port, err := lab.Listen(lab.TCP4, "127.0.0.1:0", 5)
 	if err != nil {
@@ -106,7 +106,7 @@ func (w *waiter) accepts() error {
 	return err
 }
 
-// tick returns when a time that follows can be told from one before.
+// tick returns after some jiffies, so that times before and after it differ.
 func tick() error {
 	from := kern.MonoNow()
 	return lab.Until("some jiffies have passed", func() (bool, error) {
@@ -114,7 +114,7 @@ func tick() error {
 	})
 }
 
-// connects: a connect to a listener that has no room gets no answer. It sends more than
+// connects: a connect to a listener whose backlog is full gets no answer. It sends more than
 // one SYN.
 func (w *waiter) connects() error {
 	l, port, err := lab.Listen(lab.TCP6, "[::1]:0", 0)
@@ -138,11 +138,11 @@ func (w *waiter) connects() error {
 	})
 }
 
-// room: the peer has no room, and says so when it is asked for some.
+// room: the peer's window is closed, and the peer answers window probes.
 func (w *waiter) room() error { return w.full(true) }
 
-// broken: the peer takes back room that it had offered. It drops what comes, however often
-// this is sent again, and newer kernels say each time how far they are.
+// broken: the peer shrinks its window. It drops the segments that arrive, and each of their
+// retransmissions. Newer kernels answer each with an acknowledgement.
 func (w *waiter) broken() error { return w.full(false) }
 
 func (w *waiter) full(small bool) error {
@@ -165,7 +165,7 @@ func (w *waiter) full(small bool) error {
 	if !errors.Is(err, unix.EAGAIN) {
 		return err
 	}
-	// The last acknowledgement of data comes when the peer has no room left.
+	// The last acknowledgement of data arrives when the peer has no room left.
 	var last unix.TCPInfo
 	err = lab.Until("the peer has acknowledged all that it had room for", func() (bool, error) {
 		i, err := unix.GetsockoptTCPInfo(client, unix.IPPROTO_TCP, unix.TCP_INFO)
@@ -175,12 +175,12 @@ func (w *waiter) full(small bool) error {
 		if i.Bytes_acked != last.Bytes_acked {
 			t.After, last = int64(kern.MonoNow()), *i
 		}
-		return i.Segs_in > last.Segs_in || i.Total_retrans > last.Total_retrans, nil // some drop without a word
+		return i.Segs_in > last.Segs_in || i.Total_retrans > last.Total_retrans, nil // some kernels drop without an answer
 	})
 	return errors.Join(err, w.began(t, "room", client), w.began(t, "a reader", server))
 }
 
-// reader: data came, and nobody reads them.
+// reader: data have arrived, and nobody reads them.
 func (w *waiter) reader() error {
 	l, port, err := lab.Listen(lab.TCP4, "127.0.0.1:0", 5)
 	if err != nil {
@@ -238,7 +238,7 @@ func waited(x *trial.Trial) error {
 			continue
 		}
 		delete(want, w.Inode)
-		read := int64(kern.MonoNow()) - (time.Now().UnixNano() - int64(r.Get("time").N)) // all of them were
+		read := int64(kern.MonoNow()) - (time.Now().UnixNano() - int64(r.Get("time").N)) // on the monotonic clock
 		got, jiffy := time.Duration(r.Get("waiting_ms").N)*time.Millisecond, 2*kern.Jiffy()+time.Millisecond
 		if least, most := time.Duration(at.From-w.After)-jiffy, time.Duration(min(at.To, read)-w.Before)+jiffy; trial.Value(r.Get("waiting_ms")) == "-" || got < least || got > most {
 			x.Errorf("waits for %s since %v, want %v to %v, in %s", w.Of, got, least, most, trial.Dump(r))

@@ -20,7 +20,7 @@ const (
 
 var keeps = []tool.Privilege{{Cap: host.CapSysAdmin, Why: entering}, {Cap: host.CapSysPtrace, Why: entering}}
 
-// look says what will be missing.
+// look returns a note for each kind of socket that cannot be shown here.
 func look(_ any, w *tool.Wanted) (notes []string, err error) {
 	for _, k := range keeps {
 		if !host.HasCap(k.Cap) {
@@ -35,7 +35,7 @@ func look(_ any, w *tool.Wanted) (notes []string, err error) {
 	return notes, nil
 }
 
-// readAll walks over open files. Then it looks into each network namespace for sockets that
+// readAll walks over the open files. Then it enters each network namespace to find sockets that
 // no process has open.
 func readAll(s *tool.Session, add func(*entry)) error {
 	if err := tool.Iterate(s, "walk", add); err != nil {
@@ -55,7 +55,7 @@ func readAll(s *tool.Session, add func(*entry)) error {
 			add(t)
 		})
 		if errors.Is(err, unix.ENOENT) {
-			return nil // look has told
+			return nil // look has noted it
 		}
 		return err
 	})
@@ -71,7 +71,7 @@ func readAll(s *tool.Session, add func(*entry)) error {
 			}
 			return nil
 		})
-		// It has ended, or look has told.
+		// ENOENT: the namespace has ended. EPERM: look has noted it.
 		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EPERM) {
 			return err
 		}
@@ -79,7 +79,7 @@ func readAll(s *tool.Session, add func(*entry)) error {
 	return nil
 }
 
-// unixWanted says whether there are filters that leave no UNIX socket.
+// unixWanted reports whether the filters can match a UNIX socket.
 func unixWanted(w *tool.Wanted) bool {
 	return w.On&tool.ByTuple == 0 &&
 		(w.On&tool.FilterFamily == 0 || slices.Contains(w.Families, unix.AF_UNIX)) &&

@@ -3,8 +3,8 @@
 
 /* sockets - all sockets of all network namespaces.
  *
- * A walk over the open files of all processes tells whose they are. Iterators that see
- * one network namespace each tell of TCP and UDP sockets that no process has open.
+ * A walk over the open files of all processes finds each socket with its owner. The tcp and udp
+ * iterators, run in each network namespace, find sockets that no process has open.
  */
 #include "fd.h"
 #include "mptcp.h"
@@ -17,7 +17,7 @@
 /* Fields that only this tool reads. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct tcp_sock___wait {
-	__u32 retrans_stamp; /* in SYN_SENT: of the first SYN */
+	__u32 retrans_stamp; /* in SYN_SENT: the time of the first SYN */
 	__u8 tcp_usec_ts : 1;
 };
 struct request_sock___wait {
@@ -42,42 +42,42 @@ struct sock_main {
 	__u64 fd;
 	__u32 rcvbuf, sndbuf; /* 0: none */
 	__u32 drops;
-	__u32 holders, last; /* for Go to fill in, as the other end */
+	__u32 holders, last; /* Go fills in these two and the peer */
 	__u32 peer_pid;
 	char peer_comm[16];
 	__u16 type; /* SOCK_* */
 	__u8 state;
-	__u8 hidden; /* filters leave it out, but it may be the other end of one that they do not */
+	__u8 hidden; /* a filter leaves it out; it is kept as a possible peer of a socket that is shown */
 	__u32 options; /* OPT_* */
 	__u32 ifindex; /* of SO_BINDTODEVICE */
 	__u32 mark;
 };
 
-/* NONE where a socket has no such thing. */
+/* NONE: the socket does not have this figure. */
 struct sock_figures {
 	__u64 rx_queue, tx_queue;
 	__u64 backlog, backlog_max;
 	__u64 tx, rx;
-	__u64 sent, received; /* ago */
+	__u64 sent, received; /* ms ago */
 	__u64 waiting;	      /* ms */
 	__u64 srtt_us, cwnd, retrans;
 	char cc[16]; /* congestion control */
 };
 
-/* A process besides the first one that has a socket open. Go fills it in. */
+/* A further process that has a socket open. Go fills it in. */
 struct sock_holder {
 	__u32 pid;
 	char comm[16];
 };
 #define HOLDERS 3
 
-/* What iterators write, in three parts: the stack has no room for all. */
+/* The record that iterators write, in three parts: the BPF stack is too small for the whole. */
 struct sock_entry {
 	struct sock_main main;
 	struct sock_figures figures;
 	char path[108];
 	struct sock_holder also[HOLDERS];
-	__u64 age;    /* for Go to fill in, as the others behind the path */
+	__u64 age;    /* Go fills in all fields after the path */
 	__u32 change; /* Go: change */
 	__u32 pad;
 };
@@ -95,7 +95,7 @@ static __always_inline __u64 ago_ms(__u32 jiffies)
 	return ago > 0 ? ago * tick_ns / 1000000 : 0;
 }
 
-/* Since the first SYN. Its stamp is in microseconds where a route asks for that (6.7). */
+/* The time since the first SYN. Its stamp is in microseconds if a route says so (6.7). */
 static __always_inline __u64 syn_ms(const struct sock *sk)
 {
 	const struct tcp_sock___wait *tp = (void *)sk;
@@ -109,8 +109,8 @@ static __always_inline __u64 syn_ms(const struct sock *sk)
 	return now - BPF_CORE_READ(tp, retrans_stamp);
 }
 
-/* Since the peer last acknowledged data, or since data were first under way again. If nothing
- * is under way, the peer has no room: since then, or since there is something to send.
+/* The time since the peer last acknowledged data, or since data were first in flight again. If no
+ * data are in flight, the peer's window is closed: the time since then, or since data wait for it.
  */
 static __always_inline __u64 unacked_ms(const struct sock *sk)
 {
@@ -123,7 +123,7 @@ static __always_inline __u64 unacked_ms(const struct sock *sk)
 	return since < acked ? since : acked;
 }
 
-/* Since the first connection came that nobody has accepted: it has sent nothing since. */
+/* The age of the oldest connection that waits for accept: its lsndtime is its start. */
 static __always_inline __u64 unaccepted_ms(const struct sock *sk)
 {
 	struct sock *child = BPF_CORE_READ((struct inet_connection_sock___wait *)sk, icsk_accept_queue.rskq_accept_head, sk);
@@ -157,7 +157,7 @@ static __always_inline void of_tcp(struct sock_figures *f, const struct sock *sk
 		f->waiting = syn_ms(sk);
 	else if (f->tx_queue)
 		f->waiting = unacked_ms(sk);
-	/* The longer of two. */
+	/* Take the longer wait. */
 	if (f->rx_queue && f->received != NONE && (f->waiting == NONE || f->waiting < f->received))
 		f->waiting = f->received;
 }
@@ -174,7 +174,7 @@ static __always_inline void of_memory(struct sock_figures *f, const struct sock 
 
 enum kind { OTHER, MINI, TCP, PACKETS };
 
-/* By themselves, for the stack. */
+/* A function of its own, because the BPF stack is too small for all parts. */
 static __noinline int figures_write(struct seq_file *seq, const struct sock *sk, __u8 state, enum kind kind)
 {
 	struct sock_figures f = {};
@@ -231,7 +231,7 @@ static __always_inline void begin(struct sock_main *e, const struct sock *sk)
 	e->type = SOCK_STREAM;
 }
 
-/* A full socket, whose tuple is there. */
+/* A full socket. The caller has filled in the tuple. */
 static __always_inline void of_sock(struct sock_main *e, const struct sock *sk)
 {
 	struct sock *peer;
@@ -262,8 +262,8 @@ static __always_inline int entry_write(struct seq_file *seq, struct sock_main *e
 	return path_write(seq, sk, e->tuple.family);
 }
 
-/* What is left of a connection, or the beginning of one: only the first part of a
- * socket is there.
+/* A TIME_WAIT or request socket: it has only the first part of a socket, struct
+ * sock_common.
  */
 static __always_inline void of_mini(struct sock_main *e, const struct sock *sk)
 {
@@ -275,7 +275,7 @@ static __always_inline void of_mini(struct sock_main *e, const struct sock *sk)
 	e->tuple.lport = BPF_CORE_READ(c, skc_num);
 	e->tuple.rport = bpf_ntohs(BPF_CORE_READ(c, skc_dport));
 	tuple_addrs(&e->tuple, sk);
-	/* FIN_WAIT2 may have gone on to be one of these. */
+	/* A timewait socket may be in FIN_WAIT2. */
 	e->state = e->state == TCP_NEW_SYN_RECV ? TCP_SYN_RECV : BPF_CORE_READ((struct inet_timewait_sock *)sk, tw_substate);
 }
 

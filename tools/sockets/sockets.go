@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sockets shows the sockets that there are.
+// Package sockets shows all open sockets.
 package sockets
 
 import (
@@ -36,7 +36,7 @@ type entry struct {
 	Pad     uint32    `col:"-"`
 }
 
-// change is what has become of a socket since the output before.
+// change is the change of a socket since the previous output.
 type change uint32
 
 const (
@@ -46,7 +46,7 @@ const (
 	otherState
 )
 
-// also is the processes besides the first one that have a socket open.
+// also is the processes that have a socket open, without the first one.
 type also [3]struct {
 	PID  kern.ID32
 	Comm kern.Comm
@@ -92,8 +92,9 @@ type figures struct {
 	CC         kern.Comm `col:"cc,width=8" help:"congestion control of TCP"`
 }
 
-// again takes a further record of a socket: that of another descriptor, or what unix_diag
-// tells of it. It counts processes: the walk goes from one to the next.
+// again merges another record of a socket, from another descriptor or from unix_diag. It counts
+// processes, not descriptors. The walk visits one process after the other, so the last PID is
+// enough to tell them apart.
 func again(have, t *entry) {
 	if t.PID == 0 {
 		if t.Family == unix.AF_UNIX {
@@ -106,7 +107,7 @@ func again(have, t *entry) {
 		last = uint32(have.PID)
 	}
 	other := t
-	if have.Hidden && !t.Hidden { // the first process that is wanted is shown
+	if have.Hidden && !t.Hidden { // show the first process that passes the filters
 		was := *have
 		other = &was
 		have.Head, have.FD, have.Hidden = t.Head, t.FD, false
@@ -126,7 +127,7 @@ func init() { row.Register[also]() }
 // Kind is Text.
 func (also) Kind() row.Kind { return row.Text }
 
-// Cell is their names and numbers. A socket of one process has none.
+// Cell is the names and PIDs. It is empty for a socket of one process.
 func (a *also) Cell(c *row.Cell) {
 	if *c = (row.Cell{}); a[0].PID == 0 {
 		return
@@ -142,16 +143,16 @@ func (a *also) Cell(c *row.Cell) {
 	c.SetText(strings.Join(all, ","))
 }
 
-// ends is both ends of a connection.
+// ends is the addresses of both ends of a connection.
 type ends struct {
 	laddr, raddr kern.Addr
 	lport, rport uint16
 	proto        kern.Proto
 }
 
-// whole finds the process at the other end: of UNIX sockets by inode, of connections by
-// addresses. Addresses may be in use in several network namespaces: those of the same one
-// come first, and of others only if there is one.
+// whole finds the process at the other end: by inode for UNIX sockets, by addresses for
+// connections. Several network namespaces may use the same addresses. A socket of the same
+// namespace is preferred. One of another namespace is taken only if it is the only match.
 func whole(all []*entry) func(*entry, *row.Row) bool {
 	inodes := map[kern.ID]*entry{}
 	flows := map[ends][]*entry{}
@@ -162,7 +163,7 @@ func whole(all []*entry) func(*entry, *row.Row) bool {
 		if have := inodes[t.Inode]; have == nil {
 			inodes[t.Inode] = t
 		} else if t.PID == 0 && t.Inode != 0 {
-			// What MPTCP sends by is a TCP socket with the inode of its own.
+			// A TCP subflow has the inode of its MPTCP socket.
 			t.Who, t.FD, t.Holders, t.Also = have.Who, have.FD, have.Holders, have.Also
 		}
 		if t.Rport != 0 {
@@ -199,7 +200,7 @@ const (
 	protoTCP    = 6
 )
 
-// name gives the name of a UNIX socket, if it has one.
+// name writes the name of a UNIX socket, if it has one.
 func (t *entry) name(c *row.Cell) {
 	if t.Path != (kern.Path{}) {
 		t.Path.Cell(c)
@@ -224,8 +225,8 @@ func finish(t *entry, r *row.Row) {
 	}
 }
 
-// key is the socket's place in memory. UNIX sockets have another one here: unix_diag does
-// not tell that.
+// key identifies a socket by its address in memory. UNIX sockets use the inode or the cookie
+// instead, because unix_diag does not tell the address.
 type key struct {
 	sk, inode, cookie uint64
 }
@@ -240,7 +241,7 @@ func keyOf(t *entry) key {
 	return key{cookie: uint64(t.Sock)}
 }
 
-// sameSocket tells whether two records with the same key are of one socket: memory is used again.
+// sameSocket reports whether two records with the same key are of one socket. The kernel may have reused the memory.
 func sameSocket(before, now *entry) bool {
 	if before.Inode != 0 && now.Inode != 0 {
 		return before.Inode == now.Inode
@@ -248,7 +249,7 @@ func sameSocket(before, now *entry) bool {
 	return before.Lport == now.Lport && before.Rport == now.Rport && before.Laddr == now.Laddr && before.Raddr == now.Raddr
 }
 
-// compare fills in age and change.
+// compare fills in age and change. It returns the row to show, or nil.
 func (c *config) compare(before, now *entry, seen time.Duration) *entry {
 	switch {
 	case now == nil:

@@ -8,7 +8,7 @@ import (
 	"seine/internal/kern"
 )
 
-// TestAgain counts processes that have a socket, not descriptors.
+// TestAgain: again counts the processes that have a socket open, not their descriptors.
 func TestAgain(t *testing.T) {
 	of := func(pid kern.ID32) *entry {
 		e := &entry{}
@@ -25,8 +25,8 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// TestWhole: the same addresses in several network namespaces are told apart, or nobody
-// is named.
+// TestWhole: if several network namespaces use the same addresses, the peer is the one of the
+// same namespace, or none.
 func TestWhole(t *testing.T) {
 	of := func(pid, netns kern.ID32, lport, rport uint16) *entry {
 		e := &entry{}

@@ -16,13 +16,13 @@ import (
 const (
 	protoUnix = 0x8000 | unix.AF_UNIX // PROTO_FAMILY of sock.h
 
-	// Attributes of linux/unix_diag.h. The bit of each asks for it.
+	// Attributes of linux/unix_diag.h. The bit of each requests it.
 	unixName  = 0
 	unixPeer  = 2
 	unixQueue = 4
 )
 
-// unixRequest is struct unix_diag_req: all sockets, with these attributes.
+// unixRequest is struct unix_diag_req for all sockets, with the attributes above.
 type unixRequest struct{}
 
 func (unixRequest) Len() int { return 24 }
@@ -35,9 +35,9 @@ func (r unixRequest) Serialize() []byte {
 	return b
 }
 
-// unixSockets asks unix_diag for the UNIX sockets of the network namespace that the thread
-// is in: it tells what is in their queues, and it knows those that no process has open. A
-// kernel without it has ENOENT.
+// unixSockets asks unix_diag for the UNIX sockets of the thread's network namespace. unix_diag
+// knows the length of their queues, and it lists sockets that no process has open. On a kernel
+// without it the error is ENOENT.
 func unixSockets(add func(*entry)) error {
 	req := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)
 	req.AddData(unixRequest{})
@@ -47,13 +47,13 @@ func unixSockets(add func(*entry)) error {
 		}
 		return true
 	})
-	if errors.Is(err, netlink.ErrDumpInterrupted) { // some came or went meanwhile
+	if errors.Is(err, netlink.ErrDumpInterrupted) { // sockets were opened or closed meanwhile
 		return nil
 	}
 	return err
 }
 
-// unixEntry reads a struct unix_diag_msg and its attributes; nil: it is not whole.
+// unixEntry reads a struct unix_diag_msg and its attributes. It returns nil if the message is truncated.
 func unixEntry(b []byte) *entry {
 	const head = 16
 	n := binary.NativeEndian

@@ -35,23 +35,23 @@ var Selftest = []trial.Case{
 
 const body = "tcppktlat-reads"
 
-// rounds are how many packets come before each read, and how long the reader then waits.
+// rounds are the number of packets before each read, and the time that the reader then waits.
 var rounds = []struct {
 	packets int
 	wait    time.Duration
 }{{1, 0}, {1, 5 * time.Millisecond}, {3, 20 * time.Millisecond}, {7, time.Millisecond}, {1, 100 * time.Millisecond}}
 
-// size is that of a packet: large enough that the kernel does not put two into one buffer.
+// size is the size of a packet. It is large enough that the kernel does not put two into one skb.
 const size = 5000
 
-// A read is what the stopwatch says of the packets that it took: how long the first of
-// them waited at least and at most.
+// A read is the number of packets that it took, and the least and most time that the first of
+// them waited, by the process's own clock.
 type read struct {
 	Packets     int
 	Least, Most int64
 }
 
-// reading is both ends of a connection. Each packet is there before the next is sent.
+// reading is a process with both ends of a connection. Each packet arrives before it sends the next.
 func reading(c *lab.Child) error {
 	var network lab.Network
 	if err := c.Arg(&network); err != nil {
@@ -74,8 +74,8 @@ func reading(c *lab.Child) error {
 	return c.Report(reads)
 }
 
-// connected is a connection of a child: the end that writes, and the one that reads. It returns when the
-// child is to begin.
+// connected opens a connection in a child. It returns the writing end and the reading end when the parent
+// says go.
 func connected(c *lab.Child, network lab.Network) (w, r int, err error) {
 	w, r, port, err := pair(network)
 	if err != nil {
@@ -84,8 +84,8 @@ func connected(c *lab.Child, network lab.Network) (w, r int, err error) {
 	return w, r, errors.Join(c.Report(port), c.Await("go"))
 }
 
-// readLate sends packets, each when the one before is there, calls meanwhile, and reads what is left of them
-// then.
+// readLate sends packets, each after the one before has arrived. It calls meanwhile, and then reads the data
+// that is left.
 func readLate(w, r, packets, size int, meanwhile func() error) (read, error) {
 	one := read{Packets: packets}
 	sent, there := int64(0), int64(0) // the first packet
@@ -111,8 +111,8 @@ func readLate(w, r, packets, size int, meanwhile func() error) (read, error) {
 	return one, err
 }
 
-// pair is a connection over loopback: the end that writes, the end that reads and was
-// accepted, and its port.
+// pair opens a connection over loopback. It returns the writing end, the reading end, which was
+// accepted, and the port of that.
 func pair(network lab.Network) (w, r, port int, err error) {
 	ip := netip.MustParseAddr("127.0.0.1")
 	if network == lab.TCP6 {
@@ -132,7 +132,7 @@ func pair(network lab.Network) (w, r, port int, err error) {
 	return w, r, port, unix.SetsockoptInt(w, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 }
 
-// queued waits until so many bytes can be read.
+// queued waits until the given number of bytes can be read.
 func queued(fd, bytes int) error {
 	for {
 		n, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
@@ -158,10 +158,10 @@ func startReader(w *lab.World, body string, arg any) (*reader, error) {
 	return r, p.Expect(&r.port)
 }
 
-// run has it read, and end.
+// run lets the process read, and waits for its end.
 func (r *reader) run() error { return errors.Join(r.Call("go", &r.reads), r.Wait()) }
 
-// watched is a reader that has run, and what the tool showed of it.
+// watched runs a reader beside the tool. It returns the reader and the tool's rows.
 func watched(x *trial.Trial, body string, arg any, flags ...string) (*reader, []*row.Row, error) {
 	r, err := startReader(x.World, body, arg)
 	if err != nil {
@@ -171,8 +171,8 @@ func watched(x *trial.Trial, body string, arg any, flags ...string) (*reader, []
 	return r, rows, err
 }
 
-// late: each packet of each read has a row or is in one, with the time that the stopwatch
-// says. A read copies each packet by itself.
+// late: a row covers each packet of each read, with the time that the process measured. A read
+// copies packet by packet, so it may have several rows.
 func late(network lab.Network) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		r, rows, err := watched(x, body, network, "--events")
@@ -184,7 +184,7 @@ func late(network lab.Network) func(*trial.Trial) error {
 	}
 }
 
-// compare goes through the rows in their order.
+// compare checks the rows against the reads, in their order.
 func compare(x *trial.Trial, rows []*row.Row, r *reader) error {
 	var sum, want int
 	for _, one := range r.reads {

@@ -16,7 +16,7 @@ import (
 	"seine/internal/trial"
 )
 
-// Live is the other live cases. Nothing of the product calls it.
+// Live returns the live cases that are not in the self-test. Only tests call it.
 func Live() []trial.Case {
 	lab.Register(bodyPieces, pieces)
 	lab.Register(bodyParts, partwise)
@@ -30,7 +30,7 @@ func Live() []trial.Case {
 	}
 }
 
-// histogram: each packet counts by itself, and the longest is the longest read's.
+// histogram: each packet counts once, and the maximum is that of the longest wait.
 func histogram(x *trial.Trial) error {
 	r, rows, err := watched(x, body, lab.TCP4, "--by=pid,comm,port,lport")
 	if err != nil {
@@ -41,7 +41,7 @@ func histogram(x *trial.Trial) error {
 	}
 	x.Want(rows[0], "pid", r.PID)
 	x.Want(rows[0], "comm", "reader")
-	x.Want(rows[0], "port", r.port) // that of the service: the end that reads was accepted
+	x.Want(rows[0], "port", r.port) // the service's port: the reading end was accepted
 	x.Want(rows[0], "lport", r.port)
 	h := rows[0].Get("latency_us").Ref.(*kern.Hist)
 	var packets int
@@ -60,7 +60,7 @@ func histogram(x *trial.Trial) error {
 	return nil
 }
 
-// least: --min leaves out what was read sooner. The last read waits for longer than all others.
+// least: --min leaves out packets that were read sooner. The last read waits longest.
 func least(x *trial.Trial) error {
 	const min = 10 * time.Millisecond
 	r, rows, err := watched(x, body, lab.TCP4, "--events", "--min="+min.String())
@@ -90,10 +90,10 @@ func least(x *trial.Trial) error {
 
 const bodyPieces = "tcppktlat-pieces"
 
-// small is the size of a packet of which many fit into a receive buffer.
+// small is the size of a small packet. Many of them fit into a receive buffer.
 const small = 700
 
-// pieces: a packet is read in two pieces, and a crowd of packets by one read.
+// pieces reads one packet in two pieces, or many packets with one read.
 func pieces(c *lab.Child) error {
 	var crowd int
 	if err := c.Arg(&crowd); err != nil {
@@ -116,10 +116,10 @@ func pieces(c *lab.Child) error {
 	return errors.Join(err, c.Report([]read{one}))
 }
 
-// inPieces: a packet counts when its last byte is read.
+// inPieces: a packet counts when the reader has read its last byte.
 func inPieces(x *trial.Trial) error { return crowd(x, 1, 1) }
 
-// many: the ring of a socket has room for 64 packets; the others belong to the last of them.
+// many: the ring of a socket has room for 64 packets. Further packets count with the last of them.
 func many(x *trial.Trial) error { return crowd(x, 80, 64) }
 
 func crowd(x *trial.Trial, packets, want int) error {
@@ -137,25 +137,26 @@ func crowd(x *trial.Trial, packets, want int) error {
 
 const bodyParts = "tcppktlat-parts"
 
-// A parted read is what the stopwatch says of a packet.
+// A parted read has the case's own times of one packet.
 type parted struct {
 	Sent  int64 // before the packet was sent
-	There int64 // the packet could be read; 0: the reader may have read it before
+	There int64 // the packet was in the receive queue; 0: the reader may have read it earlier
 	Asked int64 // before the call that read it
-	Free  int64 // until then a thread of a higher priority had the reader's processor; 0: none had
+	Free  int64 // end of the time when a thread of higher priority used the reader's processor; 0: none did
 	Read  int64 // after the call
 }
 
-// pauses are how long the reader does something else before it reads; 0: it waits for the packet.
+// pauses are the times that the reader does other work before it reads; 0: it waits for the packet.
 var pauses = []time.Duration{0, 5 * time.Millisecond, 0, 20 * time.Millisecond}
 
-// hogged is how long the reader then waits for its processor.
+// hogged is the time that the reader then waits for its processor.
 const hogged = 10 * time.Millisecond
 
-// few are rounds of a softirq that is busy, but not so long that the kernel leaves the next packet to a thread.
+// few is a number of rounds that keeps a softirq busy, but not so long that the kernel passes the next packet to
+// ksoftirqd.
 const few = 4
 
-// partwise is a reader that comes late, or waits for its packet, or for its processor.
+// partwise is a reader that reads late, waits for its packet, or waits for its processor.
 func partwise(c *lab.Child) error {
 	w, r, err := connected(c, lab.TCP4)
 	if err != nil {
@@ -163,7 +164,7 @@ func partwise(c *lab.Child) error {
 	}
 	defer lab.Close(w)
 	defer lab.Close(r)
-	runtime.LockOSThread() // and never unlocked: it stays on one processor
+	runtime.LockOSThread() // never unlocked: the thread keeps its affinity
 	if err := unix.SchedSetaffinity(0, &first); err != nil {
 		return err
 	}
@@ -175,7 +176,7 @@ func partwise(c *lab.Child) error {
 		}
 		all = append(all, one)
 	}
-	// Another thread may have to receive the packet, and does not run meanwhile either.
+	// If ksoftirqd has to receive the packet, it does not run meanwhile either: try again.
 	for len(all) < 100 && all[len(all)-1].Free == 0 {
 		one, err := partRead(w, r, 0, hogged)
 		if err != nil {
@@ -186,10 +187,11 @@ func partwise(c *lab.Child) error {
 	return c.Report(all)
 }
 
-// first is the first processor. A function that sets it would be in the product.
+// first is the first processor. It is a literal, because an initializer that calls Set would be linked into the
+// product.
 var first = unix.CPUSet{1}
 
-// partRead has the calling thread read a packet.
+// partRead sends one packet and reads it in the calling thread.
 func partRead(w, r int, pause, hog time.Duration) (one parted, err error) {
 	sent := make(chan error, 1)
 	send := func() error {
@@ -206,7 +208,7 @@ func partRead(w, r int, pause, hog time.Duration) (one parted, err error) {
 	} else {
 		reader := unix.Gettid()
 		go func() {
-			runtime.LockOSThread() // and never unlocked: the thread ends
+			runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 			for !lab.InCall(reader, unix.SYS_RECVFROM) {
 				time.Sleep(time.Millisecond)
 			}
@@ -234,7 +236,7 @@ func partRead(w, r int, pause, hog time.Duration) (one parted, err error) {
 	return one, err
 }
 
-// partedReader is a reader that has run, its reads, and what the tool showed of it.
+// partedReader runs a reader. It returns the process, its reads, and the tool's rows.
 func partedReader(x *trial.Trial, flags ...string) (p *lab.Proc, all []parted, took lab.BusyTime, rows []*row.Row, err error) {
 	p, err = x.World.Start("", "reader", bodyParts, nil)
 	if err != nil {
@@ -257,8 +259,8 @@ func partedReader(x *trial.Trial, flags ...string) (p *lab.Proc, all []parted, t
 	return p, all, took, rows, err
 }
 
-// parts: each part of a packet's time is what the stopwatch says. Before TCP a program keeps the processor busy, and
-// says for how long.
+// parts: each part of a packet's time agrees with the case's own times. Before TCP, a BPF program keeps the processor
+// busy and records for how long.
 func parts(x *trial.Trial) error {
 	p, all, took, rows, err := partedReader(x, "--events", "--parts")
 	if err != nil {
@@ -292,7 +294,7 @@ func parts(x *trial.Trial) error {
 		case one.Free > 0:
 			check("softirq", softirq, int64(took.Min), one.There-one.Sent)
 			check("socket", socket, one.Free-one.There, one.Read-one.Sent)
-			check("app", app, 0, 0) // it was in its call
+			check("app", app, 0, 0) // the reader was in its call
 		case one.There > 0:
 			check("softirq", softirq, int64(took.Min), one.There-one.Sent)
 			check("socket", socket, 0, one.Read-one.Asked)
@@ -337,7 +339,7 @@ func partHistograms(x *trial.Trial) error {
 		part, h := r.Get("part").S, r.Get("latency_us").Ref.(*kern.Hist)
 		seen[part] = true
 		x.Fail(trial.Fewer(int(h.Count), len(all), "%s: %d packets, want %d", part, h.Count, len(all)))
-		// The histogram has whole microseconds.
+		// The histogram counts whole microseconds.
 		if ns := int64(h.Sum) * 1000; ns+1000*n < least[part] || ns > most[part] {
 			x.Errorf("%s is %v, want %v to %v by the stopwatch", part, time.Duration(ns), time.Duration(least[part]), time.Duration(most[part]))
 		}

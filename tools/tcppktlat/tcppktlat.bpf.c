@@ -1,9 +1,9 @@
 //go:build ignore
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
-/* tcppktlat - from when TCP takes a packet to when the application has read it.
+/* tcppktlat - the time from TCP's receipt of a packet to the application's read.
  *
- * Both moments have the socket's lock held, so entries need none of their own.
+ * Both hooks run with the socket locked, so entries need no lock of their own.
  */
 #include "count.h"
 #include "hist.h"
@@ -22,8 +22,8 @@ const volatile bool show_parts = false;
 
 enum packet_part { PART_ALL, PART_SOFTIRQ, PART_SOCKET, PART_APP, PARTS }; /* Go: part */
 
-/* Parts: when a packet came from its device, by the address of its buffer. TCP takes it out.
- * What never comes to TCP is evicted.
+/* Parts: the time when the device delivered a packet, by the address of its skb. The TCP hook
+ * deletes the entry. The LRU evicts packets that never reach TCP.
  */
 struct received {
 	__u64 at;
@@ -37,17 +37,17 @@ struct {
 	__type(value, struct received);
 } received SEC(".maps");
 
-/* Parts: since when a thread has been in a call that reads; 0: it is in none. */
+/* Parts: the time when a thread entered the system call that reads; 0: it is in none. */
 THREAD_SPAN(reading, __u64);
 THREAD_END(reading)
 
-/* The packets of a socket that are not read: a ring. Those that do not fit belong to the
- * last one.
+/* A ring of the packets of a socket that are not read yet. Packets that do not fit count with
+ * the last one.
  */
 #define PACKETS 64 /* a power of two */
 struct arrivals {
 	__u64 at[PACKETS];
-	__u32 end[PACKETS]; /* the sequence number behind each */
+	__u32 end[PACKETS]; /* the sequence number after the last byte of each */
 	__u32 before[PACKETS]; /* nanoseconds from the device to TCP; UNKNOWN */
 	__u32 first, count;
 };
@@ -83,7 +83,7 @@ struct packet_event {
 };
 EVENT(struct packet_event);
 
-#define FIN 1 /* of tcp_flags: it counts as a byte */
+#define FIN 1 /* in tcp_flags; a FIN takes one sequence number */
 #define SLOT(n) ((n) & (PACKETS - 1))
 
 static __always_inline struct arrivals *arrivals_of(const struct sock *sk)
@@ -112,8 +112,8 @@ KTRACE(receive, netif_receive_skb, const struct sk_buff *skb)
 	return 0;
 }
 
-/* How long a packet was on its way from the device. One that was copied on the way is not
- * known.
+/* The time from the device to TCP. It is unknown if the kernel copied the packet in between:
+ * the copy has another address.
  */
 static __always_inline __u32 before_tcp(const struct sk_buff *skb, __u32 seq, __u64 now)
 {
@@ -178,8 +178,8 @@ CALL(recvfrom)
 CALL(recvmsg)
 CALL(recvmmsg)
 
-/* Before the segment is looked at. Data that come out of order can be read when the gap is
- * filled: they count with the packet that fills it.
+/* Runs before TCP processes the segment. Data that arrive out of order can be read only when the
+ * gap is filled: they count with the packet that fills it.
  */
 KTRACE(arrive, tcp_probe, const struct sock *sk, const struct sk_buff *skb)
 {
@@ -208,12 +208,12 @@ KTRACE(arrive, tcp_probe, const struct sock *sk, const struct sk_buff *skb)
 	if (!a)
 		return 0;
 	last = a->first + a->count - 1;
-	/* The kernel may have refused the last one, for want of room. */
+	/* The kernel may have dropped the last packet because the buffer was full. */
 	if (a->count && seq_after(a->end[SLOT(last)], next)) {
 		a->count--;
 		last--;
 	}
-	/* These are an earlier socket's at this address, or their read was not seen. */
+	/* These belong to an earlier socket at this address, or the tool missed their read. */
 	if (a->count && (seq_after(a->end[SLOT(last)], next) || !seq_after(a->end[SLOT(last)], LOAD(tp, copied_seq))))
 		a->count = 0;
 	if (a->count < PACKETS) {
@@ -253,11 +253,11 @@ static __always_inline void key_fill(struct packet_key *k, const struct packet_e
 		k->port = service_port(sk, &e->tuple);
 }
 
-/* What is known of a read, and what it tells of the packets that it takes. */
+/* A read, and the times of the packets that it takes. */
 struct taking {
 	__u64 now, call; /* call: when the system call began; 0: not known */
 	__u64 part[PARTS]; /* of the oldest packet; NONE: not known */
-	struct hist *hist[PARTS]; /* NULL: not asked for */
+	struct hist *hist[PARTS]; /* NULL: not wanted */
 };
 
 static __always_inline void put(struct hist *h, __u64 ns)
@@ -266,8 +266,8 @@ static __always_inline void put(struct hist *h, __u64 ns)
 		hist_put(h, ns / 1000);
 }
 
-/* Take the packets that were read out of the ring. The oldest tells the latency of an event,
- * each one its own in a histogram.
+/* Remove the packets that were read from the ring. An event has the latency of the oldest one;
+ * a histogram counts each packet with its own latency.
  */
 static __always_inline __u32 take(struct arrivals *a, __u32 copied, struct taking *t)
 {
@@ -315,7 +315,7 @@ static __always_inline struct hist *waits_at(struct packet_key *k, enum packet_p
 	return v ? &v->hist : NULL;
 }
 
-/* The reader has copied something, and copied_seq says how far. */
+/* The reader has copied data. copied_seq is the position up to which it has read. */
 KTRACE_SK(read, tcp_rcv_space_adjust, const struct sock *sk)
 {
 	const struct tcp_sock *tp = tcp_load(sk);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tcppktlat shows how long packets of TCP wait for the application to read them.
+// Package tcppktlat shows how long TCP packets wait until the application reads them.
 package tcppktlat
 
 import (
