@@ -30,9 +30,9 @@ type entry struct {
 	main    `col:",inline"`
 	figures `col:",inline"`
 	Path    kern.Path `col:"-"`
-	Also    also      `col:"also,width=16" help:"other processes that have it open, as comm/pid; of more than three, how many"`
-	Age     kern.ID   `col:"age_ms,width=8" help:"with an interval: since the output that showed it first, which is the least that it is old; absent there"`
-	Change  change    `col:"change,width=6,left" words:",new,gone,state" help:"with an interval, since the output before: new, gone (--changes shows it), or state: the state is another one"`
+	Also    also      `col:"also,width=16" help:"other processes that have the socket open, as comm/pid; beyond three, their number"`
+	Age     kern.ID   `col:"age_ms,width=8" help:"with an interval: time since the first output that showed the socket, a lower bound of its age; absent in that output"`
+	Change  change    `col:"change,width=6,left" words:",new,gone,state" help:"with an interval, since the previous output: new, gone (only with --changes), or state: the state has changed"`
 	Pad     uint32    `col:"-"`
 }
 
@@ -58,34 +58,34 @@ type main struct {
 	kern.Tuple
 	Sk        uint64           `col:"-"`
 	Inode     kern.ID          `col:"inode,width=8" help:"inode of the socket, as in /proc/PID/fd"`
-	PeerInode kern.ID          `col:"peer_inode,width=10" help:"that of the peer of a UNIX socket"`
-	FD        kern.Opt         `col:"fd,width=4" help:"descriptor of it that the process has, the lowest one"`
-	Rcvbuf    kern.ID32        `col:"rcvbuf_bytes,head=RCVBUF,width=8" help:"limit of the data that may wait to be read"`
-	Sndbuf    kern.ID32        `col:"sndbuf_bytes,head=SNDBUF,width=8" help:"limit of the data that may wait to be sent"`
-	Drops     uint32           `col:"drops,width=6,sum" help:"packets that came and were not kept"`
-	Holders   uint32           `col:"holders,width=7" help:"processes that have it open; the first one is shown; 0: none"`
+	PeerInode kern.ID          `col:"peer_inode,width=10" help:"inode of the peer of a UNIX socket"`
+	FD        kern.Opt         `col:"fd,width=4" help:"lowest descriptor of the socket in the process"`
+	Rcvbuf    kern.ID32        `col:"rcvbuf_bytes,head=RCVBUF,width=8" help:"size limit of the receive buffer"`
+	Sndbuf    kern.ID32        `col:"sndbuf_bytes,head=SNDBUF,width=8" help:"size limit of the send buffer"`
+	Drops     uint32           `col:"drops,width=6,sum" help:"received packets that the socket dropped"`
+	Holders   uint32           `col:"holders,width=7" help:"number of processes that have the socket open; the row shows the first one"`
 	Last      uint32           `col:"-"`
-	PeerPID   kern.ID32        `col:"peer_pid,width=8" help:"process of the other end, if that is on this machine"`
+	PeerPID   kern.ID32        `col:"peer_pid,width=8" help:"process at the other end, if it is on this machine"`
 	PeerComm  kern.Comm        `col:"peer_comm,width=16" help:"name of that process"`
 	Type      uint16           `col:"type,width=9,left" words:",stream,dgram,raw,rdm,seqpacket,dccp,,,,packet" help:"type of socket"`
 	State     kern.State       `col:"state,width=11,left" help:"state; UNCONN: not connected"`
 	Hidden    bool             `col:"-"`
 	Options   kern.SockOptions `col:"options,width=20" help:"options that are on: reuseaddr, reuseport, freebind, transparent, bind_address_no_port, v6only, keepalive, linger, broadcast, nodelay, cork"`
-	Ifindex   kern.ID32        `col:"ifindex,head=IF,width=3" help:"the interface that the socket is tied to, by its number in the namespace"`
-	Mark      kern.ID32        `col:"mark,width=4" help:"mark of its packets (SO_MARK)"`
+	Ifindex   kern.ID32        `col:"ifindex,head=IF,width=3" help:"index of the interface that the socket is bound to"`
+	Mark      kern.ID32        `col:"mark,width=4" help:"mark of the socket's packets (SO_MARK)"`
 }
 
 // figures is struct sock_figures.
 type figures struct {
 	RXQueue    kern.Opt  `col:"rx_queue_bytes,head=RX_QUEUE,width=8,sum" help:"received and not read: bytes of TCP and UNIX sockets, memory of the packets of UDP and raw sockets"`
-	TXQueue    kern.Opt  `col:"tx_queue_bytes,head=TX_QUEUE,width=8,sum" help:"written and not acknowledged: bytes of TCP; of others the memory of packets that are not sent, or that the peer of a UNIX socket has not read"`
+	TXQueue    kern.Opt  `col:"tx_queue_bytes,head=TX_QUEUE,width=8,sum" help:"written and not acknowledged: bytes of TCP; for others the memory of packets that are not sent, or that the peer of a UNIX socket has not read"`
 	Backlog    kern.Opt  `col:"backlog,width=7,sum" help:"connections of a listener that wait to be accepted"`
-	BacklogMax kern.Opt  `col:"backlog_max,width=11" help:"how many may wait"`
+	BacklogMax kern.Opt  `col:"backlog_max,width=11" help:"limit of the backlog"`
 	TX         kern.Opt  `col:"tx_bytes,width=9,sum" help:"payload bytes sent over TCP, each counted once"`
 	RX         kern.Opt  `col:"rx_bytes,width=9,sum" help:"payload bytes received over TCP"`
-	Sent       kern.Opt  `col:"last_send_ms,width=12" help:"since TCP last sent data; absent if it never did"`
-	Received   kern.Opt  `col:"last_recv_ms,width=12" help:"since TCP last received data; absent if it never did"`
-	Waiting    kern.Opt  `col:"waiting_ms,width=10" help:"how long TCP has waited: for the answer to a connect, for an acknowledgement or room of the peer, for a reader since data last came, or for an accept"`
+	Sent       kern.Opt  `col:"last_send_ms,width=12" help:"time since TCP last sent data; absent if it never did"`
+	Received   kern.Opt  `col:"last_recv_ms,width=12" help:"time since TCP last received data; absent if it never did"`
+	Waiting    kern.Opt  `col:"waiting_ms,width=10" help:"time that TCP has waited: for the answer to a connect, for an acknowledgement or the peer's window, for a reader since the last data arrived, or for an accept"`
 	SRTT_us    kern.Opt  `col:"srtt_us,width=8" help:"smoothed round-trip time"`
 	Cwnd       kern.Opt  `col:"cwnd,width=6" help:"congestion window, in segments"`
 	Retrans    kern.Opt  `col:"retrans,width=7,sum" help:"segments that were retransmitted"`

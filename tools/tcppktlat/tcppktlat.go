@@ -16,7 +16,7 @@ var readme string
 
 type config struct {
 	tool.Latency
-	Parts  bool `flag:"parts" bpf:"show_parts" help:"tell three parts apart: before TCP (softirq), while the application did not ask (application), and while it did (socket)"`
+	Parts  bool `flag:"parts" bpf:"show_parts" help:"split the time in three parts: before TCP (softirq), before the application's call (application), and in the call (socket)"`
 	Events bool `flag:"events" bpf:"show_events" help:"a row for each read, with the latency of the oldest packet in it"`
 }
 
@@ -34,7 +34,7 @@ type key struct {
 	Lport  uint16    `col:"lport,width=5,key" help:"local port"`
 	Rport  uint16    `col:"rport,width=5,key" help:"remote port"`
 	Port   uint16    `col:"port,width=5,key" help:"port of the service: the local one of a connection that was accepted, else the remote one"`
-	Part   part      `col:"part,width=11,left,key" words:"all,softirq,socket,application" help:"of the time; softirq: from the device to TCP; application: until the application called to read; socket: from then on, or from TCP on if it was in the call already; all without --parts"`
+	Part   part      `col:"part,width=11,left,key" words:"all,softirq,socket,application" help:"part of the time; softirq: from the device to TCP; application: from TCP to the application's call; socket: in that call; all without --parts"`
 }
 
 // part is enum packet_part of tcppktlat.bpf.c.
@@ -42,17 +42,17 @@ type part uint16
 
 // value is struct packet_value of tcppktlat.bpf.c.
 type value struct {
-	Hist kern.Hist `col:"latency_us,unit=us" help:"from when TCP took a packet to when it was read, as a histogram"`
+	Hist kern.Hist `col:"latency_us,unit=us" help:"time from TCP's receipt of a packet to the read, as a histogram"`
 }
 
 // event is struct packet_event of tcppktlat.bpf.c.
 type event struct {
 	kern.Head
 	kern.Tuple
-	Latency kern.Nanos `col:"latency_us,head=LATENCY(us),div=1000,width=11" help:"from when TCP took the oldest packet to when it was read"`
-	Softirq kern.Nanos `col:"softirq_us,head=SOFTIRQ,div=1000,width=8" help:"with --parts: before it, from the device to TCP; absent if the packet was copied on the way"`
-	Socket  kern.Nanos `col:"socket_us,head=SOCKET,div=1000,width=8" help:"with --parts: of it, while the application was in the call that read it: until it was awake and had it"`
-	App     kern.Nanos `col:"app_us,head=APP,div=1000,width=8" help:"with --parts: of it, before the application made that call"`
+	Latency kern.Nanos `col:"latency_us,head=LATENCY(us),div=1000,width=11" help:"time from TCP's receipt of the oldest packet to the read"`
+	Softirq kern.Nanos `col:"softirq_us,head=SOFTIRQ,div=1000,width=8" help:"with --parts: the time before that, from the device to TCP; absent if the kernel copied the packet in between"`
+	Socket  kern.Nanos `col:"socket_us,head=SOCKET,div=1000,width=8" help:"with --parts: the part of the latency in the application's call, until it had the data"`
+	App     kern.Nanos `col:"app_us,head=APP,div=1000,width=8" help:"with --parts: the part of the latency before the application's call"`
 	Packets uint32     `col:"packets,width=7,sum" help:"packets that were read"`
 	Pad     uint32     `col:"-"`
 }
@@ -74,11 +74,11 @@ func views(cfg any) []tool.View {
 		v = tool.View{
 			Output: tool.Stream[event]{Type: "packet_event"},
 			Show:   "time pid comm::12 laddr+lport::21 raddr+rport::21 packets latency_us",
-			Says:   "{packets} packets read, {latency_us} us after they came",
+			Says:   "{packets} packets read, {latency_us} us after they arrived",
 		}
 		if c.Parts {
 			v.Show = "time pid comm::12 lport raddr+rport::21 packets softirq_us app_us socket_us"
-			v.Says = "{packets} packets read, after[ {softirq_us} us to TCP,][ {app_us} without,][ {socket_us} in the call]"
+			v.Says = "{packets} packets read, after[ {softirq_us} us to TCP,][ {app_us} us before the call,][ {socket_us} us in it]"
 		}
 	}
 	if c.Parts {
