@@ -19,7 +19,7 @@ static __always_inline void socket_found(const struct sock *sk);
 #define ARPHRD_ETHER 1
 #define ARPHRD_LOOPBACK 772
 
-/* What no other tool reads of devices and packets. */
+/* Fields of devices and packets that only this tool reads. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct net_device___link {
 	unsigned int flags;
@@ -31,7 +31,7 @@ struct sk_buff___link {
 	__u16 mac_header;
 };
 struct sk_buff___until61 {
-	__u8 vlan_present : 1; /* later vlan_proto says so */
+	__u8 vlan_present : 1; /* newer kernels: vlan_proto is not 0 */
 };
 #pragma clang attribute pop
 
@@ -39,35 +39,35 @@ struct sk_buff___until61 {
 
 enum { LINK_ETHERNET, LINK_IP };
 
-/* What stands before a packet in the buffer. */
+/* The header of a packet in the perf buffer. */
 struct packet_event {
-	struct head head; /* the process that sends it, or that it comes for */
+	struct head head; /* the process that sends or receives it */
 	struct tuple tuple;
 	char dev[16];
 	__u32 ifindex;
-	__u32 len;  /* of the packet, with the link's header */
-	__u32 size; /* bytes that follow */
-	__u32 lost; /* packets of this device so far */
+	__u32 len;  /* length of the packet, with the link-layer header */
+	__u32 size; /* number of packet bytes that follow */
+	__u32 lost; /* lost packets of this device so far */
 	__u32 to_pid; /* the receiver of a packet that stays on this host */
 	char to_comm[16];
-	__u16 vlan_proto, vlan_tci; /* a tag that the device has taken off or will put on; 0: none */
-	__u16 echo;	/* number of an ICMP echo */
+	__u16 vlan_proto, vlan_tci; /* a tag that the device has removed or will insert; 0: none */
+	__u16 echo;	/* identifier of an ICMP echo */
 	__u16 skip;	/* bytes before the IP header */
 	__u8 dir, link; /* enum packet_dir, LINK_* */
 	__u8 mac_len;
-	__u8 mac[MAC_LEN]; /* the link's header, where it is not among the bytes that follow */
+	__u8 mac[MAC_LEN]; /* the link-layer header, if the bytes that follow do not have it */
 	__u8 pad[5];
 };
 EVENT(struct packet_event);
 
-/* Packets are copied by bpf_skb_output, which writes to perf buffers only. */
+/* bpf_skb_output copies packets. It can write to perf buffers only. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
 	__type(key, __u32);
 	__type(value, __u32);
 } packets SEC(".maps");
 
-/* A record of a perf buffer is at most 64 KB long, with what stands before the packet. */
+/* A record of a perf buffer has at most 64 KB, with the header of the packet. */
 #define PACKET_MOST 65024
 const volatile __u32 snaplen = PACKET_MOST;
 
@@ -78,8 +78,8 @@ struct lost_key {
 SPAN_OF(lost, struct lost_key, __u64, 1024);
 bool any_lost = false;
 
-/* What is known of a conversation, by the addresses that its packets have here: NAT may
- * give the socket others. The last packets come when the socket has gone.
+/* A conversation, by the addresses of its packets on the device. With NAT the socket has other
+ * addresses. The last packets may come after the socket was closed.
  */
 struct flow_key {
 	__u8 laddr[16], raddr[16];
@@ -168,8 +168,8 @@ static __always_inline void socket_found(const struct sock *sk)
 		flow_of_socket(sk);
 }
 
-/* The socket that is bound to that very address, else to any. What is found was bound
- * so when it was written down.
+/* The socket that is bound to this address, else the one that is bound to any address. The entry
+ * shows the binding at the time of bind.
  */
 static __always_inline struct sock *bound_at(const __u8 *addr, __u16 port, __u32 netns)
 {
@@ -194,7 +194,7 @@ static __always_inline struct sock *bound_at(const __u8 *addr, __u16 port, __u32
 	return sk;
 }
 
-/* The process at one end of a packet: the local one, or on the loopback device the other. */
+/* The process at the local end of a packet, or at the other end on the loopback device. */
 static __noinline bool who_at(struct who *w, const struct packet_event *e, bool other)
 {
 	struct flow_key k = { .echo = e->echo, .netns = e->head.netns, .proto = e->tuple.proto };
@@ -232,7 +232,7 @@ static __noinline bool who_at(struct who *w, const struct packet_event *e, bool 
 	return false;
 }
 
-/* The process that sends by sk. Answers to the packet are its own too. */
+/* The process that sends on sk. It also owns the answers to the packet. */
 static __noinline void who_sends(struct packet_event *e, const struct sock *sk)
 {
 	struct flow_key k = { .echo = e->echo };
@@ -249,7 +249,7 @@ static __noinline void who_sends(struct packet_event *e, const struct sock *sk)
 		f->who = e->head.who;
 }
 
-/* Fill the addresses of e; false if it is no IP packet. */
+/* Fill in the addresses of e; false if it is not an IP packet. */
 static __noinline bool packet_addrs(struct packet_event *e, const struct sk_buff *skb, enum packet_dir dir)
 {
 	struct packet p = {};
@@ -287,7 +287,7 @@ static __always_inline void turn(struct tuple *t)
 	t->rport = port;
 }
 
-/* Addresses as either end of a packet on the loopback device sees them. */
+/* Test the filters by address. On the loopback device either end may match. */
 static __noinline bool addrs_wanted(const struct packet_event *e, bool stays)
 {
 	struct tuple t = e->tuple;
@@ -308,8 +308,8 @@ static __noinline bool addrs_wanted(const struct packet_event *e, bool stays)
 	return tuple_wanted(&t);
 }
 
-/* The process at the other end, on the loopback device; true if it is one that was asked
- * for.
+/* Fill in the process at the other end, on the loopback device; true if it passes the
+ * filters.
  */
 static __noinline bool receiver(struct packet_event *e)
 {
@@ -331,12 +331,12 @@ static __always_inline bool vlan_tagged(const struct sk_buff *skb)
 	return LOAD((struct sk_buff___link *)skb, vlan_proto) || LOAD((struct sk_buff___link *)skb, vlan_tci);
 }
 
-/* Where the link's header is, and where IP's; false if neither is there. */
+/* Find the link-layer header and the IP header; false if the packet has neither. */
 static __always_inline bool packet_link(struct packet_event *e, const struct sk_buff *skb, const struct net_device *dev, bool ip)
 {
 	const struct sk_buff___link *more = (void *)skb;
 	__u16 type = LOAD((struct net_device___link *)dev, type);
-	/* as numbers: the verifier does not let pointers be subtracted */
+	/* as integers: the verifier does not allow subtraction of pointers */
 	long head = (long)BPF_CORE_READ(skb, head), data = (long)BPF_CORE_READ(skb, data), before;
 
 	if (type != ARPHRD_ETHER && type != ARPHRD_LOOPBACK) {
@@ -396,7 +396,7 @@ static __always_inline int packet_send(struct packet_event *e, struct sk_buff *s
 	return 0;
 }
 
-/* A socket that a process has, and not one of the kernel's own or what is left of one. */
+/* True for a socket of a process: not one of the kernel, a request or TIME_WAIT. */
 static __always_inline bool sends(const struct sock *sk)
 {
 	__u8 state;
@@ -409,7 +409,7 @@ static __always_inline bool sends(const struct sock *sk)
 	return load_proto(sk) != IPPROTO_TCP || LOAD(sk, sk_type) != SOCK_RAW;
 }
 
-/* A packet on the loopback device is taken where it is sent. */
+/* A packet on the loopback device is captured here only, where it is sent. */
 SEC("tp_btf/net_dev_start_xmit") int out__btf(unsigned long long *ctx)
 {
 	struct packet_event e = { .dir = PACKET_OUT };
@@ -489,8 +489,8 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 	return 0;
 }
 
-/* A socket is another process's as soon as that one sends by it. Those of the kernel have no entry.
- * It gets its cookie here too.
+/* When a process sends on a socket of another one, it becomes the owner. Sockets of the kernel have
+ * no entry. This program also makes the kernel assign the socket's cookie.
  */
 SEC("cgroup_skb/egress") int sender__cgroup(struct __sk_buff *skb)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package capture writes packets with their process.
+// Package capture writes packets with their processes.
 package capture
 
 import (
@@ -56,11 +56,11 @@ type event struct {
 
 const vlanTag = 4
 
-// whole returns a function that makes the packet as it is on the wire: with the link's header and
-// with the VLAN tag that the kernel keeps beside the packet.
+// whole returns a function that restores the packet as it is on the wire: with the link-layer header
+// and with the VLAN tag that the kernel keeps in a field of the skb.
 func whole(snaplen *uint32) func(*event, *row.Row) {
 	var frame []byte
-	var at []int // columns: of an IP packet, beginning with ports, then of its length
+	var at []int // columns of an IP packet, ports first, then the lengths
 	blank := func(r *row.Row, columns []int) {
 		for _, i := range columns {
 			r.Cells[i] = row.Cell{}

@@ -27,7 +27,7 @@ var Selftest = []trial.Case{
 	{Name: "ipv6", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 7, Send: 101, Recv: 53, Network: lab.TCP6})},
 }
 
-// sessions: the packets are those that packet sockets see, and each is of the process at its end.
+// sessions: the packets are those that packet sockets see, and each has the process of its host.
 func sessions(s lab.Sessions) func(*trial.Trial) error {
 	return trial.Undisturbed(func(x *trial.Trial) error {
 		t, err := lab.StartTCP(x.World, s)
@@ -39,7 +39,7 @@ func sessions(s lab.Sessions) func(*trial.Trial) error {
 	})
 }
 
-// exchanged runs sessions that are ready and returns their packets.
+// exchanged runs prepared sessions and returns their packets.
 func exchanged(x *trial.Trial, t *lab.TCP) ([]*row.Row, error) {
 	rows, err := equal(x, func() error {
 		if _, err := t.Run(); err != nil {
@@ -50,7 +50,7 @@ func exchanged(x *trial.Trial, t *lab.TCP) ([]*row.Row, error) {
 	return slices.DeleteFunc(rows, func(r *row.Row) bool { return port(r, t.Port) == "" }), err
 }
 
-// talked is exchanged between two hosts: each packet has the process of its host.
+// talked is exchanged between two hosts. It checks that each packet has the process of its host.
 func talked(x *trial.Trial, t *lab.TCP) ([]*row.Row, error) {
 	rows, err := exchanged(x, t)
 	if err != nil {
@@ -61,7 +61,7 @@ func talked(x *trial.Trial, t *lab.TCP) ([]*row.Row, error) {
 		x.Want(r, "pid", p.PID)
 		x.Want(r, "comm", p.Comm)
 	}
-	// A session has a handshake, two messages and two FINs, each seen at both hosts.
+	// A session has a handshake, two messages and two FINs. Both hosts see each packet.
 	n, least := len(rows), 14*t.Sessions.Count
 	if n < least {
 		x.Errorf("%d packets of %d sessions, want %d at least", n, t.Sessions.Count, least)
@@ -69,7 +69,7 @@ func talked(x *trial.Trial, t *lab.TCP) ([]*row.Row, error) {
 	return rows, nil
 }
 
-// port says which end of a packet has a port: lport, rport, or none.
+// port returns the column that has port n: lport, rport, or none.
 func port(r *row.Row, n int) string {
 	for _, id := range []string{"lport", "rport"} {
 		if c := r.Get(id); c.Kind != row.Null && c.N == uint64(n) {
@@ -79,12 +79,12 @@ func port(r *row.Row, n int) string {
 	return ""
 }
 
-// packet tells packets apart by what packet sockets and the tool both say of them.
+// packet describes a packet by the values that packet sockets and the tool both have.
 func packet(host string, ifindex int, out bool, length int, frame []byte) string {
 	return fmt.Sprintf("%s, device %d, out %v, %d bytes: %x", host, ifindex, out, length, frame)
 }
 
-// most bytes of a frame that a case compares: those that the tool can keep of a packet that is sent.
+// cut returns the bytes of a frame that a case compares: the tool keeps at most these of a sent packet.
 func cut(frame []byte, snaplen int) []byte { return frame[:min(len(frame), snaplen)] }
 
 // equal runs traffic and compares the tool's packets with those of a packet socket in each host, byte
@@ -129,7 +129,7 @@ func equalUpTo(x *trial.Trial, snaplen int, traffic func() error, flags ...strin
 	for _, r := range rows {
 		h, at := hosts[r.Get("netns").N], time.Unix(0, int64(r.Get("time").N))
 		length := int(r.Get("bytes").N)
-		// A packet that comes may be kept whole where one that is sent is not: its header stands apart.
+		// A received packet may be longer than a sent one by its link-layer header, which the tool reads apart.
 		p := packet(h, int(r.Get("ifindex").N), r.Get("dir").S == "out", length, cut(r.Bytes, snaplen))
 		if want[p] > 0 {
 			want[p]--

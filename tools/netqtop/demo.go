@@ -14,8 +14,8 @@ import (
 	"seine/internal/trial"
 )
 
-// Demo is the traffic of seine demo: a device of three queues, which no more than two
-// are used of when it receives.
+// Demo is the traffic of seine demo: a device of three queues. It receives on two of
+// them only.
 var Demo = trial.Workload{
 	Hosts: []string{""},
 	Run: func(w *lab.World) error {
@@ -37,10 +37,10 @@ var Selftest = []trial.Case{
 	{Name: "queues", Run: trial.Undisturbed(queues)},
 }
 
-// ethernet is the header of a link, which counts when a packet is sent.
+// ethernet is the length of the Ethernet header. It counts for sent packets only.
 const ethernet = 14
 
-// dev is a tap device; each descriptor of it is one of its queues.
+// dev is a tap device. Each of its descriptors is one queue.
 const dev = "tap0"
 
 type taps struct{ fds []*lab.Tap }
@@ -64,8 +64,8 @@ func (t *taps) close() {
 	}
 }
 
-// send has the device send frames of UDP from as many ports, which the device spreads over
-// its queues, and says how many came out of each descriptor.
+// send sends UDP frames from count ports through the device, which spreads them over its
+// queues. It returns the number of frames that came out of each descriptor.
 func (t *taps) send(w *lab.World, count, size int) (came []int, err error) {
 	err = w.Do("", func() error { return sendFlows(count, size) })
 	if err != nil {
@@ -96,7 +96,7 @@ func (t *taps) send(w *lab.World, count, size int) (came []int, err error) {
 	return came, nil
 }
 
-// sendFlows runs on a thread in the host.
+// sendFlows runs on a thread in the host's namespace.
 func sendFlows(count, size int) error {
 	req, err := unix.NewIfreq(dev)
 	if err != nil {
@@ -130,16 +130,16 @@ func sendFlows(count, size int) error {
 	return nil
 }
 
-// place is where packets were counted; queue is "-" where none is told.
+// place is a direction and a queue; the queue is "-" if it is unknown.
 type place struct{ dir, queue string }
 
 // sum is packets and bytes.
 type sum struct{ packets, bytes uint64 }
 
-// add puts n packets of a size into a sum.
+// add adds n packets of one size to a sum.
 func (s sum) add(n, size int) sum { return sum{s.packets + uint64(n), s.bytes + uint64(n*size)} }
 
-// counted adds up all outputs of a device.
+// counted adds up the rows of a device over all outputs.
 func counted(x *trial.Trial, rows []*row.Row, device, netns string) map[place]sum {
 	got := map[place]sum{}
 	for _, r := range rows {
@@ -168,7 +168,7 @@ func same(x *trial.Trial, got, want map[place]sum) {
 	x.NoneLost()
 }
 
-// tapped opens a device of several queues, or skips.
+// tapped opens a device of three queues, or skips the case.
 func tapped(x *trial.Trial) (*taps, error) {
 	t, err := openTaps(x.World, 3)
 	if errors.Is(err, lab.ErrNotSupported) {
@@ -177,8 +177,8 @@ func tapped(x *trial.Trial) (*taps, error) {
 	return t, err
 }
 
-// queues: a frame that is written to a descriptor is received by its queue, and what a queue
-// sends comes out of its descriptor.
+// queues: the queue of a descriptor receives the frames that are written to it, and frames that
+// a queue sends come out of its descriptor.
 func queues(x *trial.Trial) error {
 	t, err := tapped(x)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"seine/internal/trial"
 )
 
-// Live is the other live cases. Nothing of the product calls it.
+// Live returns the live cases that are not in the self-test. Only tests call it.
 func Live() []trial.Case {
 	return []trial.Case{
 		{Name: "link", Hosts: lab.TwoHosts, Run: trial.Undisturbed(link)},
@@ -21,7 +21,7 @@ func Live() []trial.Case {
 	}
 }
 
-// link: both ends of a link of one queue, and one that is filtered out.
+// link: both ends of a link with one queue, and a device that a filter leaves out.
 func link(x *trial.Trial) error {
 	for _, h := range lab.TwoHosts {
 		if err := x.World.NoIPv6(h, "eth0"); err != nil {
@@ -57,7 +57,7 @@ func link(x *trial.Trial) error {
 				for _, dir := range []string{"rx", "tx"} {
 					a, b := before[h+dir], after[h+dir]
 					n, queue := sum{b.packets - a.packets, b.bytes - a.bytes}, "0"
-					if dir == "rx" { // veth does not tell its queue, and counts the link's header
+					if dir == "rx" { // veth does not record its queue, and its counters include the Ethernet header
 						n.bytes -= ethernet * n.packets
 						queue = "-"
 					}
@@ -70,13 +70,13 @@ func link(x *trial.Trial) error {
 	return nil
 }
 
-// uneven: of a device of three queues, one that has halfway or more between a third and all is named. Fewer than
-// enough packets name none.
+// uneven: on a device of three queues, a queue is named if its packets are halfway or more between a third and all.
+// With too few packets, none is named.
 func uneven(x *trial.Trial) error {
 	for _, c := range []struct {
-		frames [3]int // that each queue receives
+		frames [3]int // frames that each queue receives
 		share  [3]string
-		named  int // the queue; -1: none
+		named  int // the queue that is named; -1: none
 	}{
 		{[3]int{0, 300, 20}, [3]string{"-", "94", "6"}, 1},
 		{[3]int{200, 50, 50}, [3]string{"67", "17", "17"}, 0},
@@ -131,7 +131,7 @@ func uneven(x *trial.Trial) error {
 	return nil
 }
 
-// kernel is what the kernel has counted at the ends of the link.
+// kernel returns the kernel's counters of both ends of the link.
 func kernel(w *lab.World) (map[string]sum, error) {
 	out := map[string]sum{}
 	for _, h := range lab.TwoHosts {
@@ -144,7 +144,7 @@ func kernel(w *lab.World) (map[string]sum, error) {
 	return out, nil
 }
 
-// sizes: --dist, and another grouping.
+// sizes: --dist, with another --by.
 func sizes(x *trial.Trial) error {
 	t, err := tapped(x)
 	if err != nil {

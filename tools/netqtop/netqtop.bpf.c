@@ -17,7 +17,7 @@ struct queue_key {
 enum key_bits { KEY_dev, KEY_netns, KEY_dir, KEY_queue };
 KEEP_ENUM(enum key_bits);
 
-/* What no other tool reads of devices. */
+/* Fields of devices that only this tool reads. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct net_device___queues {
 	unsigned int real_num_tx_queues, real_num_rx_queues;
@@ -26,9 +26,9 @@ struct net_device___queues {
 
 struct queue_value {
 	struct hist hist;
-	__u64 dev;    /* the first device: its address */
-	__u32 queues; /* of that device, in this direction; 0: not known */
-	__u32 mixed;  /* there was another device: of the same name, or any without a name */
+	__u64 dev;    /* address of the first device */
+	__u32 queues; /* queues of that device in this direction; 0: unknown */
+	__u32 mixed;  /* the key covers several devices: equal names, or no name in the key */
 };
 static const struct queue_value queue_zero = {};
 
@@ -67,13 +67,13 @@ static __noinline int queue_put(const struct net_device *dev, enum queue_dir dir
 	return 0;
 }
 
-/* The driver is handed the packet; the stack has chosen the queue. */
+/* The stack has chosen the queue and hands the packet to the driver. */
 KTRACE(transmit, net_dev_start_xmit, const struct sk_buff *skb, const struct net_device *dev)
 {
 	return queue_put(dev, QUEUE_TX, LOAD(skb, queue_mapping), LOAD(skb, len));
 }
 
-/* A driver that says which queue a packet came by adds one: 0 is none
+/* A driver records the queue of a received packet plus one: 0 is none
  * (skb_record_rx_queue).
  */
 KTRACE(receive, netif_receive_skb, const struct sk_buff *skb)

@@ -29,10 +29,10 @@ type queue uint32
 // noQueue is NO_QUEUE of netqtop.bpf.c.
 const noQueue = 1<<32 - 1
 
-// Kind is that of a number.
+// Kind is Uint.
 func (queue) Kind() row.Kind { return row.Uint }
 
-// Cell is absent where the driver told no queue.
+// Cell is absent if the driver did not record a queue.
 func (q *queue) Cell(c *row.Cell) {
 	if *q == noQueue {
 		*c = row.Cell{}
@@ -64,10 +64,10 @@ type totals struct {
 	Mixed  uint32 `col:"-"`
 }
 
-// device is the address of a device. describe makes a text of it.
+// device is the address of a device. describe replaces it with a text.
 type device uint64
 
-// Kind is that of the text.
+// Kind is Text.
 func (device) Kind() row.Kind { return row.Text }
 
 // Cell is absent until describe fills it in.
@@ -81,12 +81,12 @@ type sums struct {
 	Slots [kern.HistSlots]uint64 `col:"-"`
 }
 
-// enough is how many packets of a device are worth a word about how they are spread.
+// enough is the least number of packets of a device for a statement about their imbalance.
 const enough = 100
 
-// spread puts the packets of a device in one direction beside those of each of its queues: in Max, which is of
-// no use here. It leaves 0 where devices are mixed, and where the number of a queue is not known or is another
-// device's.
+// spread stores the packets of a device in one direction with each of its queues. It uses the field Max, which is not
+// shown here. It leaves 0 if the row mixes devices, if the queue is unknown, or if the queue's number is higher than
+// the device has queues.
 func spread(all map[key]*totals) {
 	type side struct {
 		dev kern.DevKey
@@ -112,7 +112,7 @@ func spread(all map[key]*totals) {
 	}
 }
 
-// describe fills in what is calculated from the counts.
+// describe fills in the columns that are calculated from the counts.
 func describe(_ *key, v *totals, r *row.Row) {
 	count, all, queues := v.Hist.Count, v.Hist.Max, uint64(v.Queues)
 	if count > 0 {

@@ -33,7 +33,7 @@ var Selftest = []trial.Case{
 	{Name: "unread", Hosts: lab.TwoHosts, Run: unread},
 }
 
-// account is a row of the balance, and how many lifespans there are.
+// account is a row of the balance, and the number of lifetimes in the histogram.
 type account struct{ births, freed, merged, unseen, alive, lives int }
 
 // accounts reads the rows of both views, and checks that they agree.
@@ -82,7 +82,7 @@ func traced(x *trial.Trial, traffic func() error, flags ...string) (map[string]a
 	return accounts(x, rows), nil
 }
 
-// unread: datagrams that nobody reads before their socket is closed. A softirq ends them.
+// unread: the socket is closed before anybody reads its datagrams. A softirq frees them.
 func unread(x *trial.Trial) error {
 	const n = 997
 	return lab.Undisturbed(func() (differ []error, err error) {
@@ -101,7 +101,7 @@ func unread(x *trial.Trial) error {
 	})
 }
 
-// letters readies a process that has a socket and never reads, and one that sends n datagrams
+// letters prepares a process with a socket that it never reads, and one that sends n datagrams
 // to it.
 func letters(w *lab.World, n int) (*lab.Targets, *lab.Sender, error) {
 	t, err := lab.StartTargets(w, "server", "holder", lab.Target{Network: lab.UDP4})
@@ -112,8 +112,8 @@ func letters(w *lab.World, n int) (*lab.Targets, *lab.Sender, error) {
 	return t, s, err
 }
 
-// unreadLetters readies a process that sends n datagrams to one that never reads them
-// and then ends, when send is called.
+// unreadLetters prepares a process that sends n datagrams to another one when send is called.
+// The other process never reads them, and then ends.
 func unreadLetters(w *lab.World, n int) (sender int, send func() error, err error) {
 	t, s, err := letters(w, n)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"seine/internal/trial"
 )
 
-// Live is the other live cases. Nothing of the product calls it.
+// Live returns the live cases that are not in the self-test. Only tests call it.
 func Live() []trial.Case {
 	lab.Register(bodyCrowd, crowd)
 	return []trial.Case{
@@ -33,22 +33,22 @@ func Live() []trial.Case {
 	}
 }
 
-// functional says whether functions are traced.
+// functional reports whether the tool traces functions.
 func functional(x *trial.Trial) bool { return x.Choices[0].Way == "fexit" }
 
-// recycles says that births of sent buffers go unseen: by tracepoints, on kernels whose
-// senders take them from NAPI's cache.
+// recycles reports whether the tool misses births of sent buffers: by tracepoints, on kernels
+// whose senders take buffers from NAPI's cache.
 func recycles(x *trial.Trial) bool { return !functional(x) && host.TracepointsPreempt() }
 
 const recycled = "this kernel's senders use NAPI's cache, of which no tracepoint tells"
 
-// ticks: buffers that begin in one interval and end in another are in the balance
+// ticks: buffers that are born in one interval and end in another are in the balance
 // of both.
 func ticks(x *trial.Trial) error {
 	return lab.Undisturbed(func() ([]error, error) { return ticked(x) })
 }
 
-// ticked is one round of ticks, and returns what is wrong.
+// ticked is one round of ticks. It returns the differences.
 func ticked(x *trial.Trial) (differ []error, err error) {
 	const n = 53
 	t, s, err := letters(x.World, n)
@@ -61,7 +61,7 @@ func ticked(x *trial.Trial) (differ []error, err error) {
 	if _, err := s.Run(); err != nil {
 		return nil, err
 	}
-	x.Until(func(rows []*row.Row) bool { // there is an output between
+	x.Until(func(rows []*row.Row) bool { // wait for an output in between
 		births := 0
 		for _, r := range balances(rows) {
 			births += int(r.Get("births").N)
@@ -90,7 +90,7 @@ func ticked(x *trial.Trial) (differ []error, err error) {
 	return differ, nil
 }
 
-// balances are the rows of the balance that are of buffers which somebody sends.
+// balances returns the rows of the balance for sent buffers.
 func balances(rows []*row.Row) (out []*row.Row) {
 	for _, r := range rows {
 		if r.Schema.View == "balance" && r.Get("kind").S == "alloc" {
@@ -100,13 +100,13 @@ func balances(rows []*row.Row) (out []*row.Row) {
 	return out
 }
 
-// crowding: more buffers at once than the map has room for. When they have ended
-// there is room again, though the next ones are elsewhere.
+// crowding: more buffers are alive than the map has room for. After their end there
+// is room again, even though the next buffers have other addresses.
 func crowding(x *trial.Trial) error {
 	return lab.Undisturbed(func() ([]error, error) { return crowded(x) })
 }
 
-// crowded is one round of crowding, and returns what is wrong.
+// crowded is one round of crowding. It returns the differences.
 func crowded(x *trial.Trial) (differ []error, err error) {
 	const many, few = 499, 101 // a socket holds more than 200
 	got, err := traced(x, func() error {
@@ -140,14 +140,14 @@ func crowded(x *trial.Trial) (differ []error, err error) {
 	return differ, nil
 }
 
-// read: datagrams that are read. By tracepoints their ends may pass unseen.
+// read: a process reads the datagrams. By tracepoints the tool may miss their ends.
 func read(x *trial.Trial) error {
 	const n = 499
 	f, err := lab.StartFlood(x.World, lab.Flood{Count: n, ClientHost: "client", ServerHost: "server"})
 	if err != nil {
 		return err
 	}
-	// Another processor may be left with the last buffers, to free them.
+	// Another processor may have to free the last buffers.
 	got, err := traced(x, func() error { _, err := f.Run(); return errors.Join(err, x.World.Settle()) }, "-p", fmt.Sprint(f.Client.PID))
 	if err != nil {
 		return err
@@ -162,8 +162,8 @@ func read(x *trial.Trial) error {
 	return nil
 }
 
-// tcp: sessions; what TCP keeps until it is acknowledged is sent as clones,
-// which are as old as what they are clones of.
+// tcp: TCP keeps buffers until they are acknowledged, and sends clones of them,
+// which have the age of the originals.
 func tcp(x *trial.Trial) error {
 	const n, size = 23, 30000
 	s, err := lab.StartTCP(x.World, lab.Sessions{Count: n, Send: size, Recv: 1})
@@ -177,13 +177,13 @@ func tcp(x *trial.Trial) error {
 	if err != nil {
 		return err
 	}
-	// SYN, SYN-ACK, data, FIN, FIN. Some may still be under way.
+	// SYN, SYN-ACK, data, FIN, FIN. Some may still be in flight.
 	if a := got["alloc"]; a.births < 5*n || a.freed+a.merged < a.births*19/20 {
 		x.Errorf("%+v: fewer than 5 buffers for each of %d sessions, or not all have ended", a, n)
 	}
-	clones := 1 // by tracepoints: of the SYN, which the listener ends by consume_skb
+	clones := 1 // by tracepoints: that of the SYN, which the listener frees by consume_skb
 	if functional(x) {
-		clones = 4 // as above but for the SYN-ACK
+		clones = 4 // all of the above but the SYN-ACK
 	}
 	if a := got["clone"]; a.births < clones*n {
 		x.Errorf("%+v: fewer than %d clones for each of %d sessions", a, clones, n)
@@ -191,13 +191,13 @@ func tcp(x *trial.Trial) error {
 	return nil
 }
 
-// softirq: datagrams to a port that is closed. A softirq makes the answers (ICMP), on top of
-// the sender, and they are not the sender's.
+// softirq: datagrams to a closed port. A softirq makes the ICMP answers while the sender is the
+// current task. They do not count for the sender.
 func softirq(x *trial.Trial) error {
 	return lab.Undisturbed(func() ([]error, error) { return answered(x) })
 }
 
-// answered is one round of softirq, and returns what is wrong.
+// answered is one round of softirq. It returns the differences.
 func answered(x *trial.Trial) (differ []error, err error) {
 	const n = 101
 	t, s, err := letters(x.World, n)
@@ -226,7 +226,7 @@ func answered(x *trial.Trial) (differ []error, err error) {
 	return differ, nil
 }
 
-// napi: buffers that come from NAPI's cache.
+// napi: buffers from NAPI's cache.
 func napi(x *trial.Trial) error {
 	const n = 211
 	got, err := traced(x, func() error { return x.World.Receive("", n) })
@@ -237,15 +237,15 @@ func napi(x *trial.Trial) error {
 		return err
 	}
 	a := got["receive"]
-	// By functions one more is seen, which making the device takes.
+	// By functions there may be one more: the kernel makes it with the device.
 	if a.births != n && !(functional(x) && a.births == n+1) || a.freed != a.births {
 		x.Errorf("%+v, want %d births, all freed", a, n)
 	}
 	return nil
 }
 
-// merged: a sender cuts segments, which are as old as what they are cut from,
-// and the receiver joins them again.
+// merged: a sender cuts a buffer into segments, which have its age, and the
+// receiver merges them again.
 func merged(x *trial.Trial) error {
 	err := errors.Join(x.World.Offload("client", false, false), x.World.Offload("server", true, true))
 	if err != nil {
@@ -267,7 +267,7 @@ func merged(x *trial.Trial) error {
 	if err != nil {
 		return err
 	}
-	old := len(k.Args("kfree_skb")) < 3 // and so its veth devices have no GRO
+	old := len(k.Args("kfree_skb")) < 3 // veth devices of such a kernel have no GRO
 	if sum == 0 && (functional(x) || !old) {
 		x.Errorf("nothing was merged: %v", got)
 	}
@@ -280,14 +280,14 @@ func merged(x *trial.Trial) error {
 	return nil
 }
 
-// all: everything that goes on, without a filter: the account holds, and
-// sockets that were there before may give buffers of unknown birth. Those that begin
-// and end meanwhile are not among them.
+// all: the whole machine, without a filter. The account balances. Sockets that are older
+// than the tool give buffers of unknown birth. Buffers that are born and end during the
+// run are not among them.
 func all(x *trial.Trial) error {
 	return lab.Undisturbed(func() ([]error, error) { return orphaned(x) })
 }
 
-// orphaned is one round of all, and returns what is wrong.
+// orphaned is one round of all. It returns the differences.
 func orphaned(x *trial.Trial) (differ []error, err error) {
 	const n, known = 13, 499
 	t, s, err := letters(x.World, n)
@@ -311,21 +311,21 @@ func orphaned(x *trial.Trial) (differ []error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// Other processes of the machine may have a few.
+	// Other processes of the machine may add a few.
 	if got := accounts(x, rows); got["unknown"].freed < n || got["unknown"].freed >= n+known/2 {
 		differ = append(differ, fmt.Errorf("%d freed whose birth is unknown, want %d; %d have begun meanwhile", got["unknown"].freed, n, known))
 	}
 	return differ, nil
 }
 
-// preempted: several processes that do nothing but send and receive share one processor,
-// which the kernel takes from one in the middle of the tool's programs (Linux 7.0 on).
-// Buffers are missing only where the kernel skipped runs of programs.
+// preempted: several processes that only send and receive share one processor. The kernel
+// may preempt one of them within the tool's programs (Linux 7.0 on). Buffers are missing
+// only if the kernel skipped runs of programs.
 func preempted(x *trial.Trial) error {
 	return lab.Undisturbed(func() ([]error, error) { return crowds(x) })
 }
 
-// crowds is one round of preempted, and returns what is wrong.
+// crowds is one round of preempted. It returns the differences.
 func crowds(x *trial.Trial) (differ []error, err error) {
 	const procs, each = 7, 499
 	var all []*lab.Proc

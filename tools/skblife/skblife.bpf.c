@@ -1,12 +1,12 @@
 //go:build ignore
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
-/* skblife - how long packet buffers live, from allocation to free.
+/* skblife - the lifetime of packet buffers, from allocation to free.
  *
- * By functions (fexit) every birth and every death is seen. By tracepoints a
- * buffer is born when its slab object is allocated from one of the functions
- * that make buffers, or when it is first seen on reception: NAPI keeps a cache of
- * its own. It dies when it is consumed or dropped, or with its slab object.
+ * By functions (fexit) the programs see every birth and every death. By tracepoints
+ * a buffer is born when a function that makes buffers allocates its slab object, or
+ * when it is first seen on reception, because NAPI has a cache of its own. It dies
+ * when it is consumed or dropped, or when its slab object is freed.
  */
 #include "count.h"
 #include "hist.h"
@@ -22,38 +22,38 @@ struct life_key {
 enum key_bits { KEY_kind };
 KEEP_ENUM(enum key_bits);
 
-/* A buffer is born as one kind and counts there; if it was merged into another
- * one at its end, its lifespan is with KIND_MERGED.
+/* A buffer is born as one kind and counts there. If its end was a merge into
+ * another buffer, its lifetime counts in KIND_MERGED.
  */
 struct life_value {
 	struct hist hist;
 	__u64 births;
 	__u64 merged;
-	__u64 unseen;  /* ended without notice: the memory was seen to be born again */
-	__u64 unknown; /* of KIND_UNKNOWN: ended, and nobody saw them begin */
+	__u64 unseen;  /* the end was not seen: the memory was allocated again */
+	__u64 unknown; /* in KIND_UNKNOWN: the end was seen, but not the birth */
 };
 COUNT_MAP_OF(BPF_MAP_TYPE_ARRAY, spans, struct life_key, struct life_value, KINDS);
 
-/* Memory of buffers is used again and again, so what is known of one stays in the
- * map when it ends: that costs less than taking it out and putting it in again.
+/* The kernel reuses the memory of buffers often. So an entry stays in the map when its
+ * buffer ends: that costs less than to delete it and insert it again.
  */
 struct life {
 	__u64 born;
-	__u32 tid; /* by functions: the thread that made it or, if RELEASED, that ended it */
+	__u32 tid; /* by functions: the thread that made it, or ended it if RELEASED */
 	__u8 kind;
 	__u8 state;
-	__u8 merged; /* into another one: only its end is to come */
-	__u8 seen : 1;	/* on reception */
-	__u8 inner : 1; /* another function that makes buffers may have asked for it */
+	__u8 merged; /* merged into another buffer: only the free follows */
+	__u8 seen : 1;	/* seen on reception */
+	__u8 inner : 1; /* another function that makes buffers may have called for it */
 };
 enum {
 	LIVES,
-	TOLD,	  /* consumed or dropped: its slab object is to come */
+	TOLD,	  /* consumed or dropped: the free of its slab object follows */
 	RELEASED, /* by skb_release_head_state */
 	GONE,
 };
 
-/* Set when the map has been full: then what has ended leaves it. */
+/* Set when the map has been full. From then on entries are deleted at the end. */
 bool crowded = false;
 
 struct {
@@ -83,7 +83,7 @@ static __always_inline void births_add(__u32 kind, __s64 n)
 		__sync_fetch_and_add(&v->births, n);
 }
 
-/* Is a softirq at work on this CPU? Known only where a filter asks for processes. */
+/* Does this CPU run a softirq? Known only if a filter by process is set. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -116,8 +116,8 @@ KTRACE(leave, softirq_exit, unsigned int vec)
 	return 0;
 }
 
-/* A driver makes buffers for no process. Neither does a softirq: the task below it is a
- * stranger.
+/* A driver does not make buffers for a process. Nor does a softirq: it interrupts a task
+ * that has nothing to do with it.
  */
 static __always_inline bool maker_wanted(__u32 kind)
 {
@@ -127,8 +127,8 @@ static __always_inline bool maker_wanted(__u32 kind)
 	return kind != KIND_RECEIVE && softirq && !*softirq && who_current(&who) && who_wanted(&who);
 }
 
-/* The device that the buffer is made for, if known, says where it belongs, else the task
- * at work.
+/* The network namespace of a buffer is that of its device if that is known, else that of
+ * the current task.
  */
 static __always_inline bool birth_wanted(__u32 kind, const struct net_device *dev)
 {
@@ -150,7 +150,7 @@ static __always_inline void replaced(struct life *old)
 		__sync_fetch_and_add(&v->unseen, 1);
 }
 
-/* The memory is used again, for what nobody asked for. */
+/* The memory is in use again, for a buffer that the filters leave out. */
 static __noinline int forget(__u64 skb)
 {
 	struct life *l = bpf_map_lookup_elem(&lives, &skb);
@@ -178,10 +178,10 @@ static __always_inline int born(__u64 skb, struct life l)
 	return 0;
 }
 
-/* How a death went. */
+/* The result of death: no entry, a second report of the same end, or a new end. */
 enum { DEATH_UNKNOWN, DEATH_AGAIN, DEATH_NEW };
 
-/* It has come to this state; when all is over, it leaves a map that was full. */
+/* Set the state. At the last state, delete the entry if the map has been full. */
 static __always_inline void life_end(struct life *l, __u64 skb, __u8 state)
 {
 	l->state = state;
@@ -220,7 +220,7 @@ static __noinline int death(__u64 skb, bool merged, __u8 state)
 	return DEATH_NEW;
 }
 
-/* With filters on nobody knows whether it would have been one of them. */
+/* With a filter, the tool cannot know whether the buffer would have passed it. */
 static __always_inline void unknown(void)
 {
 	struct life_value *v;
@@ -242,8 +242,8 @@ static __noinline int made(__u64 skb, __u32 kind, bool inner, const struct net_d
 	return born(skb, (struct life){ .born = bpf_ktime_get_ns(), .tid = tid_here(), .kind = kind, .inner = inner });
 }
 
-/* Functions for drivers may call __alloc_skb, and know better what it is. Nobody else has
- * the buffer yet, so what is known of it is what that has left, if it was this thread.
+/* Functions for drivers may call __alloc_skb, whose program has then counted an alloc. Only this
+ * thread has the buffer yet. So an entry of this thread is that one: it is taken back.
  */
 static __noinline int made_for(__u64 skb, const struct net_device *dev)
 {
@@ -296,7 +296,7 @@ SEC("fexit/__napi_alloc_skb") int life__fexit__napi3(__u64 *ctx)
 	return made_for(ctx[3], BPF_CORE_READ((struct napi_struct *)ctx[0], dev));
 }
 
-/* A copy that shares the data is as old as they are. */
+/* A clone shares the data of the original and has its age. */
 static __noinline int cloned(__u64 skb, __u64 from)
 {
 	struct life *l = bpf_map_lookup_elem(&lives, &from);
@@ -317,13 +317,13 @@ SEC("fexit/skb_clone") int life__fexit__clone(__u64 *ctx)
 	return cloned(ctx[2], ctx[0]);
 }
 
-/* Frees what it had and becomes a copy of another one. */
+/* skb_morph frees the old data and makes a clone of another buffer. */
 SEC("fexit/skb_morph") int life__fexit__morph(__u64 *ctx)
 {
 	return cloned(ctx[0], ctx[1]);
 }
 
-#define SEGMENTS 64 /* of one buffer that are looked at */
+#define SEGMENTS 64 /* at most this many segments of a buffer are visited */
 
 SEC("fexit/skb_segment") int life__fexit__segment(__u64 *ctx)
 {
@@ -367,8 +367,8 @@ SEC("fexit/skb_try_coalesce") int life__fexit__coalesce(__u64 *ctx)
 	return (__u8)ctx[4] ? mark_merged(ctx[1]) : 0;
 }
 
-/* UDP calls one of the two that follow after the other, for the same buffer. Nobody
- * else has it meanwhile.
+/* UDP calls the next two functions one after the other for the same buffer. No other
+ * thread has the buffer in between.
  */
 static __noinline int released(__u64 skb)
 {
@@ -390,8 +390,8 @@ SEC("fentry/skb_release_head_state") int life__fexit__release(__u64 *ctx)
 	return released(ctx[0]);
 }
 
-/* A map that was full does not tell whether it was released before, or refused when
- * it was made: then it has been counted.
+/* If the map has been full, a missing entry may mean that the buffer was released before
+ * or that its birth was refused. Both were counted already.
  */
 SEC("fentry/__consume_stateless_skb") int life__fexit__stateless(__u64 *ctx)
 {
@@ -405,7 +405,7 @@ SEC("fentry/__consume_stateless_skb") int life__fexit__stateless(__u64 *ctx)
 	return 0;
 }
 
-/* GRO has moved its data to another one. */
+/* GRO has moved the data to another buffer. */
 SEC("fentry/napi_skb_free_stolen_head") int life__fexit__stolen(__u64 *ctx)
 {
 	if (!death(ctx[0], true, GONE))
@@ -427,9 +427,9 @@ CODE(napi_alloc_skb);
 CODE(__napi_alloc_skb);
 CODE(__netdev_alloc_skb);
 
-/* The slab caches that buffers were seen to come from: of single ones, and of
- * fast clones, which other objects of that size may share. Before 6.1 frees do
- * not tell the cache.
+/* The slab caches that buffers were seen to come from: that of single buffers, and that
+ * of fast clones, which other objects of the same size may share. Before 6.1 the
+ * tracepoint of frees does not have the cache.
  */
 const volatile __u32 args_kmem_cache_alloc_node = 0;
 #define NAMELESS (args_kmem_cache_alloc_node > 0)
@@ -449,7 +449,7 @@ static __noinline int learn(__u64 cache)
 	return 0;
 }
 
-/* All of these functions are of one source file. */
+/* All of these functions are in one source file, so their code is close together. */
 #define NEAR (256 << 10)
 
 static __always_inline int allocated(__u64 site, __u64 skb, __u64 cache)
@@ -488,8 +488,8 @@ SEC("raw_tp/kmem_cache_alloc_node") int life__raw__node(__u64 *ctx)
 	return allocated(ctx[0], ctx[1], 0);
 }
 
-/* Both halves of a fast clone are in one slab object; the second one has no birth
- * of its own.
+/* Both halves of a fast clone are in one slab object. The second half has no
+ * allocation of its own.
  */
 #define FCLONE_CLONE 2
 
@@ -498,7 +498,7 @@ static __always_inline bool is_second(const struct sk_buff *skb)
 	return BPF_CORE_READ_BITFIELD_PROBED(skb, fclone) == FCLONE_CLONE;
 }
 
-/* Consumed or dropped. Its slab object follows, or NAPI keeps that. */
+/* The buffer is consumed or dropped. The free of its slab object follows, or NAPI keeps it. */
 static __noinline int told(const struct sk_buff *skb)
 {
 	__u64 key = (__u64)skb;
@@ -536,8 +536,8 @@ SEC("raw_tp/kfree_skb") int life__raw__drop(__u64 *ctx)
 	return told((void *)ctx[0]);
 }
 
-/* The buffer that GRO has in hand on this CPU. GRO runs in softirq, so no other run of
- * it comes between.
+/* The buffer that GRO processes on this CPU. GRO runs in softirq, so it is not interrupted
+ * by another run of GRO.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -575,9 +575,9 @@ SEC("raw_tp/kmem_cache_free") int life__raw__any(__u64 *ctx)
 	return slab_freed(ctx[1], false);
 }
 
-/* Buffers of NAPI's own cache are born unseen; those that come by netif_rx are
- * not of it. One whose transport header nobody has set comes from a driver, not
- * from a sender here.
+/* No tracepoint shows the birth of buffers from NAPI's own cache. Buffers that arrive by
+ * netif_rx are not from it. A buffer without a transport header comes from a driver, not
+ * from a local sender.
  */
 static __noinline int sighted(const struct sk_buff *skb)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package skblife shows how long packet buffers live.
+// Package skblife shows the lifetime of packet buffers.
 package skblife
 
 import (
@@ -24,7 +24,7 @@ type kind uint32
 
 var kinds = [...]string{"alloc", "receive", "clone", "segment", "merged", "unknown"}
 
-const gone, unknown kind = 4, 5 // gone: into another one
+const gone, unknown kind = 4, 5 // gone: merged into another buffer
 
 func (kind) Kind() row.Kind { return row.Text }
 
@@ -44,7 +44,7 @@ type value struct {
 	Unknown uint64    `col:"-"`
 }
 
-// balance is the same memory, as an account.
+// balance is the same memory as value, as an account.
 type balance struct {
 	Hist    ends   `col:",inline"`
 	Births  uint64 `col:"births,width=10,sum" help:"buffers that began"`
@@ -62,10 +62,10 @@ type ends struct {
 	Slots [kern.HistSlots]uint64 `col:"-"`
 }
 
-// stock is what is left of each kind, from one output to the next.
+// stock is the number of buffers of each kind that are alive, from one output to the next.
 type stock map[kind]int64
 
-// alive takes what an output has moved into account. Of unknown ones nothing is left.
+// alive adds the changes of an output to the stock. Buffers of unknown birth are not in it.
 func (s stock) alive(k *key, v *balance, r *row.Row) {
 	if k.Kind != unknown {
 		s[k.Kind] += int64(v.Births - v.Hist.Count - v.Merged - v.Unseen)
@@ -78,13 +78,13 @@ func (s stock) alive(k *key, v *balance, r *row.Row) {
 	}
 }
 
-// makers are functions that not every kernel has, and the programs on them.
+// makers are functions that some kernels do not have, and the programs on them.
 var makers = map[string]string{
 	"napi_alloc_skb": "napi", "__napi_alloc_skb": "napi3", "napi_build_skb": "nbuild", "slab_build_skb": "slab",
 }
 
-// functions are the programs of the way by functions, on kernels that have
-// these makers of buffers.
+// functions returns the way by functions, for kernels that have the given
+// makers.
 func functions(have ...string) probe.Way {
 	w := probe.Way{
 		Name: "fexit", Fits: probe.HasFunctions(have...), Misses: "that the pieces after the 64th of a buffer are segments",
@@ -102,7 +102,7 @@ func functions(have ...string) probe.Way {
 const byTracepoints = "births in NAPI's cache (of received ones the first sight stands for them), ends in it, ends of clones of sent TCP data that a TCP socket here receives; " +
 	"the age of the data in other clones and in segments; which buffers TCP has merged"
 
-// addresses fits where the kernel tells where its functions are.
+// addresses fits if the kernel shows the addresses of its functions.
 func addresses(*probe.Kernel) error {
 	code, err := host.Code("__alloc_skb")
 	if err == nil && len(code) < 1 {
@@ -114,7 +114,7 @@ func addresses(*probe.Kernel) error {
 	return nil
 }
 
-// named fits where slab tracepoints tell the cache, since 6.1.
+// named fits if the slab tracepoints have the cache, since 6.1.
 func named(k *probe.Kernel) error {
 	if k.Args("kmem_cache_alloc_node") != nil {
 		return fmt.Errorf("%w: kmem_cache_free does not tell the slab cache", probe.ErrNotSupported)
@@ -122,7 +122,7 @@ func named(k *probe.Kernel) error {
 	return addresses(k)
 }
 
-// nameless fits where they do not.
+// nameless fits if they do not have it.
 func nameless(k *probe.Kernel) error {
 	if err := probe.HasTracepoint("kmem_cache_alloc_node", 2)(k); err != nil {
 		return err
@@ -130,7 +130,7 @@ func nameless(k *probe.Kernel) error {
 	return addresses(k)
 }
 
-// tracepoints are the programs of the way by tracepoints.
+// tracepoints returns the way by tracepoints.
 func tracepoints(fits func(*probe.Kernel) error, more ...string) probe.Way {
 	w := probe.Way{Name: "raw", Misses: byTracepoints, Fits: fits}
 	for _, part := range append([]string{
@@ -141,7 +141,7 @@ func tracepoints(fits func(*probe.Kernel) error, more ...string) probe.Way {
 	return w
 }
 
-// narrow leaves out softirqs unless a filter asks who has made a buffer.
+// narrow leaves out the points of softirqs unless there is a filter by process.
 func narrow(points []probe.Point, w *tool.Wanted) []probe.Point {
 	return slices.DeleteFunc(slices.Clone(points), func(p probe.Point) bool {
 		return w.On&tool.ByWho == 0 && (p.Name == "enter" || p.Name == "leave")
@@ -179,7 +179,7 @@ var Tool = &tool.Tool{
 				Output: tool.Snapshot[key, balance]{
 					Map: "spans", Each: stock{}.alive,
 					Shown: func(v *balance) bool { return v.Births|v.Hist.Count|v.Merged|v.Unseen|v.Unknown != 0 },
-					Keep:  func(k *key) bool { return k.Kind != gone }, // counted where they were born
+					Keep:  func(k *key) bool { return k.Kind != gone }, // they count in the kind of their birth
 				},
 				Show: "kind births freed merged unseen alive",
 				Says: "[{kind}: ]{births} buffers made, {freed} freed, {alive} alive",

@@ -53,7 +53,7 @@ const (
 
 var stateIDs = [caStates]string{"open_ms", "disorder_ms", "cwr_ms", "recovery_ms", "loss_ms"}
 
-// span is between which bounds a time is.
+// span is the bounds of a duration.
 type span struct{ Least, Most int64 }
 
 func (s span) holds(ns uint64) bool { return int64(ns) >= s.Least && int64(ns) <= s.Most }
@@ -62,38 +62,38 @@ func (s span) String() string {
 	return fmt.Sprintf("%v to %v", time.Duration(s.Least), time.Duration(s.Most))
 }
 
-// seen is what TCP_INFO and a stopwatch say of one connection.
+// seen is the times of one connection by TCP_INFO and the process's clock.
 type seen struct {
-	Port  int // its own
+	Port  int // local port
 	Wall  span
 	State [caStates]span
 }
 
-// A look is a state that TCP_INFO told between two times.
+// A look is a state that TCP_INFO returned between two times.
 type look struct {
 	before, after int64
 	state         uint8
 }
 
-// sizes of the writes: the first is a segment that a Loss can tell from the others.
+// Sizes of the writes. The first one is large, so that a Loss can tell its segment from the others.
 const (
 	large = 333
 	small = 100
 )
 
-// opened is a connection that is to be made.
+// opened describes a connection to make.
 type opened struct {
 	Network lab.Network
-	Behind  int // segments behind the first one
-	Size    int // of all segments; 0: large and small
+	Behind  int // segments after the first one
+	Size    int // size of all segments; 0: large and small
 }
 
-// many tell of a gap in a way that TCP takes for a loss.
+// many segments after a gap are enough for TCP to assume a loss.
 const many = 9
 
-// connecting is both ends of a connection. It reports its port before it sends, and is
-// told to end when it is well again. The first segment is dropped by the other process;
-// what comes behind it makes the peer tell of the gap.
+// connecting is a process with both ends of a connection. It reports its port before it
+// sends, and ends when the connection is open again. The other process drops the first
+// segment. The segments after it make the peer report the gap.
 func connecting(c *lab.Child) error {
 	var o opened
 	if err := c.Arg(&o); err != nil {
@@ -155,7 +155,7 @@ func connecting(c *lab.Child) error {
 	return c.Report(s)
 }
 
-// sendAll sends and looks until all is acknowledged and the connection is open again.
+// sendAll sends, and reads the state until all data are acknowledged and the connection is open again.
 func sendAll(fd int, o opened) (looks []look, err error) {
 	looks = []look{{before: int64(kern.MonoNow()), after: int64(kern.MonoNow()), state: caOpen}}
 	for i := range 1 + o.Behind {
@@ -182,7 +182,7 @@ func sendAll(fd int, o opened) (looks []look, err error) {
 			if l.state == caOpen {
 				return looks, nil
 			}
-			// Without SACK it is well when something that is sent later is acknowledged.
+			// Without SACK the connection is open again when the peer acknowledges later data.
 			if err := lab.SendAll(fd, make([]byte, small)); err != nil {
 				return nil, err
 			}
@@ -191,8 +191,8 @@ func sendAll(fd int, o opened) (looks []look, err error) {
 	}
 }
 
-// stay is how long the connection was in a state, however often it came to it. Looks are
-// closer than stays are long, apart from those that no look saw.
+// stay is the total time of the connection in a state, over all stays. Looks are closer
+// than most stays are long. No look may have seen the shortest ones.
 func stay(looks []look, state uint8) (s span) {
 	for i := 0; i < len(looks); i++ {
 		if looks[i].state != state {
@@ -206,7 +206,7 @@ func stay(looks []look, state uint8) (s span) {
 		s.Most += looks[min(i+1, len(looks)-1)].after - looks[max(first-1, 0)].before
 	}
 	if s.Most == 0 {
-		for i := 1; i < len(looks); i++ { // it may have been there between two looks
+		for i := 1; i < len(looks); i++ { // a stay may have been between two looks
 			if looks[i].state != looks[i-1].state {
 				s.Most = max(s.Most, looks[i].after-looks[i-1].before)
 			}
@@ -215,8 +215,8 @@ func stay(looks []look, state uint8) (s span) {
 	return s
 }
 
-// lose has the process connect and send, and drops its first segment and what is sent in its
-// place so many times in all.
+// lose lets the process connect and send. It drops the first segment and its retransmissions,
+// as many as times in all.
 func lose(p *lab.Proc, times int) (s seen, err error) {
 	var port, own int
 	if err := errors.Join(p.Expect(&port), p.Call("connect", &own)); err != nil {
@@ -232,8 +232,8 @@ func lose(p *lab.Proc, times int) (s seen, err error) {
 	return s, errors.Join(p.Call("send", &s), losing.Close(), p.Wait())
 }
 
-// lostTimes: the segment, what acknowledgements make the kernel send in its place, and what
-// the first timeout does. The second timeout ends it.
+// lostTimes: the segment, its fast retransmission, and the retransmission after the first
+// timeout are lost. The retransmission after the second timeout arrives.
 const lostTimes = 3
 
 // times: the first segment is lost three times. So the connection is in recovery until the
@@ -253,7 +253,7 @@ func times(network lab.Network) func(*trial.Trial) error {
 			return err
 		}
 		if err := trial.RowCount(len(rows), 1); err != nil {
-			return err // the peer's end is open all the time
+			return err // the peer's end is open all the time and has no row
 		}
 		check(x, rows[0], p, s)
 		x.NoneLost()
@@ -261,7 +261,7 @@ func times(network lab.Network) func(*trial.Trial) error {
 	}
 }
 
-// check holds a row against what TCP_INFO and the stopwatch say.
+// check compares a row with the times of TCP_INFO and of the process's clock.
 func check(x *trial.Trial, r *row.Row, p *lab.Proc, s seen) {
 	x.Want(r, "pid", p.PID)
 	x.Want(r, "comm", p.Comm)

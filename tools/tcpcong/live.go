@@ -13,7 +13,7 @@ import (
 	"seine/internal/trial"
 )
 
-// Live is the other live cases. Nothing of the product calls it.
+// Live returns the live cases that are not in the self-test. Only tests call it.
 func Live() []trial.Case {
 	return []trial.Case{
 		{Name: "dist", Run: trial.Undisturbed(stays)},
@@ -25,7 +25,7 @@ func Live() []trial.Case {
 	}
 }
 
-// stays: one stay in each state but open, which has two: before the loss and after it.
+// stays: the connection has one stay in recovery and one in loss, and two in open: before the loss and after it.
 func stays(x *trial.Trial) error {
 	p, err := x.World.Start("", "talker", body, opened{Network: lab.TCP4, Behind: many})
 	if err != nil {
@@ -57,7 +57,7 @@ func stays(x *trial.Trial) error {
 	if d := got["disorder"]; len(got) > 4 || len(got) == 4 && (d == nil || d.Count != 1) {
 		x.Errorf("%d states, want open, recovery, loss, and disorder once at most", len(got))
 	}
-	// The histogram has whole microseconds.
+	// The histogram counts whole microseconds.
 	for i, name := range map[int]string{caRecovery: "recovery", caLoss: "loss"} {
 		want := span{s.State[i].Least - 1000, s.State[i].Most}
 		if ns := got[name].Sum * 1000; !want.holds(ns) {
@@ -71,9 +71,9 @@ func stays(x *trial.Trial) error {
 	return nil
 }
 
-// disorder: two segments come behind one that is lost. Without SACK that is not enough to take
-// it for lost, and without tail loss probes only the timeout ends it. The first ACK of a
-// connection does not tell of a gap: it changes the window.
+// disorder: two segments arrive after a lost one. Without SACK that is not enough for TCP to
+// assume a loss, and without tail loss probes only the timeout ends the disorder. The first ACK
+// of a connection is not a duplicate ACK, because it changes the window.
 func disorder(x *trial.Trial) error {
 	if err := errors.Join(x.World.Sysctl("", "net.ipv4.tcp_sack", "0"), x.World.Sysctl("", "net.ipv4.tcp_early_retrans", "0")); err != nil {
 		return err
@@ -81,15 +81,15 @@ func disorder(x *trial.Trial) error {
 	return one(x, opened{Network: lab.TCP4, Behind: 2}, 1, caDisorder)
 }
 
-// reduced: two segments go at once, the queue of the device has room for two more, and the
-// fifth one is refused. It is sent when there is room.
+// reduced: the device sends two segments at once, and its queue has room for two more. It
+// refuses the fifth one. TCP sends that when there is room.
 func reduced(x *trial.Trial) error {
 	const size, wire = 1000, 1000 + 14 + 20 + 32 // with the headers of Ethernet, IP and TCP
 	err := x.World.SetQdisc("", "lo", lab.Qdisc{Kind: "tbf", Rate: 50 * wire, Burst: 2*wire + 100, Limit: 2*wire + 200})
 	if err != nil {
 		return err
 	}
-	// No pacing, each write is sent at once, and only what is refused is sent later.
+	// Without pacing, TCP sends each write at once. It sends only the refused segment later.
 	for name, value := range map[string]string{"tcp_congestion_control": "reno", "tcp_autocorking": "0", "tcp_early_retrans": "0"} {
 		if err := x.World.Sysctl("", "net.ipv4."+name, value); err != nil {
 			return err
@@ -98,7 +98,7 @@ func reduced(x *trial.Trial) error {
 	return one(x, opened{Network: lab.TCP4, Behind: 4, Size: size}, 0, caCWR)
 }
 
-// one: a connection that comes to a state has a row with the times that TCP_INFO tells.
+// one: a connection that enters a state has a row with the times of TCP_INFO.
 func one(x *trial.Trial, o opened, lost, state int) error {
 	p, err := x.World.Start("", "talker", body, o)
 	if err != nil {
@@ -130,8 +130,8 @@ func one(x *trial.Trial, o opened, lost, state int) error {
 	return nil
 }
 
-// ticks: the rows of many outputs add up to the times of the whole connection, from the last
-// output before its first change on. It is older than the tool.
+// ticks: the rows of many outputs add up to the times of the whole connection, counted from the
+// last output before its first change. The connection is older than the tool.
 func ticks(x *trial.Trial) error {
 	p, err := x.World.Start("", "talker", body, opened{Network: lab.TCP4, Behind: many})
 	if err != nil {
@@ -169,7 +169,7 @@ func ticks(x *trial.Trial) error {
 		}
 		changes += r.Get("changes").N
 	}
-	// Two waits of 200 ms at least are 12 outputs; on a busy machine they are fewer.
+	// Two timeouts of at least 200 ms make 12 outputs. A busy machine has fewer.
 	if len(rows) < 3 {
 		x.Errorf("%d rows, want one of each output of 50 ms in %v", len(rows), s.State)
 	}
@@ -185,7 +185,7 @@ func ticks(x *trial.Trial) error {
 	return nil
 }
 
-// recoveries: there are as many stays in recovery as the kernel counts recoveries.
+// recoveries: the number of stays in recovery is the kernel's count of recoveries.
 func recoveries(x *trial.Trial) error {
 	const sessions = 3
 	var all []*row.Row
@@ -217,8 +217,8 @@ func recoveries(x *trial.Trial) error {
 	return nil
 }
 
-// none: connections that lose nothing have no row. On a machine that stands still TCP may
-// take something for lost, or segments may come in another order: the kernel counts both.
+// none: connections without loss have no row. On a machine that stalls, TCP may assume a loss,
+// or segments may arrive out of order: the kernel counts both.
 func none(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 7, Send: 20001, Recv: 50003})
 	if err != nil {

@@ -1,10 +1,10 @@
 //go:build ignore
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
-/* tcpcong - how long TCP connections are in each state of congestion control.
+/* tcpcong - the time of TCP connections in each state of congestion control.
  *
- * A connection is Open from its birth on. So it is remembered from its first change on,
- * and one that never leaves Open costs nothing.
+ * A connection starts in Open. It gets an entry at its first change of state. A connection
+ * that never leaves Open costs nothing.
  */
 #define OWNER_STATE_IN_TOOL
 #define OWNER_TIMES
@@ -17,28 +17,28 @@ const volatile bool dist = false; /* histograms in place of the times of connect
 
 enum { CA_OPEN, CA_DISORDER, CA_CWR, CA_RECOVERY, CA_LOSS, CA_STATES };
 
-/* Only the program that has the socket's lock writes an entry; the walk may read it
- * meanwhile, and takes it if its sums agree.
+/* Programs write an entry only with the socket locked. The walk may read it at the same
+ * time, and accepts it only if its sums agree.
  */
 struct cong_conn {
 	struct tuple tuple;
-	__u64 begin;		/* the times run from here */
-	__u64 since;		/* of the state: begin and all times together */
-	__u64 time[CA_STATES];	/* until since */
-	__u64 check;		/* of since and state */
+	__u64 begin;		/* start of the times */
+	__u64 since;		/* start of the present state: begin plus all times */
+	__u64 time[CA_STATES];	/* time in each state until since */
+	__u64 check;		/* checksum of since and state */
 	__u32 changes;
 	__u32 state;
 	__u32 netns;
-	__u32 born; /* begin is the birth of the socket */
+	__u32 born; /* begin is the time when the socket was made */
 };
 SPAN(conns, __u64, struct cong_conn);
 
 struct cong_entry {
 	struct head head;
 	struct tuple tuple;
-	__u64 sk, begin; /* which connection */
+	__u64 sk, begin; /* identify the connection */
 	__u64 open, disorder, cwr, recovery, loss;
-	__u64 troubled; /* for Go to fill in */
+	__u64 troubled; /* Go fills it in */
 	__u32 changes;
 	__u32 state;
 };
@@ -55,8 +55,8 @@ struct cong_value {
 static const struct cong_value cong_zero = {};
 COUNT_MAP(stays, struct cong_key, struct cong_value);
 
-/* When the last output was made. A connection that has its first change after it was
- * Open since then.
+/* The time of the last output. A connection whose first change comes later was Open
+ * since then.
  */
 __u64 told_at = 0;
 
@@ -72,7 +72,7 @@ static __always_inline __u32 ca_state(const struct sock *sk)
 	return BPF_CORE_READ_BITFIELD_PROBED(icsk, icsk_ca_state);
 }
 
-/* A stay in a state has ended. Apart, as is tell_end: 5.10 wants small frames. */
+/* A stay in a state has ended. Not inlined, like tell_end: the stack of 5.10 is small. */
 static __noinline int stay_put(const struct sock *sk, __u32 state, __u64 ns)
 {
 	struct cong_key k = { .state = state };
@@ -106,15 +106,15 @@ static __always_inline struct cong_conn *conn_new(const struct sock *sk, __u64 n
 	return bpf_map_lookup_elem(&conns, &key);
 }
 
-/* The state of sk becomes new; old is the one that it leaves, or that of the entry for
- * CA_STATES.
+/* The state of sk changes from old to new. If old is CA_STATES, the entry has the old
+ * state.
  */
 static __always_inline int change(const struct sock *sk, __u32 old, __u32 new)
 {
 	__u64 key = (__u64)sk, now;
 	struct cong_conn *c;
 
-	/* A socket that is taken apart to be used again is set to Open. */
+	/* The kernel sets a socket to Open when it disconnects it for reuse. */
 	if (LOAD(sk, __sk_common.skc_state) == TCP_CLOSE)
 		return 0;
 	c = bpf_map_lookup_elem(&conns, &key);
@@ -142,14 +142,14 @@ static __always_inline int change(const struct sock *sk, __u32 old, __u32 new)
 	return 0;
 }
 
-/* The tracepoint comes before the socket has the new state. */
+/* The tracepoint fires before the socket has the new state. */
 KTRACE_SK(change, tcp_cong_state_set, const struct sock *sk, __u8 state)
 {
 	return change(sk, ca_state(sk), state);
 }
 
-/* Kernels before 5.19 have no such tracepoint. There every ACK that may have changed the
- * state comes to tcp_rate_gen after it, and the other changes have functions of their own.
+/* Kernels before 5.19 do not have this tracepoint. There each ACK that may have changed the
+ * state reaches tcp_rate_gen afterwards. Other changes have functions of their own.
  */
 KFUNC_PART(change, ack, tcp_rate_gen, const struct sock *sk)
 {
@@ -173,7 +173,7 @@ KFUNC_PART(change, cwr, tcp_enter_cwr, const struct sock *sk)
 	return change(sk, CA_STATES, state < CA_CWR ? CA_CWR : state);
 }
 
-/* Copy an entry, with the time of the state that it is in; false if it is not whole. */
+/* Copy an entry, with the time in its present state; false if it is inconsistent. */
 static __always_inline bool entry_fill(struct cong_entry *e, const struct cong_conn *c, __u64 sk)
 {
 	__u64 since = c->since, check = c->check, now;

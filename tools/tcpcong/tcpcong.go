@@ -21,7 +21,7 @@ type config struct {
 // state is icsk_ca_state of the kernel.
 type state uint32
 
-// open is the state of a connection that is well.
+// open is the normal state.
 const open state = 0
 
 // entry is struct cong_entry of tcpcong.bpf.c.
@@ -40,11 +40,11 @@ type entry struct {
 	State    state      `col:"ca_state,width=8" words:"open,disorder,cwr,recovery,loss" help:"state at the end of the interval, or of the connection"`
 }
 
-// conn tells one connection from another, also when its socket's memory is used again.
+// conn identifies a connection, even if the kernel reuses the memory of its socket.
 type conn struct{ sk, begin uint64 }
 
-// diff turns times since the beginning into times since prev. A connection that was open
-// all the time has no row.
+// diff converts times since the beginning to times since prev. It returns false for a
+// connection that was open all the time: it has no row.
 func diff(prev, cur *entry) bool {
 	if prev != nil {
 		cur.Open -= min(cur.Open, prev.Open)

@@ -28,7 +28,7 @@ var Selftest = []trial.Case{
 // side is the packets of one host in one direction.
 type side struct {
 	rows, segs, bytes, syns int64
-	seen                    map[string]int // a packet as both hosts see it
+	seen                    map[string]int // packets, by the values that both hosts see
 }
 
 // split sorts rows by host and direction, and checks the process of each.
@@ -39,7 +39,7 @@ func split(x *trial.Trial, t *lab.TCP, rows []*row.Row) map[string]*side {
 		if r.Get("rport").N == uint64(t.Port) {
 			host, p = "client", t.Client
 		}
-		// The ACK of the peer's FIN may go out when MPTCP has let go of the socket.
+		// MPTCP may have released the socket before the ACK of the peer's FIN is sent.
 		last := t.Sessions.Network == lab.MPTCP4 && r.Get("flags").S == "." && r.Get("bytes").N == 0
 		if !last || r.Get("pid").Kind != row.Null {
 			x.Want(r, "pid", p.PID)
@@ -64,8 +64,8 @@ func split(x *trial.Trial, t *lab.TCP, rows []*row.Row) map[string]*side {
 	return sides
 }
 
-// sessions: what one host sends the other one receives, packet by packet, and
-// both hosts count as many.
+// sessions: each packet that one host sends is received by the other one, and
+// the kernel's counters of both hosts agree.
 func sessions(s lab.Sessions) func(*trial.Trial) error {
 	return func(x *trial.Trial) error { _, err := snoop(x, s, true); return err }
 }
@@ -78,8 +78,8 @@ func snoop(x *trial.Trial, s lab.Sessions, exact bool) ([]*row.Row, error) {
 	return packets(x, t, exact)
 }
 
-// packets runs sessions and compares the packets of both hosts with each other, and with
-// what the kernel counts.
+// packets runs sessions. It compares the packets of both hosts with each other and with
+// the kernel's counters.
 func packets(x *trial.Trial, t *lab.TCP, exact bool) ([]*row.Row, error) {
 	s := t.Sessions
 	if err := x.Attach("--port", fmt.Sprint(t.Port)); err != nil {
@@ -95,7 +95,7 @@ func packets(x *trial.Trial, t *lab.TCP, exact bool) ([]*row.Row, error) {
 	if err := x.World.Closed(); err != nil {
 		return nil, err
 	}
-	quiet, err := counters(x.World) // before the tool has ended; the kernel may still send something until then
+	quiet, err := counters(x.World) // before the tool's end; until then the kernel may send more
 	if err != nil {
 		return nil, err
 	}
@@ -118,16 +118,16 @@ func packets(x *trial.Trial, t *lab.TCP, exact bool) ([]*row.Row, error) {
 			return nil, err
 		}
 		least, most := quiet[i].Since(before[i]), after.Since(before[i])
-		// Coming in, the kernel counts packets, whatever they are made of.
+		// For received packets the kernel counts packets, not segments.
 		got, again := sides[h+" in"].rows, most["TcpRetransSegs"]
-		sent := func(c lab.Counters) int64 { return c["TcpOutSegs"] + c["TcpRetransSegs"] } // the first without the second
+		sent := func(c lab.Counters) int64 { return c["TcpOutSegs"] + c["TcpRetransSegs"] } // OutSegs excludes retransmissions
 		x.Fail(between(out.segs, sent(least), sent(most), h+": segments out"))
 		x.Fail(between(got, least["TcpInSegs"], most["TcpInSegs"], h+": packets in"))
 		want := int64(s.Count * s.Send)
 		if h == "server" {
 			want = int64(s.Count * s.Recv)
 		}
-		// A machine that stands still sends segments again, and their bytes.
+		// A machine that stalls retransmits segments, and their bytes count again.
 		if exact && (again == 0 && out.bytes != want || out.bytes < want || again == 0 && out.syns != int64(s.Count)) {
 			x.Errorf("%s: %d bytes and %d SYNs, want %d and %d", h, out.bytes, out.syns, want, s.Count)
 		}
@@ -138,7 +138,7 @@ func packets(x *trial.Trial, t *lab.TCP, exact bool) ([]*row.Row, error) {
 	return rows, nil
 }
 
-// counters are those of both hosts.
+// counters are the kernel's counters of both hosts.
 func counters(w *lab.World) (all [2]lab.Counters, err error) {
 	for i, h := range lab.TwoHosts {
 		if all[i], err = w.Counters(h); err != nil {
@@ -148,8 +148,8 @@ func counters(w *lab.World) (all [2]lab.Counters, err error) {
 	return all, nil
 }
 
-// between compares what was seen with what the kernel counts before the tool ends and
-// after that.
+// between compares the rows with the kernel's counters before and after the end of the
+// tool.
 func between(got, least, most int64, of string) error {
 	return trial.Fewer(int(got), int(min(max(got, least), most)), "%s: %d; the kernel counts %d to %d", of, got, least, most)
 }

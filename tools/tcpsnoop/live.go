@@ -16,7 +16,7 @@ import (
 	"seine/internal/trial"
 )
 
-// Live is the other live cases. Nothing of the product calls it.
+// Live returns the live cases that are not in the self-test. Only tests call it.
 func Live() []trial.Case {
 	return []trial.Case{
 		{Name: "large", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 1, Send: 300007, Recv: 53})},
@@ -32,7 +32,7 @@ func Live() []trial.Case {
 	}
 }
 
-// big: packets of more than 64 KB, whose length IP's header cannot tell.
+// big: packets of more than 64 KB. The IP header has no room for their length.
 func big(n lab.Network) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
 		if err := x.World.BigTCP(n); errors.Is(err, lab.ErrNotSupported) {
@@ -40,7 +40,7 @@ func big(n lab.Network) func(*trial.Trial) error {
 		} else if err != nil {
 			return err
 		}
-		// Whether TCP comes to such packets depends on the machine standing still or not.
+		// TCP does not always build such packets: a stall of the machine prevents it.
 		for range 20 {
 			rows, err := snoop(x, lab.Sessions{Count: 1, Send: 3000017, Recv: 53, Network: n}, true)
 			if err != nil || lab.Emulated() || slices.ContainsFunc(rows, func(r *row.Row) bool { return r.Get("bytes").N > 1<<16 }) {
@@ -59,8 +59,8 @@ func mptcp(x *trial.Trial) error {
 	return err
 }
 
-// older: connections from before the tool have their process, and no relative
-// numbers.
+// older: connections that are older than the tool have their process, and no
+// relative numbers.
 func older(x *trial.Trial) error {
 	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 3, Send: 101, Recv: 53, Hold: true})
 	if err != nil {
@@ -79,8 +79,8 @@ func older(x *trial.Trial) error {
 	return nil
 }
 
-// closedApart: the last FIN finds TIME_WAIT. A socket of the kernel's own sends its
-// ACK, and the ACK is of the process that had the connection.
+// closedApart: the last FIN arrives in TIME_WAIT. A socket of the kernel sends the ACK.
+// The row of the ACK has the process that had the connection.
 func closedApart(x *trial.Trial) error {
 	before, err := counters(x.World)
 	if err != nil {
@@ -108,7 +108,7 @@ func closedApart(x *trial.Trial) error {
 		c := after[i].Since(before[i])
 		packets += c["TcpInSegs"] + c["TcpOutSegs"] + c["TcpRetransSegs"]
 	}
-	// SYN, SYN and ACK, ACK; FIN, ACK, FIN, ACK at least: each leaves a host and comes to the other.
+	// At least SYN, SYN-ACK, ACK; FIN, ACK, FIN, ACK: one host sends and the other one receives each.
 	if packets < 14 {
 		x.Errorf("%d packets in and out, want 14 and more", packets)
 	}
@@ -116,7 +116,7 @@ func closedApart(x *trial.Trial) error {
 	return nil
 }
 
-// refused: who refuses has sent no SYN, so its numbers are relative to nothing. Over IPv6
+// refused: the host that refuses has sent no SYN, so it has no relative numbers. Over IPv6
 // the reset has no socket at all.
 func refused(n lab.Network) func(*trial.Trial) error {
 	return func(x *trial.Trial) error {
@@ -147,8 +147,8 @@ func refused(n lab.Network) func(*trial.Trial) error {
 	}
 }
 
-// samePorts: two connections have the same addresses and ports, and other
-// processes.
+// samePorts: two connections, one after the other, have the same addresses and ports,
+// but different processes.
 func samePorts(x *trial.Trial) error {
 	s := lab.Sessions{Send: 101, Recv: 53, Close: lab.ByReset, Port: 7001, From: lab.TCP4.At(x.World.Addr4("client"), 7003)}
 	var all [2]*lab.TCP

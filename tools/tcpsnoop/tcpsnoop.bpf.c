@@ -8,8 +8,8 @@
 #include "segment.h"
 #include "filter.h"
 
-/* What is known of a connection, by its tuple: packets come in before anybody
- * has looked for their socket, and the last ones after it has gone.
+/* A connection, by its tuple. A packet arrives before the kernel has looked up its
+ * socket, and the last packets may arrive after the socket was closed.
  */
 struct flow_key {
 	__u8 laddr[16], raddr[16];
@@ -110,7 +110,7 @@ static __always_inline int snoop(const struct sk_buff *skb, const void *ip, stru
 	if (!family_wanted(tuple.family) || !tuple_wanted(&tuple))
 		return 0;
 	f = flow_at(&tuple, netns, sk || p.flags & FLAG_SYN);
-	/* Another connection begins: what is known is of the one before it. */
+	/* A new connection begins: the entry is of the previous one with these ports. */
 	if (f && !f->sk && (p.flags & (FLAG_SYN | FLAG_ACK)) == FLAG_SYN) {
 		f->who.pid = 0;
 		f->known[0] = f->known[1] = false;
@@ -155,8 +155,8 @@ static __always_inline bool is_ip(const struct sk_buff *skb)
 	return proto == bpf_htons(0x0800) || proto == bpf_htons(0x86dd);
 }
 
-/* A packet without a socket that came in by a device passes through: it is somebody else's.
- * One that did not is the kernel's answer for a socket that has gone or was never there, over IPv6.
+/* A packet without a socket that arrived at a device is forwarded: it belongs to other hosts.
+ * Else, over IPv6, it is the kernel's answer for a socket that was closed or never existed.
  */
 KTRACE(out, net_dev_queue, struct sk_buff *skb)
 {
@@ -170,15 +170,15 @@ KTRACE(out, net_dev_queue, struct sk_buff *skb)
 		return LOAD(skb, skb_iif) ? 0 : snoop(skb, segment_ip(skb), NULL, skb_netns(skb), SNOOP_OUT);
 	netns = load_netns(sk);
 	state = LOAD(sk, __sk_common.skc_state);
-	/* Resets and what answers for a socket that has gone are sent by a raw socket
-	 * of the kernel's own; a request is none yet.
+	/* A raw socket of the kernel sends resets and the answers for closed sockets.
+	 * A request socket is not a full socket yet.
 	 */
 	if (state == TCP_TIME_WAIT || state == TCP_NEW_SYN_RECV || load_proto(sk) != IPPROTO_TCP || LOAD(sk, sk_type) == SOCK_RAW)
 		sk = NULL;
 	return snoop(skb, segment_ip(skb), sk, netns, SNOOP_OUT);
 }
 
-/* The network header is not set yet, but that is where the data begin. */
+/* The network header is not set yet. The data begin with it. */
 KTRACE(in, netif_receive_skb, struct sk_buff *skb)
 {
 	if (!is_ip(skb))
