@@ -7,7 +7,7 @@ const parts = ["connect", "accept", "app", "unread", "peer", "receiving", "windo
 const ofTurn = parts.filter((p) => !["connect", "accept", "idle", "closing", "unknown"].includes(p));
 const main = document.getElementById("main");
 const say = document.getElementById("state");
-let paused = false, route = {}, filter = "", order = {}, busy = false, again = false, shown = null;
+let paused = false, route = {}, filter = "", order = {}, busy = false, again = false, pressed = false, late = false, shown = null;
 
 // h makes an element.
 function h(tag, attrs, ...children) {
@@ -60,7 +60,10 @@ function table(id, columns, rows, total, caption) {
     total > body.length ? h("p", { class: "dim" }, `${number(body.length)} of ${number(total)} are shown: filter to see others.`) : null];
 }
 
+// filterForm is the same element as long as a view is shown, so that typing is not disturbed.
 function filterForm(label) {
+  const stands = main.querySelector("form[role=search]");
+  if (stands && stands.textContent === label) return stands;
   const input = h("input", { id: "filter", type: "search", value: filter, autocomplete: "off", oninput: (e) => { filter = e.target.value; refresh(); } });
   return h("form", { class: "filter", role: "search", onsubmit: (e) => e.preventDefault() }, h("label", { for: "filter" }, label, input));
 }
@@ -192,7 +195,8 @@ async function copy(text, button) {
   try { await navigator.clipboard.writeText(text); button.textContent = "Copied"; } catch { button.textContent = "Select and copy it"; }
 }
 
-// refresh asks for what the view shows and puts it in place. The focus stays where it is.
+// refresh asks for what the view shows and puts it in place. The focus stays where it is. While a
+// button is pressed nothing changes: a click is a press and a release on the same element.
 async function refresh() {
   if (busy) { again = true; return; }
   busy = true;
@@ -204,11 +208,15 @@ async function refresh() {
       let content;
       try { content = [await view()].flat(9).filter((c) => c !== null && c !== undefined); } catch (err) { content = [h("p", { class: "bad", role: "alert" }, err.message)]; }
       if (asked !== location.hash) { again = true; continue; }
-      const focus = document.activeElement, id = focus && main.contains(focus) ? focus.id : "", href = focus && main.contains(focus) ? focus.getAttribute("href") : null, at = focus && focus.selectionStart;
-      main.replaceChildren(...content);
+      if (pressed) { late = true; break; }
+      const focus = document.activeElement, id = focus && main.contains(focus) ? focus.id : "", href = focus && main.contains(focus) ? focus.getAttribute("href") : null;
+      if (content[0] === main.firstChild) { // it keeps its focus and the place in its text
+        while (main.lastChild !== main.firstChild) main.lastChild.remove();
+        main.append(...content.slice(1));
+      } else main.replaceChildren(...content);
       main.dataset.view = route.view;
       const to = id ? document.getElementById(id) : href ? [...main.querySelectorAll("a")].find((x) => x.getAttribute("href") === href) : null;
-      if (to) { to.focus({ preventScroll: true }); if (id === "filter") to.setSelectionRange(at, at); }
+      if (to && to !== document.activeElement) to.focus({ preventScroll: true });
     } while (again);
   } finally { busy = false; }
 }
@@ -245,6 +253,8 @@ document.getElementById("window").addEventListener("change", () => refresh());
 const theme = (t) => { document.documentElement.dataset.theme = t; try { localStorage.setItem("theme", t); } catch { /* it is for this page alone then */ } };
 document.getElementById("theme").addEventListener("click", () => theme((document.documentElement.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark" ? "light" : "dark"));
 try { const t = localStorage.getItem("theme"); if (t) document.documentElement.dataset.theme = t; } catch { /* none is kept */ }
+addEventListener("pointerdown", () => { pressed = true; });
+for (const end of ["pointerup", "pointercancel", "blur"]) addEventListener(end, () => setTimeout(() => { pressed = false; if (late) { late = false; refresh(); } }));
 addEventListener("hashchange", () => { go(); main.focus({ preventScroll: true }); });
 go();
 listen();
