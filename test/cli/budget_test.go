@@ -48,7 +48,7 @@ func TestRecordBudget(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "rec")
 	l := echoServer(t)
 	port := l.Addr().(*net.TCPAddr).Port
-	p := start(t, nil, "record", fmt.Sprint("tcplife --rport ", port), fmt.Sprint("tcpsnoop --buffer 16M --port ", port), "--dir", dir, "--budget", fmt.Sprint(budget))
+	p := start(t, nil, "record", fmt.Sprint("tcplife --rport ", port, " ", hereOnly(t)), fmt.Sprint("tcpsnoop --buffer 16M --port ", port), "--dir", dir, "--budget", fmt.Sprint(budget))
 
 	var most int64
 	looks, done, ended := 0, make(chan struct{}), make(chan struct{})

@@ -90,12 +90,12 @@ func TestIncident(t *testing.T) {
 	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 	served := func(args ...string) map[int]int {
 		out := map[int]int{}
-		for _, s := range sessionsIn(t, append([]string{"tcplife", "--from", dir, "--lport", port}, args...)...) {
+		for _, s := range sessionsIn(t, append([]string{"tcplife", "--from", dir, hereOnly(t), "--lport", port}, args...)...) {
 			out[s.PID]++
 		}
 		return out
 	}
-	failed := strings.TrimSpace(run(t, "soconnect", "--from", dir, "--port", port, "--by", "errno", "--columns", "errno,count", "-o", "csv"))
+	failed := strings.TrimSpace(run(t, "soconnect", "--from", dir, hereOnly(t), "--port", port, "--by", "errno", "--columns", "errno,count", "-o", "csv"))
 	if want := "errno,count\nECONNREFUSED,13"; failed != want {
 		t.Errorf("connects that failed: %q, want %q", failed, want)
 	}

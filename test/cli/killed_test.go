@@ -32,7 +32,7 @@ func TestRecordKilled(t *testing.T) {
 	sent := 0 // sessions, of which the n-th sends n bytes
 	for kill := range kills {
 		from := time.Now()
-		p := start(t, nil, "record", fmt.Sprint("tcplife --rport ", port), "--dir", dir, "--budget", "1M")
+		p := start(t, nil, "record", fmt.Sprint("tcplife --rport ", port, " ", hereOnly(t)), "--dir", dir, "--budget", "1M")
 		first := sent + 1
 		var ends []time.Time
 		for until := time.Now().Add(time.Duration(rand.IntN(1+kill*1500)) * time.Millisecond); time.Now().Before(until) || len(ends) == 0; {
@@ -44,13 +44,14 @@ func TestRecordKilled(t *testing.T) {
 		p.wait()
 		killed := time.Now()
 		got := 0
-		for line := range strings.Lines(run(t, "tcplife", "--from", dir, "--since", from.UTC().Format(time.RFC3339Nano), "--rport", fmt.Sprint(port), "--columns", "tx_bytes", "-o", "csv")) {
-			n, err := strconv.Atoi(strings.TrimSpace(line))
+		for line := range strings.Lines(run(t, "tcplife", "--from", dir, "--since", from.UTC().Format(time.RFC3339Nano), "--rport", fmt.Sprint(port), "--columns", "tx_bytes,pid,comm,lport,netns", "-o", "csv")) {
+			tx, _, _ := strings.Cut(line, ",")
+			n, err := strconv.Atoi(tx)
 			if err != nil {
 				continue // the head
 			}
 			if n != first+got {
-				t.Fatalf("kill %d: session %d came after %d: one is missing, or twice", kill, n, first+got-1)
+				t.Fatalf("kill %d: session %d came after %d: one is missing, or twice: %s", kill, n, first+got-1, line)
 			}
 			got++
 		}
@@ -68,6 +69,17 @@ func TestRecordKilled(t *testing.T) {
 	if list.Gaps != 0 {
 		t.Errorf("%d gaps", list.Gaps)
 	}
+}
+
+// hereOnly is the filter by this process's network namespace: a server of another test may have the
+// same port in another one.
+func hereOnly(t *testing.T) string {
+	t.Helper()
+	fi, err := os.Stat("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint("--netns=", fi.Sys().(*syscall.Stat_t).Ino)
 }
 
 // echoServer answers each connection with what it sends, until the test ends.

@@ -82,9 +82,9 @@ func TestRecordDefault(t *testing.T) {
 	}
 
 	only := fmt.Sprint("--port=", port)
-	own := sessionsIn(t, "tcplife", "--from", dir, only)
-	whole := sessionsIn(t, "flows", "--closed", "--from", dir, only)
-	other := sessionsIn(t, "tcplife", "--from", alone, only)
+	own := sessionsIn(t, "tcplife", "--from", dir, only, hereOnly(t))
+	whole := sessionsIn(t, "flows", "--closed", "--from", dir, only, hereOnly(t))
+	other := sessionsIn(t, "tcplife", "--from", alone, only, hereOnly(t))
 	if len(own) != 2*n || len(whole) != 2*n || len(other) != 2*n {
 		t.Errorf("%d connections are %d rows of tcplife, %d of flows, %d of tcplife that flows answers for", n, len(own), len(whole), len(other))
 	}
@@ -101,11 +101,11 @@ func TestRecordDefault(t *testing.T) {
 			t.Errorf("tcplife has %+v, and flows answers %+v", s, o)
 		}
 	}
-	if c := sessionsIn(t, "flows", "--view", "connections", "--from", dir, fmt.Sprint("--port=", stays)); len(c) != 2 {
+	if c := sessionsIn(t, "flows", "--view", "connections", "--from", dir, fmt.Sprint("--port=", stays), hereOnly(t)); len(c) != 2 {
 		t.Errorf("the connection that stays has the rows %v, want one of each end", c)
 	}
 	served := 0
-	for line := range strings.Lines(run(t, "flows", "--from", dir, "-o", "json", fmt.Sprint("--lport=", port))) {
+	for line := range strings.Lines(run(t, "flows", "--from", dir, "-o", "json", fmt.Sprint("--lport=", port), hereOnly(t))) {
 		var s struct{ Conns int }
 		decode(t, line, &s)
 		served += s.Conns
