@@ -1,42 +1,42 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* owner.h - which process a TCP socket belongs to.
+/* owner.h - the process that owns a TCP socket.
  *
- * Much of TCP runs in softirq, where the current task is whoever was
- * interrupted. So each socket's owner is written down where the kernel is in
- * the owner's context: at connect, listen, accept, and when it sends or
- * receives. Sockets that were there before are found by walking all files once.
+ * Much of TCP runs in softirq, where the current task is an unrelated one that was
+ * interrupted. So programs record the owner of each socket where the kernel runs in
+ * the owner's context: at connect, listen, accept, send and receive. One walk over
+ * all open files finds the sockets that are older than the tool.
  *
- * A tool that includes this header gets programs for all of these moments; Go
- * attaches them without being told (internal/tool/owner.go). A tool with a body
- * of its own on inet_sock_set_state defines OWNER_STATE_IN_TOOL first and calls
- * owner_on_state() there. One that defines OWNER_LISTENERS also knows the
- * process of connections that have not been accepted yet: their listener's.
+ * A tool that includes this header gets programs for all of these hooks. Go attaches
+ * them automatically (internal/tool/owner.go). These macros, defined before the
+ * include, change that. OWNER_STATE_IN_TOOL: the tool has its own program on
+ * inet_sock_set_state and calls owner_on_state() there. OWNER_LISTENERS: a connection
+ * that is not accepted yet has the owner of its listener.
  *
- * One that asks for no owner after a socket has come to CLOSE may define
- * OWNER_ENDS_AT_CLOSE: that saves it a program that runs for each socket. With a
- * body of its own there it calls owner_end() last.
+ * OWNER_ENDS_AT_CLOSE: the tool needs no owner after a socket is in CLOSE. That saves
+ * a program that runs for each socket. A tool with its own program on the change of
+ * state calls owner_end() last.
  *
- * One that sees reads or sends itself, and notices that another process makes them, may define
- * OWNER_IO_IN_TOOL and call owner_on_io() then.
+ * OWNER_IO_IN_TOOL: the tool sees reads or sends itself. It calls owner_on_io() when
+ * another process makes them.
  *
- * Sockets get their cookies when their state changes, unless OWNER_COOKIES_IN_TOOL
- * says that the tool's rows show none, or make them.
+ * OWNER_COOKIES_IN_TOOL: the tool's rows have no cookie, or the tool makes it. Without
+ * this macro, sockets get their cookies when their state changes.
  *
- * When sockets were born and established is kept where OWNER_TIMES is defined, and
- * OWNER_FIELDS are a tool's own, kept with the entry as long as the socket lives;
- * OWNER_FILL(own, sk) fills them when the entry is made.
- * One that asks for nobody but listeners defines OWNER_LISTENERS_ONLY, and only
- * listen(2) and the end of listeners cost it anything.
+ * OWNER_TIMES: an entry has the times when the socket was made and established.
+ * OWNER_FIELDS: fields of the tool in the entry, for the life of the socket.
+ * OWNER_FILL(own, sk): fills in these fields when the entry is made.
+ * OWNER_LISTENERS_ONLY: the tool needs the owners of listeners only. Then only
+ * listen(2) and the end of listeners cost anything.
  *
- * A tool that defines OWNER_ALL first gets the owners of all IP sockets. Those
- * that are not TCP's have one from when they are made until they are released.
+ * OWNER_ALL: the tool gets the owners of all IP sockets. A socket that is not of TCP
+ * has an owner from its creation to its release.
  *
- * Where tools share an engine they share one table too. An object of its own writes it
- * (bpf/owners.bpf.c, which defines OWNER_TABLE), and the tools only look it up: then
- * owner_shared is true, and the verifier throws away all that would write. Its layout
- * begins as that of every tool; OWNER_FIELDS are then in a map of the tool's own.
+ * Tools that share an engine also share one table. A separate object writes it
+ * (bpf/owners.bpf.c, which defines OWNER_TABLE), and the tools only look it up. Then
+ * owner_shared is true, and the verifier removes all code that would write. The entry
+ * of each tool is a prefix of its entry. OWNER_FIELDS are then in a map of the tool.
  *
- * Keyed by the address of the socket: MPTCP sockets share cookies.
+ * The key is the address of the socket, because MPTCP sockets share cookies.
  */
 #pragma once
 #include "fd.h"
@@ -55,31 +55,31 @@
 #endif
 
 #if defined(OWNER_TIMES) || defined(OWNER_FIELDS)
-#define OWNER_KEEPS /* more than the process: an entry is not simply replaced */
+#define OWNER_KEEPS /* an entry has more than the process, so it must not be replaced */
 #endif
 
 #ifdef OWNER_FIELDS
 struct owner_own {
-	__u64 cookie; /* as that of struct owner */
+	__u64 cookie; /* as in struct owner */
 	OWNER_FIELDS
 };
 #endif
 
-/* A table that is shared has what OWNER_TIMES has. Its tools know a part of that, from
- * the beginning on.
+/* The shared table has the fields of OWNER_TIMES. The struct of a tool that shares it is
+ * a prefix of that.
  */
 struct owner {
 	struct kept kept;
 #ifdef OWNER_FIELDS
 	union {
 		__u64 cookie;
-		struct owner_own own; /* only of a tool that has the table to itself */
+		struct owner_own own; /* only if the tool does not share the table */
 	};
 #elif defined(OWNER_KEEPS)
-	__u64 cookie; /* of the socket; 0: not known yet */
+	__u64 cookie; /* of the socket; 0: unknown yet */
 #endif
 #ifdef OWNER_TIMES
-	__u64 seen;	   /* when this entry was made */
+	__u64 seen;	   /* time when this entry was made */
 	__u64 established; /* 0: not seen */
 #endif
 };
@@ -90,20 +90,20 @@ struct owner {
 _Static_assert(sizeof(struct owner) <= 192, "an entry would take twice the memory");
 #endif
 /* Flags, in kept.flags. */
-#define OWNER_BORN 1	   /* the socket began after we did: seen is its birth */
-#define OWNER_RESET 2	   /* the peer reset it */
-#define OWNER_ACTIVE 4	   /* it connected: a socket that is OWNER_BORN without was accepted */
+#define OWNER_BORN 1	   /* the socket is younger than the tool: seen is its birth */
+#define OWNER_RESET 2	   /* the peer has reset the connection */
+#define OWNER_ACTIVE 4	   /* it has connected; with OWNER_BORN alone it was accepted */
 
-/* What a tool needs of a table that is shared, and which programs it has besides for what
- * is its own. Go: need, same bits.
+/* The fields of the shared table that a tool needs, and the programs that it has for its own
+ * fields. Go: need, same bits.
  */
 enum owner_need {
-	NEED_USERS = 1 << 0,  /* the processes of more sockets than listeners */
+	NEED_USERS = 1 << 0,  /* owners of other sockets than listeners */
 	NEED_TIMES = 1 << 1,  /* OWNER_TIMES, or entries from the birth on */
 	NEED_ALL = 1 << 2,    /* OWNER_ALL */
-	NEED_WALK = 1 << 3,   /* the tool looks at sockets that are found */
-	NEED_ACCEPT = 1 << 4, /* it looks at sockets that are accepted */
-	NEED_OWN = 1 << 5,    /* it has OWNER_FIELDS */
+	NEED_WALK = 1 << 3,   /* the tool has code for sockets that the walk finds */
+	NEED_ACCEPT = 1 << 4, /* the tool has code for sockets that are accepted */
+	NEED_OWN = 1 << 5,    /* the tool has OWNER_FIELDS */
 };
 #ifndef OWNER_LISTENERS_ONLY
 #define NEEDS_USERS NEED_USERS
@@ -138,11 +138,11 @@ enum owner_need {
 const volatile __u32 owner_needs = NEEDS_USERS | NEEDS_TIMES | NEEDS_ALL | NEEDS_WALK | NEEDS_ACCEPT | NEEDS_OWN;
 
 #ifdef OWNER_TABLE
-#define owner_shared false /* others share this one */
-__u32 owner_wants = 0;	   /* enum owner_need of all tools that do */
+#define owner_shared false /* this object writes the table */
+__u32 owner_wants = 0;	   /* enum owner_need of all tools that share it */
 #define OWNER_WANTS(need) (owner_wants & (need))
 #else
-/* Set by Go: the table is another object's. */
+/* Go sets it if another object writes the table. */
 const volatile bool owner_shared = false;
 #define OWNER_WANTS(need) true
 #endif
@@ -155,7 +155,7 @@ struct {
 } owners SEC(".maps");
 
 #ifdef OWNER_FIELDS
-/* Where the table is shared; else a map of one entry. */
+/* Used if the table is shared. Otherwise the map has one entry. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
@@ -163,7 +163,7 @@ struct {
 	__type(value, struct owner_own);
 } owner_own SEC(".maps");
 
-/* That of a tool that has the table to itself. */
+/* The tool's own fields, if it does not share the table. */
 static __always_inline struct owner_own *owner_own_in(struct owner *o)
 {
 	if (!o)
@@ -188,7 +188,7 @@ static __always_inline void owner_own_put(const struct sock *sk, const struct ow
 		lose(LOSS_OWNER_FULL);
 }
 
-/* A socket of which the tool knows nothing so far. */
+/* Make the tool's own entry of a new socket. */
 static __always_inline void owner_own_new(const struct sock *sk, __u64 how)
 {
 	struct owner_own own = { .cookie = sock_cookie(sk) };
@@ -208,8 +208,8 @@ static __always_inline struct owner *owner_entry(const struct sock *sk)
 }
 
 #ifdef OWNER_KEEPS
-/* Is this the entry of an earlier socket at the address of sk? It is where the kernel
- * skipped the programs that end the one and begin the other.
+/* Is this the entry of an earlier socket at the address of sk? That happens if the kernel
+ * skipped the program at the end of the earlier one and the program at the start of sk.
  */
 static __always_inline bool owner_stale(const struct owner *o, const struct sock *sk)
 {
@@ -222,7 +222,7 @@ static __always_inline bool owner_stale(const struct owner *o, const struct sock
 }
 #endif
 
-/* Write down the owner of sk. Born: the socket came to be just now. */
+/* Store the owner of sk. */
 static __always_inline void owner_put(const struct sock *sk, struct owner *o, __u32 flags, __u64 how)
 {
 	__u64 key = (__u64)sk;
@@ -288,7 +288,7 @@ static __noinline void owner_take(const struct sock *sk, __u32 flags)
 }
 
 #ifdef OWNER_GIVES
-/* From now on sk is the process's that o has in its first copy. */
+/* The process in the first copy of o owns sk from now on. */
 static __always_inline void owner_give(const struct sock *sk, struct owner *o)
 {
 	struct owner *shared;
@@ -304,9 +304,9 @@ static __always_inline void owner_give(const struct sock *sk, struct owner *o)
 #endif
 
 #ifdef OWNER_TIMES
-/* A socket that is nobody's so far. Its cookie is not known: the kernel still gives it
- * that of the request, after the change of state. Entries are too large for the stack
- * of a caller.
+/* Store a socket without an owner yet. Its cookie is unknown: the kernel gives it that of
+ * the request after the change of state. This is a function because an entry is too large
+ * for the stack of a caller.
  */
 static __noinline void owner_born(const struct sock *sk)
 {
@@ -334,7 +334,7 @@ static __always_inline bool is_owned(__u16 proto)
 #include "listener.h"
 #endif
 
-/* Does owner_on_state have anything to do? Half of all changes are closing steps. */
+/* Must owner_on_state run? Half of all changes are steps of a close and do not matter. */
 static __always_inline bool owner_state(int old, int new)
 {
 	if (owner_shared) /* what else a tool looks at here is an end */
@@ -351,7 +351,7 @@ static __always_inline bool owner_state(int old, int new)
 	return new == TCP_SYN_SENT || new == TCP_LISTEN || new == TCP_CLOSE;
 }
 
-/* The part of owner_on_state that is about addresses. */
+/* The part of owner_on_state that keeps the addresses of listeners. */
 static __always_inline void owner_listener(const struct sock *sk, int old, int new)
 {
 #ifdef OWNER_LISTENERS
@@ -364,19 +364,19 @@ static __always_inline void owner_listener(const struct sock *sk, int old, int n
 #endif
 }
 
-/* Call on each inet_sock_set_state for which owner_state says so. */
+/* Call this on each inet_sock_set_state for which owner_state returns true. */
 static __always_inline void owner_on_state(const struct sock *sk, int old, int new)
 {
 	if (owner_shared)
 		return;
 	owner_listener(sk, old, new);
 	if (new == TCP_SYN_SENT || new == TCP_LISTEN) {
-		/* in the context of connect or listen */
+		/* This runs in the context of connect or listen. */
 		owner_take(sk, new == TCP_SYN_SENT ? OWNER_BORN | OWNER_ACTIVE : OWNER_BORN);
 #ifdef OWNER_TIMES
 	} else if (new == TCP_SYN_RECV) {
-		/* A child of a listener; accept will name its owner. Where both ends
-		 * connect at once, or to itself, a socket comes here from SYN_SENT.
+		/* A child of a listener: accept will give its owner. If both ends connect
+		 * at once, or a socket connects to itself, it comes here from SYN_SENT.
 		 */
 		if (old == TCP_LISTEN)
 			owner_born(sk);
@@ -389,13 +389,13 @@ static __always_inline void owner_on_state(const struct sock *sk, int old, int n
 		}
 #endif
 	} else if (new == TCP_CLOSE && load_proto(sk) == IPPROTO_MPTCP) {
-		/* tcp_destroy_sock never comes for it; its memory is used again */
+		/* tcp_destroy_sock does not fire for it, and its memory is reused. */
 		owner_end(sk);
 	}
 }
 
-/* Copy the process out of the entry of sk. An entry that was replaced meanwhile is
- * looked up again.
+/* Copy the process from the entry of sk. If the entry was replaced meanwhile, look it
+ * up again.
  */
 static __noinline __attribute__((unused)) bool owner_of(struct who *w, const struct sock *sk, const struct owner *o)
 {
@@ -408,8 +408,8 @@ static __noinline __attribute__((unused)) bool owner_of(struct who *w, const str
 	return got == KEPT_FOUND;
 }
 
-/* Fill w with the process that owns sk: that of own, which is owner_entry(sk), or of
- * its MPTCP connection. False when nobody knows.
+/* Fill in the process that owns sk: that of own, which is owner_entry(sk), or that of the
+ * MPTCP connection. False if the owner is unknown.
  */
 static __always_inline bool owner_seek(struct who *w, const struct sock *sk, const struct owner *own)
 {
@@ -420,7 +420,7 @@ static __always_inline bool owner_seek(struct who *w, const struct sock *sk, con
 	if (owner_of(w, sk, own))
 		return true;
 #ifdef OWNER_LISTENERS
-	/* not accepted yet: so far it is its listener's */
+	/* It is not accepted yet: its listener's process owns it. */
 	parent = listener_of(sk);
 	if (parent && owner_of(w, parent, owner_entry(parent)))
 		return true;
@@ -428,8 +428,8 @@ static __always_inline bool owner_seek(struct who *w, const struct sock *sk, con
 	return false;
 }
 
-/* The same, and count it when nobody knows. A tool asks after its other filters: a socket
- * that nobody asked for is no loss.
+/* The same, and count a loss if the owner is unknown. A tool calls it after its other filters:
+ * a socket that they leave out is not a loss.
  */
 static __always_inline bool owner_known(struct who *w, const struct sock *sk, const struct owner *own)
 {
@@ -439,7 +439,7 @@ static __always_inline bool owner_known(struct who *w, const struct sock *sk, co
 	return false;
 }
 
-/* Fill w with the owner of sk; count it when there is none. */
+/* Fill in the owner of sk; count a loss if it is unknown. */
 static __always_inline bool owner_get(struct who *w, const struct sock *sk)
 {
 	return owner_known(w, sk, owner_entry(sk));
@@ -463,7 +463,7 @@ KTRACE(owner_state, inet_sock_set_state, const struct sock *sk, int old, int new
 #endif
 
 #ifndef OWNER_LISTENERS_ONLY
-/* The socket behind an accepted descriptor now has an owner. */
+/* The current process owns a socket that it has accepted. */
 static __noinline void owner_accepted(struct sock *sk)
 {
 	struct sock *first;
@@ -489,7 +489,7 @@ static __noinline void owner_accepted(struct sock *sk)
 }
 
 #ifdef OWNER_ALL
-/* Data may arrive before anything else is done with a socket that is not TCP's. */
+/* A socket that is not of TCP may receive data right after its creation. */
 SEC("cgroup/sock_create") int owner_made__cgroup(struct cgroup_sk *ctx)
 {
 	if (!is_tcp(ctx->protocol))
@@ -497,7 +497,7 @@ SEC("cgroup/sock_create") int owner_made__cgroup(struct cgroup_sk *ctx)
 	return CGROUP_ALLOW;
 }
 
-/* Attached after the tool's own programs, which may still ask for the owner. */
+/* Attached after the tool's own programs, which may still need the owner. */
 SEC("cgroup/sock_release") int owner_release__cgroup(struct cgroup_sk *ctx)
 {
 	if (!is_tcp(ctx->protocol))
@@ -536,8 +536,8 @@ URING_COMPLETE(owner_uring, op == URING_ACCEPT)
 	return 0;
 }
 
-/* Sending or receiving in another process than the one we know: a descriptor
- * was inherited or passed on, or it runs another program now, or has another name.
+/* Another process than the owner sends or receives, because a descriptor was inherited or
+ * passed on; or the owner has executed another program or changed its name.
  */
 static __noinline int owner_on_io(const struct sock *sk)
 {
@@ -567,7 +567,7 @@ KTRACE(owner_recv, sock_recv_length, const struct sock *sk, int ret)
 	return owner_on_io(sk);
 }
 
-/* The reader's context too, on kernels before 6.3. */
+/* This also runs in the reader's context, on kernels before 6.3. */
 KTRACE(owner_copied, tcp_rcv_space_adjust, const struct sock *sk)
 {
 	return owner_on_io(sk);
@@ -583,7 +583,7 @@ KTRACE(owner_gone, tcp_destroy_sock, const struct sock *sk)
 }
 #endif
 
-/* The process of task holds sk. */
+/* The process of task has sk open. */
 static __always_inline void owner_seed(struct sock *sk, struct task_struct *task)
 {
 	struct owner o = {};
@@ -624,8 +624,8 @@ static __always_inline void owner_found(struct sock *sk, struct task_struct *tas
 #endif
 }
 
-/* All sockets that are open now. Runs once, after the others are attached, so
- * that nothing falls between.
+/* Visit all open sockets. This runs once, after the other programs are attached, so
+ * that no socket is missed in between.
  */
 SEC("iter/task_file") int owner_seed__iter(struct bpf_iter__task_file *ctx)
 {
