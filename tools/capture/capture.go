@@ -20,7 +20,7 @@ var readme string
 type config struct {
 	tool.File
 	tool.On
-	Snaplen uint32 `flag:"snaplen" bpf:"snaplen" help:"bytes of a packet that are kept at most"`
+	Snaplen uint32 `flag:"snaplen" bpf:"snaplen" help:"maximum number of bytes of a packet to keep"`
 }
 
 // most is PACKET_MOST of capture.bpf.c.
@@ -37,18 +37,18 @@ type event struct {
 	kern.Head
 	kern.Tuple
 	Dev       kern.Comm `col:"dev,width=8,key" help:"device"`
-	Ifindex   uint32    `col:"ifindex,width=7,key" help:"number of the device in its network namespace"`
-	Len       uint32    `col:"bytes,head=LEN,width=6,sum" help:"length of the packet, with the link's header"`
-	Size      uint32    `col:"kept_bytes,width=6,sum" help:"bytes of it that were kept"`
-	Lost      uint32    `col:"lost,width=6" help:"packets of this device that did not fit the buffer, from the start to this packet"`
-	ToPID     kern.ID32 `col:"to_pid,width=7,key" help:"on the loopback device: the process that the packet comes for"`
-	ToComm    kern.Comm `col:"to_comm,width=16,key" help:"its name"`
+	Ifindex   uint32    `col:"ifindex,width=7,key" help:"index of the device in its network namespace"`
+	Len       uint32    `col:"bytes,head=LEN,width=6,sum" help:"length of the packet, with the link-layer header"`
+	Size      uint32    `col:"kept_bytes,width=6,sum" help:"number of bytes of the packet that were kept"`
+	Lost      uint32    `col:"lost,width=6" help:"packets of this device, from the start to this packet, that did not fit into the buffer"`
+	ToPID     kern.ID32 `col:"to_pid,width=7,key" help:"on the loopback device: the process that receives the packet"`
+	ToComm    kern.Comm `col:"to_comm,width=16,key" help:"name of that process"`
 	VlanProto uint16    `col:"-"`
 	VlanTci   uint16    `col:"-"`
 	Echo      uint16    `col:"-"`
 	Skip      uint16    `col:"-"`
-	Dir       dir       `col:"dir,width=3,left,key" words:"in,out" help:"in or out; on the loopback device each packet is there once, as out"`
-	Link      link      `col:"link,width=8,key" words:"ethernet,ip" help:"what the packet begins with: ethernet or ip"`
+	Dir       dir       `col:"dir,width=3,left,key" words:"in,out" help:"in or out; on the loopback device each packet has one row, as out"`
+	Link      link      `col:"link,width=8,key" words:"ethernet,ip" help:"first header of the packet: ethernet or ip"`
 	MacLen    uint8     `col:"-"`
 	Mac       [16]uint8 `col:"-"`
 	Pad       [5]uint8  `col:"-"`

@@ -45,12 +45,12 @@ func (q *queue) Cell(c *row.Cell) {
 type key struct {
 	Dev   kern.DevKey `col:",inline"`
 	Dir   direction   `col:"dir,width=3,left,key" words:"rx,tx" help:"rx: received from the driver; tx: handed to the driver"`
-	Queue queue       `col:"queue,width=5,key" help:"number of the device's queue in that direction; absent if the driver does not tell it"`
+	Queue queue       `col:"queue,width=5,key" help:"number of the device's queue in that direction; absent if the driver does not record it"`
 }
 
 // value is struct queue_value of netqtop.bpf.c.
 type value struct {
-	Hist   kern.Hist `col:"bytes,unit=bytes" help:"sizes, as a histogram: with the link's header when sent, without it when received"`
+	Hist   kern.Hist `col:"bytes,unit=bytes" help:"sizes, as a histogram: with the link-layer header for sent packets, without it for received ones"`
 	Dev    uint64    `col:"-"`
 	Queues uint32    `col:"-"`
 	Mixed  uint32    `col:"-"`
@@ -59,8 +59,8 @@ type value struct {
 // totals is the same memory as value, without the histogram.
 type totals struct {
 	Hist   sums   `col:",inline"`
-	Dev    device `col:"imbalance,width=21,left" help:"said of a queue that has much more than its share: its packets are halfway or more between an equal share and all"`
-	Queues uint32 `col:"queues,width=6" help:"queues that the device has in that direction"`
+	Dev    device `col:"imbalance,width=21,left" help:"text if the queue has much more than its share: its packets are halfway or more between an equal share and all"`
+	Queues uint32 `col:"queues,width=6" help:"number of queues of the device in that direction"`
 	Mixed  uint32 `col:"-"`
 }
 
@@ -74,10 +74,10 @@ func (device) Kind() row.Kind { return row.Text }
 func (*device) Cell(c *row.Cell) { *c = row.Cell{} }
 
 type sums struct {
-	Count uint64                 `col:"packets,width=10,sum" help:"packets; what is sent or received as one counts once"`
-	Sum   uint64                 `col:"bytes,width=12,sum" help:"their bytes: with the link's header when sent, without it when received"`
+	Count uint64                 `col:"packets,width=10,sum" help:"packets; an aggregate (GSO, GRO) counts once"`
+	Sum   uint64                 `col:"bytes,width=12,sum" help:"bytes of the packets: with the link-layer header for sent packets, without it for received ones"`
 	Min   uint64                 `col:"average_bytes,head=AVERAGE,width=8" help:"bytes per packet"`
-	Max   uint64                 `col:"share_pct,head=SHARE%,width=6" help:"packets, in percent of all packets of the device in that direction"`
+	Max   uint64                 `col:"share_pct,head=SHARE%,width=6" help:"share of the device's packets in that direction, in percent"`
 	Slots [kern.HistSlots]uint64 `col:"-"`
 }
 

@@ -32,7 +32,7 @@ func (k *kind) Cell(c *row.Cell) { c.SetWord(uint64(*k), kinds[:]) }
 
 // key is struct life_key of skblife.bpf.c.
 type key struct {
-	Kind kind `col:"kind,width=8,key" help:"alloc: made by somebody who sends; receive: made by a driver; clone: shares another one's data, and is as old; segment: cut from a larger one, and as old; merged: any of them whose data moved to another one (GRO, TCP)"`
+	Kind kind `col:"kind,width=8,key" help:"alloc: made by a sender; receive: made by a driver; clone: shares the data of another buffer and has its age; segment: cut from a larger buffer, with its age; merged: any of these whose data moved to another buffer (GRO, TCP)"`
 }
 
 // value is struct life_value of skblife.bpf.c.
@@ -47,15 +47,15 @@ type value struct {
 // balance is the same memory as value, as an account.
 type balance struct {
 	Hist    ends   `col:",inline"`
-	Births  uint64 `col:"births,width=10,sum" help:"buffers that began"`
-	Merged  uint64 `col:"merged,width=10,sum" help:"those that ended in another buffer"`
-	Unseen  uint64 `col:"unseen,width=10,sum" help:"those that ended without notice: their memory was born again"`
-	Unknown uint64 `col:"alive,width=10" help:"those whose end was not seen and whose memory is not in use again: alive, as far as is known"`
+	Births  uint64 `col:"births,width=10,sum" help:"buffers that were made"`
+	Merged  uint64 `col:"merged,width=10,sum" help:"buffers that were merged into another one"`
+	Unseen  uint64 `col:"unseen,width=10,sum" help:"buffers whose end was not seen: their memory became a new buffer"`
+	Unknown uint64 `col:"alive,width=10" help:"buffers whose end was not seen and whose memory was not reused: they count as alive"`
 }
 
 // ends is kern.Hist without the histogram.
 type ends struct {
-	Count uint64                 `col:"freed,width=10,sum" help:"those whose end was seen; of the kind unknown, ends of buffers whose birth was not"`
+	Count uint64                 `col:"freed,width=10,sum" help:"buffers whose end was seen; kind unknown: ends of buffers whose birth was not seen"`
 	Sum   uint64                 `col:"-"`
 	Min   uint64                 `col:"-"`
 	Max   uint64                 `col:"-"`
@@ -99,7 +99,7 @@ func functions(have ...string) probe.Way {
 	return w
 }
 
-const byTracepoints = "births in NAPI's cache (of received ones the first sight stands for them), ends in it, ends of clones of sent TCP data that a TCP socket here receives; " +
+const byTracepoints = "births in NAPI's cache (a received buffer is born at first sight), ends in it, ends of clones of sent TCP data that a local TCP socket receives; " +
 	"the age of the data in other clones and in segments; which buffers TCP has merged"
 
 // addresses fits if the kernel shows the addresses of its functions.

@@ -30,14 +30,14 @@ type entry struct {
 	kern.Tuple
 	Sk       uint64     `col:"-"`
 	Begin    uint64     `col:"-"`
-	Open     kern.Nanos `col:"open_ms,div=1000000,prec=1,width=8,sum" help:"all was well"`
-	Disorder kern.Nanos `col:"disorder_ms,head=DISORD_MS,div=1000000,prec=1,width=9,sum" help:"acknowledgements showed a gap; it may be a loss or a changed order"`
-	CWR      kern.Nanos `col:"cwr_ms,div=1000000,prec=1,width=6,sum" help:"the congestion window was being reduced, after an ECN mark or because a queue of this machine was full"`
-	Recovery kern.Nanos `col:"recovery_ms,head=RECOV_MS,div=1000000,prec=1,width=8,sum" help:"segments were lost, which acknowledgements showed, and were being sent again"`
-	Loss     kern.Nanos `col:"loss_ms,div=1000000,prec=1,width=7,sum" help:"segments were lost, which a timeout showed, and were being sent again"`
-	Troubled kern.Nanos `col:"troubled_ms,div=1000000,prec=1,width=11,sum" help:"in all states but open"`
+	Open     kern.Nanos `col:"open_ms,div=1000000,prec=1,width=8,sum" help:"time in the normal state"`
+	Disorder kern.Nanos `col:"disorder_ms,head=DISORD_MS,div=1000000,prec=1,width=9,sum" help:"time in disorder: acknowledgements showed a gap, by a loss or a changed order"`
+	CWR      kern.Nanos `col:"cwr_ms,div=1000000,prec=1,width=6,sum" help:"time in cwr: the kernel reduced the congestion window, after an ECN mark or because a queue of this machine was full"`
+	Recovery kern.Nanos `col:"recovery_ms,head=RECOV_MS,div=1000000,prec=1,width=8,sum" help:"time in recovery: the kernel retransmitted segments that acknowledgements showed to be lost"`
+	Loss     kern.Nanos `col:"loss_ms,div=1000000,prec=1,width=7,sum" help:"time in loss: the kernel retransmitted segments after a timeout"`
+	Troubled kern.Nanos `col:"troubled_ms,div=1000000,prec=1,width=11,sum" help:"time in all states but open"`
 	Changes  uint32     `col:"changes,head=CHG,width=4,sum" help:"changes of the state"`
-	State    state      `col:"ca_state,width=8" words:"open,disorder,cwr,recovery,loss" help:"state at the end of the interval, or of the connection"`
+	State    state      `col:"ca_state,width=8" words:"open,disorder,cwr,recovery,loss" help:"state at the end of the interval or of the connection"`
 }
 
 // conn identifies a connection, even if the kernel reuses the memory of its socket.
@@ -67,7 +67,7 @@ type key struct {
 
 // value is struct cong_value of tcpcong.bpf.c.
 type value struct {
-	Hist kern.Hist `col:"stay_us,unit=us" help:"how long each stay in the state was, as a histogram"`
+	Hist kern.Hist `col:"stay_us,unit=us" help:"duration of each stay in the state, as a histogram"`
 }
 
 func views(cfg any) []tool.View {

@@ -23,11 +23,11 @@ type event struct {
 	kern.Tuple
 	Seq    uint32        `col:"seq,head=SEQ_ABS,width=10" help:"sequence number as in the header"`
 	Ack    uint32        `col:"ack,head=ACK_ABS,width=10" help:"acknowledgement as in the header"`
-	SeqRel kern.Opt      `col:"seq_rel,head=SEQ,width=9" help:"sequence number since the SYN; absent when that was not seen"`
-	AckRel kern.Opt      `col:"ack_rel,head=ACK,width=9" help:"acknowledgement since the peer's SYN; absent when that was not seen"`
-	Len    uint32        `col:"bytes,head=LEN,width=6,sum" help:"payload"`
+	SeqRel kern.Opt      `col:"seq_rel,head=SEQ,width=9" help:"sequence number relative to the SYN; absent if the SYN was not seen"`
+	AckRel kern.Opt      `col:"ack_rel,head=ACK,width=9" help:"acknowledgement relative to the peer's SYN; absent if that was not seen"`
+	Len    uint32        `col:"bytes,head=LEN,width=6,sum" help:"payload bytes"`
 	Segs   uint32        `col:"gso_segs,width=8,sum" help:"segments that this packet stands for"`
-	Window uint16        `col:"window,head=WIN,width=5" help:"window as in the header: not scaled"`
+	Window uint16        `col:"window,head=WIN,width=5" help:"window as in the header, not scaled"`
 	Flags  kern.TCPFlags `col:"flags,width=5,key" help:"TCP flags: S SYN, F FIN, R RST, P PSH, . ACK, U URG, E ECE, W CWR"`
 	Dir    dir           `col:"dir,width=3,key" words:"in,out" help:"in or out"`
 	Pad    uint32        `col:"-"`
