@@ -97,10 +97,10 @@ func fault(status int, err error) (int, []byte) {
 // A query is the parameters of a question.
 type query struct {
 	window time.Duration
-	at     time.Time // the moment to look at; zero: now
+	at     time.Time // end of the window; zero: now
 	limit  int
 	id     string
-	text   string // what names must contain
+	text   string // names must contain it
 }
 
 func newQuery(p url.Values) (*query, error) {
@@ -130,7 +130,7 @@ func newQuery(p url.Values) (*query, error) {
 	return q, number("limit", &q.limit, 1, mostRows)
 }
 
-// view is the window that a question is about.
+// view returns the window of a question.
 func (a *Answers) view(q *query) *watch.View {
 	if q.at.IsZero() {
 		return a.Model.Window(q.window)
@@ -191,7 +191,7 @@ type (
 	}
 	timelineAnswer struct {
 		header
-		Settled int64    `json:"settled"` // seconds after it may still change
+		Settled int64    `json:"settled"` // later seconds may still change
 		ID      string   `json:"id,omitempty"`
 		Seconds []second `json:"seconds"`
 	}
@@ -204,8 +204,8 @@ type (
 	statusAnswer struct {
 		Host    string   `json:"host"`
 		Ready   bool     `json:"ready"`
-		Why     string   `json:"why,omitempty"` // it is not ready
-		First   int64    `json:"first"`         // of what the model has
+		Why     string   `json:"why,omitempty"` // reason why it is not ready
+		First   int64    `json:"first"`         // first second of the model
 		Last    int64    `json:"last"`
 		Sources []source `json:"sources"`
 		Series  int      `json:"series"`
@@ -257,7 +257,7 @@ type service struct {
 	Raddr     string             `json:"raddr,omitempty"`
 	Rport     uint16             `json:"rport,omitempty"`
 	Conns     uint64             `json:"conns"`
-	Turns     *uint64            `json:"turns,omitempty"` // absent where both directions overlap
+	Turns     *uint64            `json:"turns,omitempty"` // absent if both directions overlap
 	TurnsS    *float64           `json:"turns_s,omitempty"`
 	P50       *float64           `json:"p50_us,omitempty"`
 	P90       *float64           `json:"p90_us,omitempty"`
@@ -269,7 +269,7 @@ type service struct {
 	Finding   *verdict           `json:"finding,omitempty"`
 }
 
-// A verdict is the worst finding about something.
+// A verdict is the worst finding about a service or a connection.
 type verdict struct {
 	ID       string       `json:"id"`
 	Class    string       `json:"class"`
@@ -277,7 +277,7 @@ type verdict struct {
 	Title    string       `json:"title"`
 }
 
-// serviceID names a service in addresses of the API.
+// serviceID is the name of a service in URLs of the API.
 func serviceID(k watch.ServiceKey) string {
 	side := "in"
 	if k.Out {
@@ -333,7 +333,7 @@ func newService(s *watch.Service, seconds float64, f *why.Finding) *service {
 	return o
 }
 
-// about is the worst finding about a service, nil if there is none.
+// about returns the worst finding about a service, nil if there is none.
 func about(all []*why.Finding, k watch.ServiceKey) *why.Finding {
 	for _, f := range all {
 		o := &f.Object
@@ -384,7 +384,7 @@ func compare(x, y float64) int {
 	return 0
 }
 
-// matches says whether a text has what the question asks for.
+// matches reports whether a text contains the text of the question.
 func (q *query) matches(text string) bool {
 	return q.text == "" || strings.Contains(strings.ToLower(text), q.text)
 }
@@ -416,7 +416,7 @@ type connection struct {
 	History   []moment           `json:"history,omitempty"`
 }
 
-// A moment is a second of a connection.
+// A moment is one second of a connection.
 type moment struct {
 	At      int64              `json:"t"`
 	Turns   uint64             `json:"turns"`
@@ -453,7 +453,7 @@ func (a *Answers) connections(q *query) (any, error) {
 	return out, nil
 }
 
-// ofService says whether a connection belongs to the service with an id.
+// ofService reports whether a connection belongs to the service with the id.
 func ofService(c *watch.Conn, id string) bool {
 	return serviceID(watch.ServiceKey{Who: c.Who, Lport: c.Lport}) == id || serviceID(watch.ServiceKey{Who: c.Who, Out: true, Raddr: c.Raddr, Rport: c.Rport}) == id
 }

@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// How often BPF programs are timed, and how long: a second a minute in all, in small parts, so
-// that the guard hears of an overload within its window.
+// BPF programs are timed for bpfFor every bpfEvery. That is a second a minute in all. The parts are
+// small, so that the guard sees an overload within its window.
 const (
 	bpfEvery = 6 * time.Second
 	bpfFor   = 100 * time.Millisecond
 )
 
-// A BPFTime estimates how much processor time BPF programs take. Timing a run costs more than a
-// short program takes, so the kernel times the programs only now and then. The share that it
-// finds is used until the next time.
+// A BPFTime estimates the processor time of BPF programs. To time a run costs more than a short
+// program takes, so the kernel times the programs only for short periods. The measured share is
+// used until the next period.
 type BPFTime struct {
-	// Enable has the kernel time programs until stop is called.
+	// Enable makes the kernel time programs until stop is called.
 	Enable func() (stop func(), err error)
-	// Spent is how long the programs have run while they were timed, in all.
+	// Spent is the total time that the programs have run while they were timed.
 	Spent func() time.Duration
 
 	mu    sync.Mutex
-	share float64       // of one processor, the last time
-	total time.Duration // until at
-	at    time.Time     // zero: never timed yet
+	share float64       // share of one processor in the last period
+	total time.Duration // estimated time until at
+	at    time.Time     // zero: not timed yet
 }
 
 // Run estimates until ctx ends. If programs cannot be timed it returns the reason.
@@ -57,12 +57,12 @@ func (b *BPFTime) sample(ctx context.Context) (share float64, err error) {
 	case <-time.After(bpfFor):
 	case <-ctx.Done():
 	}
-	// A tool that ended meanwhile takes its time with it.
+	// The sum lacks a tool that has ended meanwhile.
 	spent := max(b.Spent()-before, 0)
 	return float64(spent) / float64(time.Since(began)), nil
 }
 
-// tell notes the share as of now.
+// tell stores the share from now on.
 func (b *BPFTime) tell(now time.Time, share float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -76,7 +76,7 @@ func (b *BPFTime) until(now time.Time) time.Duration {
 	return b.total + time.Duration(b.share*float64(now.Sub(b.at)))
 }
 
-// Total is the time until now, and whether there is an estimate.
+// Total returns the estimated time until now, and whether there is an estimate.
 func (b *BPFTime) Total(now time.Time) (time.Duration, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

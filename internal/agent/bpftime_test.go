@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestBPFTime: what is found while programs are timed holds for the time until the next look, a
-// tool that ended takes nothing away, and nobody times them afterwards.
+// TestBPFTime: the measured share holds until the next period, a tool that ends does not reduce
+// the total, and the kernel does not time programs afterwards.
 func TestBPFTime(t *testing.T) {
 	b := &BPFTime{}
 	now := time.Unix(1_700_000_000, 0)
@@ -39,7 +39,7 @@ func TestBPFTime(t *testing.T) {
 			return s
 		},
 	}
-	// A minute in a tenth of a second or more: the machine may be slow, not fast.
+	// A minute of run time in a tenth of a second or more: the machine may be slow, but not fast.
 	share, err := b.sample(ctx)
 	if err != nil || share <= 0 || share > 60/bpfFor.Seconds() {
 		t.Errorf("share %g, %v", share, err)

@@ -25,13 +25,13 @@ type File struct {
 	Metrics  []*Custom
 }
 
-// A Setting is a key whose value is that of a flag.
+// A Setting is a key with the value of a flag.
 type Setting struct {
 	Key, Value string
 	Line       int
 }
 
-// A Custom is a metric that the config file makes of the rows of a tool.
+// A Custom is a metric that the config file defines from the rows of a tool.
 type Custom struct {
 	Name   string            `yaml:"name" help:"name of the metric; a counter's ends in _total"`
 	Help   string            `yaml:"help" help:"what it means, in one line"`
@@ -162,7 +162,7 @@ func (c *Custom) check() error {
 	return nil
 }
 
-// serviceColumn is a name that a label can have in place of a column's.
+// serviceColumn is a name that a label can use in place of a column.
 const serviceColumn = "service"
 
 // Bind checks the metric against the schemas of the tool.

@@ -62,7 +62,7 @@ func TestConfigRefuses(t *testing.T) {
 	}
 }
 
-// TestCustom makes metrics of rows as a config file says.
+// TestCustom: a config file defines metrics, and rows are counted in them.
 func TestCustom(t *testing.T) {
 	s := rowtest.Schema("tcplife", "", "comm", "netns", "lport", "raddr", "rport", "tx_bytes", "established_ms")
 	for i, kind := range []row.Kind{row.Text, row.Uint, row.Uint, row.Addr, row.Uint, row.Uint, row.Uint} {

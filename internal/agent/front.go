@@ -21,7 +21,7 @@ const FrontFD = 3
 // A Keeper keeps a front running, the process that talks to the network. If the front ends, it
 // is started again: at first after a second, then after twice as long each time.
 type Keeper struct {
-	Args   []string // of the program, itself included
+	Args   []string // arguments, the program first
 	Answer Answerer
 	Log    *slog.Logger
 
@@ -29,14 +29,14 @@ type Keeper struct {
 	starts atomic.Uint64
 }
 
-// Status is the process that runs now, 0 if there is none, and how many there have been.
+// Status returns the front's process, 0 if none runs, and the number of starts.
 func (k *Keeper) Status() (pid int, starts uint64) { return int(k.pid.Load()), k.starts.Load() }
 
 const (
 	firstPause = time.Second
 	mostPause  = 30 * time.Second
 	grace      = 3 * time.Second
-	ranWell    = time.Minute // after a front that ran so long, the pauses begin anew
+	ranWell    = time.Minute // after a front has run this long, the pause is a second again
 )
 
 // Run runs fronts until ctx ends.
@@ -78,7 +78,7 @@ func (k *Keeper) one(ctx context.Context) error {
 	cmd.Args = k.Args
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.ExtraFiles = []*os.File{theirs}
-	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true} // Ctrl-C goes to the holder, which ends the front
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true} // Ctrl-C goes to the holder only, which then ends the front
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (k *Keeper) one(ctx context.Context) error {
 	exited := make(chan struct{})
 	go func() {
 		served <- Serve(ctx, conn, k.Answer)
-		// A front whose connection has ended ends by itself; one that hangs does not.
+		// A front ends by itself when its connection ends, unless it hangs.
 		select {
 		case <-exited:
 		case <-time.After(grace):

@@ -4,17 +4,18 @@ package agent
 
 import "time"
 
-// A Guard keeps the agent within its limit of processor time. If the agent took more over ten
-// seconds, the guard says to do one step less, and again a minute later. If the agent has taken
-// less than half of the limit for a minute, it says to do one step more. The start does not count.
+// A Guard keeps the agent within its limit of processor time. If the agent used more over ten
+// seconds, the guard tells it to do one step less, and again a minute later. If the agent has used
+// less than half of the limit for a minute, the guard tells it to do one step more. The start does
+// not count.
 type Guard struct {
-	Most  float64 // of one processor: 0.02 is 2 %
-	Steps int     // how often it can do less
+	Most  float64 // share of one processor: 0.02 is 2 %
+	Steps int     // number of steps that the agent can do less
 
-	level   int       // how many steps are taken
-	began   time.Time // when it was told first
+	level   int       // number of steps that are taken
+	began   time.Time // time of the first Tell
 	changed time.Time
-	below   time.Time // since when it takes less than half; zero: it does not
+	below   time.Time // start of the time below half of the limit; zero: not below
 	samples []sample
 }
 
@@ -23,17 +24,17 @@ type sample struct {
 	used time.Duration
 }
 
-// Windows of a Guard. It is told every second. An overload from the start is noticed after
-// guardBegins and guardWindow. An overload of BPF programs is noticed guardWindow after they were
-// timed, which is done every bpfEvery. Both are less than 20 s.
+// Windows of a Guard. Tell is called every second. The guard notices an overload from the start
+// after guardBegins and guardWindow. It notices an overload of BPF programs guardWindow after they
+// were timed, which happens every bpfEvery. Both take less than 20 s.
 const (
 	guardBegins = 5 * time.Second
 	guardWindow = 10 * time.Second
 	guardPause  = time.Minute // between two changes
 )
 
-// Tell says how much has been used in all. The answer is 1 to do one step less, -1 to do one
-// more, else 0.
+// Tell takes the total processor time so far. It returns 1 to do one step less, -1 to do one more,
+// else 0.
 func (g *Guard) Tell(now time.Time, used time.Duration) int {
 	if g.began.IsZero() {
 		g.began = now
@@ -70,11 +71,11 @@ func (g *Guard) Tell(now time.Time, used time.Duration) int {
 
 func (g *Guard) change(now time.Time, by int) int {
 	g.level += by
-	g.changed, g.below, g.samples = now, time.Time{}, nil // old samples say nothing about the new level
+	g.changed, g.below, g.samples = now, time.Time{}, nil // old samples are not of the new level
 	return by
 }
 
-// Level is how many steps are taken.
+// Level is the number of steps that are taken.
 func (g *Guard) Level() int { return g.level }
 
 // Used is the processor time of this process and of another one.

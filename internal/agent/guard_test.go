@@ -22,7 +22,7 @@ func TestGuard(t *testing.T) {
 			}
 		}
 	}
-	run(5, 1) // what it takes to begin
+	run(5, 1) // the start
 	run(95, 0.01)
 	if changes != nil {
 		t.Fatalf("it does less at %v though it takes half of what it may", changes)
@@ -57,12 +57,12 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestGuardWithin: an overload is answered within 20 s, whether it begins with the agent or later,
-// in its processes or in its BPF programs, which are timed at any moment since. A burst that the
-// limit allows for ten seconds is not.
+// TestGuardWithin: the guard acts within 20 s of an overload, whether it begins with the agent or
+// later, in its processes or in its BPF programs, whenever these are timed. It does not act on a
+// burst that the limit allows over ten seconds.
 func TestGuardWithin(t *testing.T) {
 	const most, much = 0.02, 0.021
-	// run returns how many seconds after the overload began the guard acts; 0: it does not.
+	// run returns the seconds from the start of the overload until the guard acts; 0: it does not.
 	run := func(begins, lasts int, share, bpf float64, looked int) int {
 		g := &Guard{Most: most, Steps: 1}
 		b := &BPFTime{}

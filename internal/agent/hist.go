@@ -14,8 +14,8 @@ import (
 )
 
 // bounds are the upper bounds of classic buckets, in seconds: every second power of two of
-// microseconds, from 64 µs to 17 s. They are bounds of slots of kern.Hist too, so that no
-// count has to be shared out.
+// microseconds, from 64 µs to 17 s. They are also bounds of slots of kern.Hist, so no count has
+// to be split.
 var bounds = func() (out []float64) {
 	for e := 6; e <= 24; e += 2 {
 		out = append(out, float64(uint64(1)<<e)/1e6)
@@ -34,15 +34,15 @@ var mantissas = func() (out []float64) {
 	return out
 }()
 
-// histSeries is how many series a histogram has in the text format: the buckets, the sum and the
-// count.
+// histSeries is the number of series of a histogram in the text format: the buckets, the sum and
+// the count.
 var histSeries = len(bounds) + 1 + 2
 
 // A hist is a histogram of seconds that only grows, with classic and native buckets.
 type hist struct {
 	count   uint64
 	sum     float64
-	classic []uint64 // by bounds, and those above all
+	classic []uint64 // by bounds; the last one counts values above all bounds
 	zero    uint64
 	native  map[int]uint64
 }
@@ -68,8 +68,8 @@ func (h *hist) add(classic, native float64, n uint64) {
 }
 
 // merge counts the values of a histogram of microseconds. The sum is exact, and so are classic
-// buckets, whose bounds are bounds of slots. A slot has eight linear parts of a power of two
-// and lies across two native buckets: the one that has its middle gets it.
+// buckets, whose bounds are bounds of slots. A slot is an eighth of a power of two, on a linear
+// scale, and can overlap two native buckets. The bucket of its middle gets its count.
 func (h *hist) merge(o *kern.Hist) {
 	if o == nil || o.Count == 0 {
 		return
@@ -82,14 +82,14 @@ func (h *hist) merge(o *kern.Hist) {
 	h.sum = sum + float64(o.Sum)/1e6
 }
 
-// nativeBucket is the number of the native bucket of a positive value: it ends at
-// 2^(number/8), that value included.
+// nativeBucket is the number of the native bucket of a positive value. The upper bound of a bucket
+// is 2^(number/8), inclusive.
 func nativeBucket(v float64) int {
 	frac, exp := math.Frexp(v)
 	return sort.SearchFloat64s(mantissas, frac) + (exp-1)<<schema
 }
 
-// proto is the histogram as scrapers take it, both sorts of buckets in one.
+// proto is the histogram in the scraper's format, with both kinds of buckets.
 func (h *hist) proto() *dto.Histogram {
 	out := &dto.Histogram{
 		SampleCount: proto.Uint64(h.count), SampleSum: proto.Float64(h.sum),
@@ -106,7 +106,7 @@ func (h *hist) proto() *dto.Histogram {
 	}
 	slices.Sort(numbers)
 	var last int64
-	next := 0 // the number behind the last span
+	next := 0 // the number after the last span
 	for i, number := range numbers {
 		if i == 0 || number != next {
 			offset := number
@@ -121,7 +121,7 @@ func (h *hist) proto() *dto.Histogram {
 		out.PositiveDelta = append(out.PositiveDelta, n-last)
 		last, next = n, number+1
 	}
-	if len(numbers) == 0 { // an empty span says that it is native all the same
+	if len(numbers) == 0 { // an empty span marks the histogram as native
 		out.PositiveSpan = []*dto.BucketSpan{{Offset: proto.Int32(0), Length: proto.Uint32(0)}}
 	}
 	return out

@@ -27,7 +27,7 @@ type limitedState struct {
 }
 
 const (
-	mostLines    = 5 // of a message in a minute
+	mostLines    = 5 // lines of one message in a minute
 	mostMessages = 1000
 )
 
@@ -36,7 +36,7 @@ func NewLimited(next slog.Handler) *Limited {
 	return &Limited{next, &limitedState{seen: map[string]int{}, left: map[string]int{}, now: time.Now}}
 }
 
-// Suppressed is how many lines were not written.
+// Suppressed is the number of lines that were not written.
 func (l *Limited) Suppressed() uint64 { return l.shared.suppressed.Load() }
 
 // Enabled asks the next handler.

@@ -18,7 +18,7 @@ import (
 	"seine/internal/kern"
 )
 
-// Type is what sort of metric it is.
+// Type is the type of a metric.
 type Type string
 
 // The types.
@@ -33,13 +33,13 @@ type Desc struct {
 	Name, Help string
 	Type       Type
 	Labels     []string
-	Wide       int    // how many labels, the first ones, can have any number of values
-	OTLP       string // the name that OpenTelemetry has for it; "": the same, with dots
-	Unit       string // of OTLP, in UCUM: s, By, {connection}
-	From       string // tool or file that it is made of
+	Wide       int    // the first Wide labels can have any number of values
+	OTLP       string // OpenTelemetry's name; "": the same name, with dots
+	Unit       string // OTLP's unit, in UCUM: s, By, {connection}
+	From       string // tool or file that is its source
 }
 
-// series is how many series a label set of it takes.
+// series is the number of series of one label set.
 func (d *Desc) series() int {
 	if d.Type == Histogram {
 		return histSeries
@@ -49,15 +49,15 @@ func (d *Desc) series() int {
 
 // Limits are the bounds of a Meter. The zero value works.
 type Limits struct {
-	Series int           // in all; 0: 5,000
-	Idle   time.Duration // a label set in which nothing is counted for so long is removed; 0: 10 min
+	Series int           // most series in all; 0: 5,000
+	Idle   time.Duration // a label set without a count for this long is removed; 0: 10 min
 }
 
-// Other is the value of labels that stands for all label sets that found no room.
+// Other is the label value for all label sets without a series of their own.
 const Other = "other"
 
-// promoteEvery is how often label sets that found no room are looked at again, and
-// promoteFrom is how often one of them must have come in that time.
+// Every promoteEvery, label sets without a series can get one. A label set must have had
+// promoteFrom counts in that time.
 const (
 	promoteEvery = 10 * time.Second
 	promoteFrom  = 10
@@ -68,8 +68,7 @@ const (
 // every label set gets a series of its own. Above that a new label set is counted as "other".
 // Every ten seconds the busiest of these get series of their own, until a sixteenth of the limit
 // is left. This last part is for metrics without a wide label, such as those about the agent
-// itself, which say what is missing. Counts never move: a label set that gets a series begins
-// at zero.
+// itself, which show what is missing. Counts never move: a new series starts at zero.
 type Meter struct {
 	mu       sync.Mutex
 	limits   Limits
@@ -79,16 +78,16 @@ type Meter struct {
 	promoted time.Time
 	now      func() time.Time
 
-	refused  uint64 // label sets
-	overflow uint64 // values that were counted as other
-	evicted  uint64 // label sets that were idle
+	refused  uint64 // label sets that got no series
+	overflow uint64 // values that were counted as "other"
+	evicted  uint64 // label sets that were removed because they were idle
 }
 
 // A family is one metric with its label sets.
 type family struct {
 	Desc
 	sets map[string]*set
-	last *set // all labels are "other"; it has a place from the beginning
+	last *set // all labels are "other"; it has a series from the start
 }
 
 // A set is one label set.
@@ -101,14 +100,14 @@ type set struct {
 	hist   *hist
 }
 
-// waits is a label set that found no room.
+// waits is a label set without a series of its own.
 type waits struct {
 	family *family
 	values []string
 	times  int
 }
 
-// NewMeter makes a meter of these metrics.
+// NewMeter makes a meter with the given metrics.
 func NewMeter(limits Limits, descs ...Desc) (*Meter, error) {
 	if limits.Series == 0 {
 		limits.Series = 5000
@@ -160,7 +159,7 @@ func (m *Meter) Set(name string, value float64, values ...string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.get(name, values)
-	if f := m.families[name]; s == f.last && s.fresh { // several share it
+	if f := m.families[name]; s == f.last && s.fresh { // several label sets share it
 		s.value = max(s.value, value)
 	} else {
 		s.value = value
@@ -168,7 +167,7 @@ func (m *Meter) Set(name string, value float64, values ...string) {
 	s.fresh = true
 }
 
-// Replace sets all label sets of a gauge: those that do not come are gone.
+// Replace sets all label sets of a gauge. It removes the ones that each does not set.
 func (m *Meter) Replace(name string, each func(set func(value float64, values ...string))) {
 	m.mu.Lock()
 	f := m.families[name]
@@ -186,7 +185,7 @@ func (m *Meter) Replace(name string, each func(set func(value float64, values ..
 	}
 }
 
-// get is the label set where something is counted.
+// get returns the label set that counts a value.
 func (m *Meter) get(name string, values []string) *set {
 	f := m.families[name]
 	if f == nil || len(values) != len(f.Labels) {
@@ -217,7 +216,7 @@ func (m *Meter) get(name string, values []string) *set {
 			m.waiting[strings.Clone(name+"\x00"+key)] = &waits{f, cloned(values), 1}
 		}
 	}
-	// The labels that have few values are kept while there is room.
+	// The other labels, which have few values, keep theirs while there is room.
 	most := slices.Clone(values)
 	for i := range f.Wide {
 		most[i] = Other
@@ -259,12 +258,12 @@ func (m *Meter) admit(f *family, key string, values []string, now time.Time) *se
 	return s
 }
 
-// isLast says whether a set is the one that its family has from the beginning.
+// isLast reports whether a set is the one that its family has from the start.
 func (f *family) isLast(s *set) bool {
 	return !slices.ContainsFunc(s.values, func(v string) bool { return v != Other })
 }
 
-// drop takes the series of a label set.
+// drop removes a label set and its series.
 func (m *Meter) drop(f *family, key string) {
 	s := f.sets[key]
 	if s == f.last {
@@ -276,7 +275,7 @@ func (m *Meter) drop(f *family, key string) {
 	delete(f.sets, key)
 }
 
-// promote removes idle label sets and gives their room to those that wait, the busiest first.
+// promote removes idle label sets and gives their series to waiting ones, the busiest first.
 func (m *Meter) promote(now time.Time) {
 	m.promoted = now
 	for _, f := range m.families {
@@ -313,13 +312,13 @@ func cloned(values []string) []string {
 	return out
 }
 
-// Count is what the meter says about itself.
+// Count is the meter's counts of itself.
 type Count struct {
 	Series, Limit, Sets        int
 	Refused, Overflow, Evicted uint64
 }
 
-// Count says how many series there are.
+// Count returns the present numbers.
 func (m *Meter) Count() Count {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -331,7 +330,7 @@ func (m *Meter) Count() Count {
 	return c
 }
 
-// Gather is all metrics, by name, as scrapers take them.
+// Gather returns all metrics, sorted by name, in the scraper's format.
 func (m *Meter) Gather() []*dto.MetricFamily {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -342,7 +341,7 @@ func (m *Meter) Gather() []*dto.MetricFamily {
 			continue
 		}
 		mf := &dto.MetricFamily{Name: proto.String(f.Name), Help: proto.String(f.Help), Type: f.proto().Enum()}
-		order := make([]int, len(f.Labels)) // by name, as the format wants them
+		order := make([]int, len(f.Labels)) // by name, as the format requires
 		for i := range order {
 			order[i] = i
 		}
@@ -351,7 +350,7 @@ func (m *Meter) Gather() []*dto.MetricFamily {
 			s := f.sets[key]
 			one := &dto.Metric{}
 			for _, i := range order {
-				if s.values[i] != "" { // an empty label is none
+				if s.values[i] != "" { // an empty label is left out
 					one.Label = append(one.Label, &dto.LabelPair{Name: proto.String(f.Labels[i]), Value: proto.String(s.values[i])})
 				}
 			}

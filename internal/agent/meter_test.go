@@ -32,7 +32,7 @@ func newMeter(t *testing.T, l Limits) *Meter {
 	return m
 }
 
-// text is what a scraper of text gets.
+// text is a scrape in the text format.
 func text(t *testing.T, m *Meter) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -44,7 +44,7 @@ func text(t *testing.T, m *Meter) string {
 	return b.String()
 }
 
-// lines is how many series a text has.
+// lines is the number of series in a text.
 func lines(text string) (n int) {
 	for l := range strings.Lines(text) {
 		if !strings.HasPrefix(l, "#") {
@@ -54,7 +54,7 @@ func lines(text string) (n int) {
 	return n
 }
 
-// total is the sum of a metric over all label sets: of a histogram the count.
+// total is the sum of a metric over all label sets; for a histogram, of the counts.
 func total(m *Meter, name string) (sum float64) {
 	for _, f := range m.Gather() {
 		if f.GetName() != name {
@@ -67,8 +67,8 @@ func total(m *Meter, name string) (sum float64) {
 	return sum
 }
 
-// TestAttack has a client with 100,000 source addresses and a process with 100,000 names: the
-// limit holds, nothing goes uncounted, and a service that was there before keeps its series.
+// TestAttack: with a client of 100,000 source addresses and a process with 100,000 names, the limit
+// holds, every value is counted, and an earlier service keeps its series.
 func TestAttack(t *testing.T) {
 	m := newMeter(t, Limits{})
 	c := &Counts{Meter: m}
@@ -88,7 +88,7 @@ func TestAttack(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	const attackers = 100_000
 	for i := range attackers {
-		// The service's port is larger than the client's: it is known from what it serves.
+		// The service's port is larger than the client's. The meter knows the service from earlier rows.
 		session("nginx", 60000, 1024+i%50_000, fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255))
 		session(fmt.Sprintf("evil-%d", i), 40000, 80, fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255))
 		if i%1000 == 0 {
@@ -123,7 +123,7 @@ func TestAttack(t *testing.T) {
 	if got := lines(out); got != n.Series || got > n.Limit {
 		t.Errorf("%d lines of text, counted as %d series, limit %d", got, n.Series, n.Limit)
 	}
-	// What the agent says about itself has room all the same.
+	// The metrics about the agent itself still have room.
 	m.Set(agentShed, 1, "dns")
 	c.Tool("soaccept")
 	c.End(row.End{Tool: "soaccept", Losses: []row.Loss{{Kind: "owner_full", N: 7}, {Kind: "owner_unknown", N: 3}}})
@@ -140,8 +140,8 @@ func TestAttack(t *testing.T) {
 	}
 }
 
-// TestSides: a session is told before anything has told that its port is served, and the
-// client's port is the smaller one. It is the service's all the same.
+// TestSides: the row of a session comes before the row that shows which port is served, and the
+// client's port is the smaller one. The session still counts for the service.
 func TestSides(t *testing.T) {
 	m := newMeter(t, Limits{})
 	c := &Counts{Meter: m}
@@ -158,7 +158,7 @@ func TestSides(t *testing.T) {
 	feed("tcplife", map[string]any{"comm": "web", "lport": 50000, "raddr": client, "rport": 40000})
 	feed("tcpretrans", map[string]any{"comm": "web", "lport": 50000, "raddr": client, "rport": 40000, "cause": "rto", "segments": 3})
 	feed("soaccept", map[string]any{"comm": "web", "lport": 50000, "raddr": client, "rport": 40000, "result": "success"})
-	// One of whom nothing else is known is guessed when it has waited.
+	// Without such a row, the side is a guess after the wait.
 	feed("tcplife", map[string]any{"comm": "old", "lport": 40001, "raddr": client, "rport": 443})
 	c.Settle()
 	if got := total(m, sessions); got != 1 {
@@ -180,7 +180,7 @@ func TestSides(t *testing.T) {
 	}
 }
 
-// TestPromote gives room that is left to the label set that is busy, not to those that came once.
+// TestPromote: the busy label set gets the free series, not those that came once.
 func TestPromote(t *testing.T) {
 	m := newMeter(t, Limits{Series: 1000})
 	now := time.Unix(1_700_000_000, 0)
@@ -206,7 +206,7 @@ func TestPromote(t *testing.T) {
 		t.Errorf("%.0f in all, want 5057", got)
 	}
 
-	// What is idle goes, and others take its room.
+	// Idle label sets are removed, and others get their series.
 	now = now.Add(10 * time.Minute)
 	m.Add(sentBytes, 1, "new :81", "", "", "", "in")
 	now = now.Add(promoteEvery)
@@ -252,7 +252,7 @@ func TestHist(t *testing.T) {
 		for _, b := range p.Bucket {
 			var want uint64
 			for _, us := range values {
-				// A value on a bound is above it where it comes from a slot [lo, hi).
+				// A value on a bound counts above it if it comes from a slot [lo, hi).
 				if v := float64(us) / 1e6; v < b.GetUpperBound() || kind == "single" && v == b.GetUpperBound() {
 					want++
 				}
@@ -301,7 +301,7 @@ func nativeCounts(h *dto.Histogram) map[int]uint64 {
 	return out
 }
 
-// TestHostile has names that try to break out of the format.
+// TestHostile: names with special characters do not break the format.
 func TestHostile(t *testing.T) {
 	m := newMeter(t, Limits{})
 	for _, name := range []string{"a\"} 1\nevil_total 5", "back\\slash", "\xff\xfe", "<script>", "\x00\x1b[2J", strings.Repeat("ü", 100)} {
@@ -318,7 +318,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestPromtool has promtool's linter look at every metric.
+// TestPromtool: promtool's linter accepts every metric.
 func TestPromtool(t *testing.T) {
 	tool, err := programs.Prometheus("promtool")
 	if err != nil {

@@ -7,9 +7,10 @@ import "strings"
 // place are the labels that name a container.
 var place = []string{"pod_namespace", "pod", "container"}
 
-// placeOf are their values: a container of Kubernetes is called NAMESPACE/POD/CONTAINER, and the
-// sandbox of a pod NAMESPACE/POD. No other runtime allows a slash in a name. The label is
-// pod_namespace because Prometheus gives its own label namespace to each target.
+// placeOf returns the values of these labels. The name of a Kubernetes container is
+// NAMESPACE/POD/CONTAINER, and that of a pod's sandbox is NAMESPACE/POD. No other runtime allows a
+// slash in a name. The label is pod_namespace, because Prometheus sets a label namespace on each
+// target itself.
 func placeOf(container string) []string {
 	switch part := strings.Split(container, "/"); len(part) {
 	case 3:

@@ -9,7 +9,7 @@ import (
 	"seine/internal/row/rowtest"
 )
 
-// TestPlaces: what a container is called becomes labels, and a label that has no value is none.
+// TestPlaces: the name of a container becomes labels, and a label without a value is left out.
 func TestPlaces(t *testing.T) {
 	m := newMeter(t, Limits{})
 	c := &Counts{Meter: m}

@@ -14,7 +14,7 @@ import (
 	"seine/internal/watch"
 )
 
-// A Self tells metrics about the agent itself.
+// A Self sets the metrics about the agent itself.
 type Self struct {
 	Counts  *Counts
 	Model   *watch.Model
@@ -22,15 +22,15 @@ type Self struct {
 	Logs    *Limited
 	Version string
 	Front   func() (pid int, starts uint64) // may be nil
-	Shed    func() []string                 // what the guard has ended; may be nil
+	Shed    func() []string                 // parts that the guard has stopped; may be nil
 	BPF     *BPFTime                        // may be nil
-	// Recorder says how large the recording is, and how many rows could not be written. May be
-	// nil.
+	// Recorder returns the size of the recording and the number of rows that were not written. May
+	// be nil.
 	Recorder func() (size, lost uint64)
 
 	mu   sync.Mutex
-	told map[string]float64 // the counters' last values
-	shed sync.Mutex         // of TellShed
+	told map[string]float64 // last values of the counters
+	shed sync.Mutex         // for TellShed
 }
 
 // upTo brings a counter up to its current value.
@@ -45,8 +45,8 @@ func (s *Self) upTo(name string, now float64, values ...string) {
 	}
 }
 
-// Run calls Tell until ctx ends: every five seconds, or less often if that would take more than
-// a fiftieth of a processor. A scrape does not wait for it.
+// Run calls Tell every five seconds until ctx ends. It calls it less often if that would take more
+// than a fiftieth of a processor. A scrape does not wait for it.
 func (s *Self) Run(ctx context.Context) {
 	for {
 		began := time.Now()
@@ -61,7 +61,7 @@ func (s *Self) Run(ctx context.Context) {
 
 const tellEvery = 5 * time.Second
 
-// Tell brings all metrics about the agent and the findings up to date.
+// Tell updates all metrics about the agent and the findings.
 func (s *Self) Tell() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,11 +116,11 @@ func (s *Self) Tell() {
 	s.upTo(agentOverflow, float64(n.Overflow))
 	s.upTo(agentEvicted, float64(n.Evicted))
 	c.Set(agentSeriesLimit, float64(n.Limit))
-	c.Set(agentSeries, float64(n.Series)) // the first time before its own place is made
+	c.Set(agentSeries, float64(n.Series)) // the first call makes its own series
 	c.Set(agentSeries, float64(c.Count().Series))
 }
 
-// TellShed brings the metric about what the guard has ended up to date.
+// TellShed updates the metric about parts that the guard has stopped.
 func (s *Self) TellShed() {
 	if s.Shed == nil {
 		return
@@ -145,7 +145,7 @@ func ownTime() (sum time.Duration) {
 	return sum
 }
 
-// resident is the memory of a process, 0 if it is gone.
+// resident is the resident memory of a process, 0 if it has ended.
 func resident(pid int) uint64 {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
@@ -156,7 +156,7 @@ func resident(pid int) uint64 {
 	return pages * uint64(os.Getpagesize())
 }
 
-// processorTime is what another process has used so far.
+// processorTime is the processor time of another process so far.
 func processorTime(pid int) time.Duration {
 	if pid == 0 {
 		return 0
@@ -165,7 +165,7 @@ func processorTime(pid int) time.Duration {
 	if err != nil {
 		return 0
 	}
-	var ns int64 // of its first thread alone: the others are in task/
+	var ns int64 // of the first thread only: the others are in task/
 	fmt.Sscan(string(b), &ns)
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {

@@ -4,13 +4,13 @@ package agent
 
 import "slices"
 
-// at are the labels of metrics about a container. All but more can have any number of values.
+// at returns the labels of metrics about a container. All except more can have any number of values.
 func at(what string, more ...string) []string { return slices.Concat([]string{what}, place, more) }
 
-// who are the labels of metrics about a service.
+// who returns the labels of metrics about a service.
 func who(more ...string) []string { return at("service", slices.Concat([]string{"side"}, more)...) }
 
-// Names of metrics. Each is described in Table.
+// Names of metrics. Table describes each.
 const (
 	turnSeconds       = "seine_turn_seconds"
 	firstSeconds      = "seine_first_byte_seconds"
@@ -56,8 +56,8 @@ const (
 	recorderLost      = "seine_recorder_lost_rows_total"
 )
 
-// Table is every metric that the agent has by itself: names, help, types and labels are
-// nowhere else. docs/METRICS.md is made of it.
+// Table is every metric of the agent without a config file. It is the only place of their names,
+// help, types and labels. docs/METRICS.md is generated from it.
 var Table = []Desc{
 	{Name: turnSeconds, Type: Histogram, Labels: who(), Wide: 4, Unit: "s", From: "flows",
 		Help: "Time of turns. Side in: from the first byte of a request until its answer was delivered; out: from the first byte sent until the last byte of the answer was read."},

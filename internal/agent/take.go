@@ -14,31 +14,31 @@ import (
 	"seine/internal/watch"
 )
 
-// A Counts is the sink that makes metrics of the rows of tools.
+// A Counts is the sink that turns rows of tools into metrics.
 type Counts struct {
 	*Meter
 
 	mu      sync.Mutex
-	known   map[watch.ServiceKey]time.Time // services that are known to serve, or to ask, and when that was heard last
+	known   map[watch.ServiceKey]time.Time // services whose side is known, and the time of the last row that showed it
 	waiting []undecided                    // the oldest first
 }
 
-// An undecided is a row with both ports of a connection while it is not known which of the two
-// serves. The row of another tool that tells it may come later.
+// An undecided is a row with both ports of a connection, while it is unknown which of the two is the
+// server's. A later row of another tool may show it.
 type undecided struct {
 	since   time.Time
 	in, out watch.ServiceKey
 	count   func(k watch.ServiceKey)
 }
 
-// Bounds of the memory that tells sides apart, and how long a row waits.
+// Limits of the memory about sides, and the time that a row waits.
 const (
 	mostKnown     = 20_000
 	mostUndecided = 10_000
 	decideAfter   = 3 * time.Second
 )
 
-// takers are how rows of each view of a tool become metrics.
+// takers are the functions that turn the rows of each view of a tool into metrics.
 var takers = map[string]func(c *Counts, r reader){
 	"flows/services":   takeService,
 	"soconnect/":       takeConnect,
@@ -56,7 +56,7 @@ var takers = map[string]func(c *Counts, r reader){
 func (c *Counts) Row(r *row.Row) error {
 	c.Add(agentRows, 1, r.Schema.Tool)
 	if r.Pending() {
-		return nil // it will be counted when it has ended
+		return nil // the row at its end counts
 	}
 	if take := takers[r.Schema.Tool+"/"+r.Schema.View]; take != nil {
 		take(c, reader{r})
@@ -64,13 +64,13 @@ func (c *Counts) Row(r *row.Row) error {
 	return nil
 }
 
-// Tool says that a tool is attached: its counts and losses are zero from now on, not unknown.
+// Tool notes that a tool is attached. From now on its counts and losses are zero, not absent.
 func (c *Counts) Tool(name string) {
 	c.Add(agentRows, 0, name)
 	c.Add(agentLost, 0, name, "ring_full")
 }
 
-// End counts losses, and what has waited.
+// End counts losses and settles waiting rows.
 func (c *Counts) End(e row.End) error {
 	c.Settle()
 	for _, l := range e.Losses {
@@ -79,10 +79,10 @@ func (c *Counts) End(e row.End) error {
 	return nil
 }
 
-// reader reads cells by the ids of their columns. What is absent is zero.
+// reader reads cells by the ids of their columns. An absent cell is zero.
 type reader struct{ *row.Row }
 
-// value is a number in the unit that the id names, and whether there is one.
+// value returns a number in the unit of the id, and whether the cell has one.
 func (r reader) value(id string) (float64, bool) {
 	i := r.Schema.Index(id)
 	if i < 0 {
@@ -104,7 +104,7 @@ func (r reader) text(id string) string {
 	return ""
 }
 
-// or is the text of a column, or absent if it has none.
+// or returns the text of a column, or the string absent if the cell has none.
 func (r reader) or(id, absent string) string {
 	if s := r.text(id); s != "" {
 		return s
@@ -131,7 +131,7 @@ func (r reader) who() watch.Who {
 	return watch.Who{Comm: strings.Clone(r.text("comm")), Container: strings.Clone(r.text("container")), Netns: uint32(r.number("netns"))}
 }
 
-// in is the service that a process has at a port, out the one that it asks.
+// in is the service of the process at its local port. out is the remote service that it uses.
 func (r reader) in() watch.ServiceKey {
 	return watch.ServiceKey{Who: r.who(), Lport: uint16(r.number("lport"))}
 }
@@ -140,7 +140,7 @@ func (r reader) out() watch.ServiceKey {
 	return watch.ServiceKey{Who: r.who(), Out: true, Raddr: r.addr("raddr"), Rport: uint16(r.number("rport"))}
 }
 
-// name is a service as a label.
+// name is the label value of a service.
 func name(k watch.ServiceKey) string {
 	if k.Comm == "" {
 		k.Comm = "(unknown)"
@@ -148,7 +148,7 @@ func name(k watch.ServiceKey) string {
 	return k.String()
 }
 
-// labels are those of who, and more.
+// labels returns the values of the labels that who names, and more.
 func labels(k watch.ServiceKey, more ...string) []string {
 	side := "in"
 	if k.Out {
@@ -157,12 +157,12 @@ func labels(k watch.ServiceKey, more ...string) []string {
 	return in(name(k), k.Who, slices.Concat([]string{side}, more)...)
 }
 
-// in are the values of the labels that at names.
+// in returns the values of the labels that at names.
 func in(what string, w watch.Who, more ...string) []string {
 	return slices.Concat([]string{what}, placeOf(w.Container), more)
 }
 
-// heard notes that a service serves, or asks.
+// heard notes that the side of a service is known.
 func (c *Counts) heard(k watch.ServiceKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,7 +173,7 @@ func (c *Counts) heard(k watch.ServiceKey) {
 		var oldest watch.ServiceKey
 		var when time.Time
 		n := 0
-		for s, t := range c.known { // of some of them: a map hands them out in any order
+		for s, t := range c.known { // the oldest of some: the order of a map is random
 			if n++; when.IsZero() || t.Before(when) {
 				oldest, when = s, t
 			}
@@ -186,7 +186,7 @@ func (c *Counts) heard(k watch.ServiceKey) {
 	c.known[k] = c.now()
 }
 
-// which is the one of two services that is known.
+// which returns the one of two services that is known.
 func (c *Counts) which(in, out watch.ServiceKey) (k watch.ServiceKey, ok bool) {
 	if _, ok := c.known[in]; ok {
 		return in, true
@@ -197,7 +197,7 @@ func (c *Counts) which(in, out watch.ServiceKey) (k watch.ServiceKey, ok bool) {
 	return in, false
 }
 
-// guess is the service where nothing is known: the port that is smaller is the server's.
+// guess returns the service if neither is known: the smaller port is the server's.
 func guess(in, out watch.ServiceKey) watch.ServiceKey {
 	if out.Rport == 0 || in.Lport != 0 && in.Lport < out.Rport {
 		return in
@@ -205,7 +205,7 @@ func guess(in, out watch.ServiceKey) watch.ServiceKey {
 	return out
 }
 
-// side counts a row with both ports for the service that it belongs to, now or when that is known.
+// side counts a row with both ports for its service, now or when that is known.
 func (c *Counts) side(r reader, count func(k watch.ServiceKey)) {
 	in, out := r.in(), r.out()
 	c.mu.Lock()
@@ -222,7 +222,7 @@ func (c *Counts) side(r reader, count func(k watch.ServiceKey)) {
 	count(k)
 }
 
-// sideNow is the service that a row with both ports belongs to, as far as is known.
+// sideNow returns the service of a row with both ports. If it is unknown, it is a guess.
 func (c *Counts) sideNow(r reader) watch.ServiceKey {
 	in, out := r.in(), r.out()
 	c.mu.Lock()
@@ -233,7 +233,7 @@ func (c *Counts) sideNow(r reader) watch.ServiceKey {
 	return guess(in, out)
 }
 
-// Settle counts waiting rows whose side is known now, and those that have waited long enough.
+// Settle counts the waiting rows whose side is known now, and the rows that have waited long enough.
 func (c *Counts) Settle() {
 	c.mu.Lock()
 	var ready []func()
@@ -352,7 +352,7 @@ func takeBacklog(c *Counts, r reader) {
 	}
 }
 
-// troubles are the kernel's counters that should not grow.
+// troubles are counters of the kernel that should not grow.
 var troubles = map[string]bool{
 	"UdpRcvbufErrors": true, "UdpSndbufErrors": true, "UdpInCsumErrors": true, "UdpMemErrors": true,
 	"Udp6RcvbufErrors": true, "Udp6SndbufErrors": true, "Udp6InCsumErrors": true, "Udp6MemErrors": true,
@@ -362,7 +362,7 @@ var troubles = map[string]bool{
 	"TcpExtTCPTimeouts": true, "TcpExtTCPSpuriousRtxHostQueues": true, watch.SoftnetDropped: true, watch.SoftnetSqueezed: true,
 }
 
-// Grown counts by how much a counter of the kernel grew.
+// Grown counts the growth of a counter of the kernel.
 func (c *Counts) Grown(name string, by int64) {
 	if troubles[name] && by > 0 {
 		c.Add(kernelCounters, float64(by), name)

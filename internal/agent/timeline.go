@@ -12,7 +12,7 @@ import (
 	"seine/internal/watch"
 )
 
-// A second of a timeline.
+// A second is one second of a timeline.
 type second struct {
 	At      int64              `json:"t"`
 	Turns   uint64             `json:"turns"`
@@ -21,15 +21,15 @@ type second struct {
 	TX      uint64             `json:"tx_bytes"`
 	RX      uint64             `json:"rx_bytes"`
 	Retrans uint64             `json:"retrans"`
-	Drops   uint64             `json:"drops"` // of the whole machine
+	Drops   uint64             `json:"drops"` // drops of the whole machine
 	Failed  uint64             `json:"failed_connects"`
 	Parts   map[string]float64 `json:"parts_ms"`
 }
 
-// settled is how long after its end a second is shown: until then tools still deliver its rows.
+// settled is the time in seconds until a second is complete: tools deliver its rows until then.
 const settled = 2
 
-// timeline is the seconds of one service, or of all.
+// timeline returns the seconds of one service, or of all.
 func (a *Answers) timeline(q *query) (any, error) {
 	first, last := a.Model.Span()
 	if !q.at.IsZero() && q.at.Before(last) {
@@ -76,7 +76,7 @@ func (a *Answers) timeline(q *query) (any, error) {
 	return out, nil
 }
 
-// A node of the map is a process, or an address and port elsewhere.
+// A node of the map is a process, or an address and port of another machine.
 type node struct {
 	ID    string `json:"id"`
 	Label string `json:"label"`
@@ -107,15 +107,15 @@ func processNode(w watch.Who) node {
 	return node{"p|" + w.Container + "|" + w.Comm + "|" + strconv.FormatUint(uint64(w.Netns), 10), label, "process"}
 }
 
-// graph is who talks to whom. If the address that a process asks is this machine's and the port
-// is served here, the edge leads to the process that serves it. Clients of a service from
-// elsewhere are one node.
+// graph returns the map: who talks to whom. If a process talks to an address of this machine and a
+// local process serves the port, the edge leads to that process. All clients of a service from other
+// machines are one node.
 func (a *Answers) graph(q *query) (any, error) {
 	v := a.view(q)
 	findings := a.judge(q, v).Findings
 	nodes := map[string]node{}
 	served := map[uint16][]*watch.Service{}
-	asked := map[watch.ServiceKey]bool{} // services that somebody here asks
+	asked := map[watch.ServiceKey]bool{} // services that a local process uses
 	for _, s := range v.Services {
 		if !s.Out {
 			served[s.Lport] = append(served[s.Lport], s)
@@ -171,7 +171,7 @@ func (a *Answers) graph(q *query) (any, error) {
 	return out, nil
 }
 
-// status is the state of the agent.
+// status returns the state of the agent.
 func (a *Answers) status(*query) (any, error) {
 	first, last := a.Model.Span()
 	v := a.Model.Window(time.Second)

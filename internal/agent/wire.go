@@ -18,22 +18,22 @@ import (
 
 // The holder and the front exchange frames: the length of the rest (4 bytes, big endian), the
 // number of the question (4), an HTTP status (2; 0 in questions), and the text. A question
-// is JSON. Answers come in any order. The holder trusts nothing that comes from the front.
+// is JSON. Answers come in any order. The holder does not trust the front.
 const (
 	frameHead    = 10
 	mostQuestion = 16 << 10
 	mostAnswer   = 256 << 20
 	mostAtOnce   = 8
-	slowest      = 10 * time.Second // for the other side to take a frame
+	slowest      = 10 * time.Second // the other side must take a frame within this time
 )
 
-// A question is what the front asks.
+// A question is a request of the front.
 type question struct {
 	What   string     `json:"what"`
 	Params url.Values `json:"params,omitempty"`
 }
 
-// Answerer answers a question: what is a name such as "services".
+// Answerer answers a question. The parameter what is its name, such as "services".
 type Answerer func(ctx context.Context, what string, params url.Values) (status int, body []byte)
 
 func writeFrame(conn net.Conn, number uint32, status uint16, body []byte) error {
@@ -95,13 +95,13 @@ func Serve(ctx context.Context, conn net.Conn, answer Answerer) error {
 			write.Lock()
 			defer write.Unlock()
 			if err := writeFrame(conn, number, uint16(status), out); err != nil {
-				stop() // after half a frame the stream cannot go on
+				stop() // after a partial frame the stream is useless
 			}
 		})
 	}
 }
 
-// A Client asks the holder. All methods may be called by any goroutine.
+// A Client asks the holder. Its methods are safe for concurrent use.
 type Client struct {
 	conn  net.Conn
 	write sync.Mutex
@@ -118,14 +118,14 @@ type reply struct {
 	body   []byte
 }
 
-// NewClient makes a client of a connection to the holder.
+// NewClient makes a client on a connection to the holder.
 func NewClient(conn net.Conn) *Client {
 	c := &Client{conn: conn, waiting: map[uint32]chan reply{}, gone: make(chan struct{})}
 	go c.read()
 	return c
 }
 
-// Gone is closed when the holder is.
+// Gone is closed when the connection to the holder ends.
 func (c *Client) Gone() <-chan struct{} { return c.gone }
 
 func (c *Client) read() {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// TestWire asks many questions at once: each gets its own answer, in whatever order they come.
+// TestWire asks many questions at once. Each gets its own answer, in any order.
 func TestWire(t *testing.T) {
 	ours, theirs := net.Pipe()
 	go Serve(t.Context(), ours, func(_ context.Context, what string, params url.Values) (int, []byte) {
@@ -46,7 +46,7 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// TestWireHostile has a front that was taken over: the holder ends the connection and nothing else.
+// TestWireHostile: if a front is compromised and sends garbage, the holder ends the connection and nothing else.
 func TestWireHostile(t *testing.T) {
 	for _, bytes := range []string{
 		"\xff\xff\xff\xff\x00\x00\x00\x01\x00\x00", // 4 GB

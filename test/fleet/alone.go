@@ -13,20 +13,20 @@ import (
 	"time"
 )
 
-// How one agent is measured.
+// Times of the measurement of one agent.
 const (
 	settles  = 10 * time.Second
 	measures = 30 * time.Second
 	scrapes  = 21
 )
 
-// protobuf is what a Prometheus with native histograms asks for.
+// protobuf is the format that a Prometheus with native histograms requests.
 const protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
 
-// alone measures what one agent costs on a host with its traffic, before there are others.
+// alone measures the cost of one agent on a host with traffic, before the other agents start.
 func (f *fleet) alone(ctx context.Context) error {
 	f.say("one agent alone, for %v", settles+measures)
-	// A receiver of our own, to see how large a push is.
+	// A receiver of our own measures the size of a push.
 	l, err := net.Listen("tcp", engineIP+":0")
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func (f *fleet) alone(ctx context.Context) error {
 		return err
 	}
 
-	// The agent brings these two up to date every five seconds.
+	// The agent updates these two every five seconds.
 	cpu, bpf := 100*grown("seine_agent_cpu_seconds_total"), 100*grown("seine_agent_bpf_seconds_total")
 	f.figure("agent-cpu-percent", cpu, "%.2f", cpu)
 	f.figure("agent-bpf-percent", bpf, "%.2f", bpf)

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// cost measures what samples and series cost the engines.
+// cost measures the cost of samples and series in the engines.
 func (f *fleet) cost(ctx context.Context) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.prom.url+"/api/v1/admin/tsdb/snapshot", nil)
 	if err != nil {
@@ -89,7 +89,7 @@ func (f *fleet) cost(ctx context.Context) error {
 	return nil
 }
 
-// size is how large the files of a folder are, or a file.
+// size is the total size of the files in a folder, or the size of a file.
 func size(path string) (n float64) {
 	_ = filepath.WalkDir(path, func(_ string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

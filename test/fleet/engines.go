@@ -14,28 +14,28 @@ import (
 	"time"
 )
 
-// An engine is a program of others that is built from its Go module. It is kept in the user's
-// cache: to build it takes minutes.
+// An engine is a program of another project, built from its Go module. The build takes minutes, so
+// the program is kept in the user's cache.
 type engine struct {
 	name    string
 	module  string
 	version string
-	command string // its package, below the module
+	command string // its package in the module
 	tags    string
-	// own is the folder of a module of this tree that is built in place of module, for a program
-	// that is to be put together of modules.
+	// own is the folder of a module of this tree. It is built in place of module, for a program
+	// that is assembled from modules.
 	own string
 }
 
-// The engines. Prometheus is built without the service discoveries of clouds: the hosts are in its
-// configuration, and their clients would take most of the time of the build.
+// The engines. Prometheus is built without the service discovery of clouds. The hosts are in its
+// configuration, and the clients of clouds would take most of the build time.
 var engines = []engine{
 	{name: "victoria-metrics", module: "github.com/VictoriaMetrics/VictoriaMetrics", version: "v1.130.0", command: "./app/victoria-metrics"},
 	{name: "prometheus", module: "github.com/prometheus/prometheus", version: "v0.315.0", command: "./cmd/prometheus", tags: "remove_all_sd"},
 	{name: "otelcol", version: "v0.162.0", command: ".", own: "test/fleet/otelcol"},
 }
 
-// install builds the engine unless it is there, and returns its path.
+// install builds the engine unless the cache has it, and returns its path.
 func (e *engine) install(ctx context.Context, say func(string, ...any)) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -62,7 +62,7 @@ func (e *engine) install(ctx context.Context, say func(string, ...any)) (string,
 		}
 		defer os.RemoveAll(source)
 	}
-	// One that was broken off does not look like one that is complete.
+	// An interrupted build must not look like a complete one.
 	made := path + ".new"
 	cmd := exec.CommandContext(ctx, "go", "build", "-C", source, "-trimpath", "-ldflags=-s -w", "-tags="+e.tags, "-o", made, e.command)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-buildvcs=false")
@@ -73,7 +73,7 @@ func (e *engine) install(ctx context.Context, say func(string, ...any)) (string,
 	return path, os.Rename(made, path)
 }
 
-// key tells builds apart: by version, or by what the module of our own says.
+// key identifies a build: by version, or by the content of our own module.
 func (e *engine) key() (string, error) {
 	if e.own == "" {
 		return e.version, nil
@@ -90,7 +90,7 @@ func (e *engine) key() (string, error) {
 }
 
 // fetch copies the source of the module to a new folder. 'go install' refuses a module whose
-// go.mod replaces others; there its go.mod counts as it is.
+// go.mod replaces others. A build in the folder uses its go.mod as it is.
 func (e *engine) fetch(ctx context.Context, parent string) (dir string, err error) {
 	out, err := exec.CommandContext(ctx, "go", "mod", "download", "-json", e.module+"@"+e.version).Output()
 	var at struct{ Dir, Error string }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command fleet runs agents as many machines do, beside engines that exist: Prometheus,
-// VictoriaMetrics and the OpenTelemetry Collector, built from their Go modules with the files of
-// deploy/. It puts a fault on one host, ends programs, and says what is seen of it. Run it from
-// the project's root as root, by make fleet.
+// Command fleet runs the agents of many hosts with real engines: Prometheus, VictoriaMetrics and
+// the OpenTelemetry Collector. It builds the engines from their Go modules and uses the files of
+// deploy/. It causes a fault on one host, kills programs, and reports what the engines see. Run it
+// as root from the project's root, by make fleet.
 //
-// A host is a network namespace with its own traffic, a host name of its own, and an agent that
-// looks at that namespace alone. Agents listen on an address of loopback each.
+// A host is a network namespace with its own traffic, its own host name, and an agent that observes
+// this namespace only. Each agent listens on its own loopback address.
 package main
 
 import (
@@ -79,24 +79,24 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// A fleet is all that runs.
+// A fleet is a run: its programs, hosts and results.
 type fleet struct {
 	began      time.Time
-	dir        string // of logs and data
+	dir        string // folder of logs and data
 	engines    map[string]string
 	prometheus *process
 	victoria   *process
 	collector  *process
 	prom, vm   server
-	empty      float64 // bytes of memory of a Prometheus that has nothing yet
+	empty      float64 // memory of an empty Prometheus, in bytes
 	hosts      []*member
-	lines      []string // what was said
+	lines      []string // printed lines
 	passed     int
 	failed     []string
 	figures    []figure
 }
 
-// A figure is for the proof and the report.
+// A figure is a measured value for the proof and the report.
 type figure struct {
 	name, text string
 	value      float64
@@ -109,7 +109,7 @@ func (f *fleet) say(format string, args ...any) {
 	f.lines = append(f.lines, line)
 }
 
-// check says whether something is as it must be. The run goes on, and fails in the end.
+// check prints whether a condition is true. If it is false, the run goes on and fails at the end.
 func (f *fleet) check(ok bool, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if !ok {
@@ -121,7 +121,7 @@ func (f *fleet) check(ok bool, format string, args ...any) {
 	f.say("ok      %s", text)
 }
 
-// holds is check for what is so unless there is an error.
+// holds is check for a condition that is true if err is nil.
 func (f *fleet) holds(err error, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if err != nil {
@@ -130,14 +130,14 @@ func (f *fleet) holds(err error, format string, args ...any) {
 	f.check(err == nil, "%s", text)
 }
 
-// figure keeps a number, and prints it as a test's attribute, which test/proof/write takes.
+// figure stores a number and prints it as a test attribute, which test/proof/write reads.
 func (f *fleet) figure(name string, value float64, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	f.figures = append(f.figures, figure{name, text, value})
 	fmt.Printf("=== ATTR  fleet %s %s\n", name, text)
 }
 
-// value is a figure by its name.
+// value returns a figure by its name.
 func (f *fleet) value(name string) float64 {
 	for _, x := range f.figures {
 		if x.name == name {
@@ -173,7 +173,7 @@ func (f *fleet) close() {
 	}
 }
 
-// await asks until it is so. It gives up after a while, with what was wrong last.
+// await calls so until it returns nil. After patience it returns the last error.
 func await(ctx context.Context, patience time.Duration, so func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -200,7 +200,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// path is a file below the directory of the run.
+// path returns the path of a file in the directory of the run.
 func (f *fleet) path(name ...string) string {
 	return filepath.Join(append([]string{f.dir}, name...)...)
 }

@@ -15,18 +15,18 @@ import (
 
 // A member is a host of the fleet.
 type member struct {
-	name    string // of the host
-	address string // of its agent
-	dir     string // of its recording
+	name    string // host name
+	address string // address of its agent
+	dir     string // folder of its recording
 	push    time.Duration
 	world   *lab.World
 	agent   *process
 	shop    *lab.Proc
 	visitor *lab.Proc
-	did     visited // when the visitor has gone
+	did     visited // set when the visitor has ended
 }
 
-// shopAddr is where the shop of each host listens. The service has the same name on all of them.
+// shopAddr is the address of the shop on each host. The service has the same name on all hosts.
 const (
 	shopAddr = "127.0.0.1:8080"
 	service  = "shop :8080"
@@ -43,7 +43,7 @@ func newMember(f *fleet, n int) (*member, error) {
 	if m.world, err = lab.NewWorld(lab.Options{}); err != nil {
 		return nil, err
 	}
-	f.hosts = append(f.hosts, m) // from now on it is closed with the fleet
+	f.hosts = append(f.hosts, m) // from now on the fleet closes it
 	m.shop, err = m.world.StartReady("", "shop", bodyServe, shopAddr)
 	return m, err
 }
@@ -54,11 +54,11 @@ func (m *member) close() {
 	m.world.Close()
 }
 
-// instance is what Prometheus calls the agent.
+// instance is the agent's name in Prometheus.
 func (m *member) instance() string { return m.name + ":7346" }
 
-// startAgent starts the agent of the host. Its limit of processor time is off: the hooks are those
-// of the one kernel, so that its programs run for the traffic of all hosts.
+// startAgent starts the agent of the host. Its limit of processor time is off: all agents share one
+// kernel, so the programs of each run for the traffic of all hosts.
 func (m *member) startAgent(f *fleet, otlp string) (err error) {
 	m.agent, err = start(f.dir, m.name, m.name, f.seine(), "agent", "--listen", m.address, fmt.Sprintf("--netns=%d", m.world.Netns("")),
 		"--dir", m.dir, "--budget", "100M", "--otlp", otlp, "--otlp-interval", m.push.String(), "--max-cpu", "1000%")
@@ -85,7 +85,7 @@ func (m *member) visit() (err error) {
 // leave ends the traffic.
 func (m *member) leave() error { return m.visitor.Call("stop", &m.did) }
 
-// metrics is a scrape of the agent as text.
+// metrics scrapes the agent in the text format.
 func (m *member) metrics(ctx context.Context) (string, error) {
 	b, _, err := get(ctx, "http://"+m.address+"/metrics")
 	return string(b), err

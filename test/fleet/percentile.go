@@ -27,11 +27,11 @@ const (
 // quoteLoad has a prime number of turns.
 var quoteLoad = load{Addr: quoteAddr, Turns: 499, Conns: 4, Least: time.Millisecond, Most: 90 * time.Millisecond}
 
-// bucket is by what factor native buckets grow. A turn can be counted in the one beside its own: see docs/METRICS.md.
+// bucket is the growth factor of native buckets. A turn can count in a bucket next to its own: see docs/METRICS.md.
 var bucket = math.Pow(2, 1.0/8)
 
-// percentile: of one load, the client's stopwatch, flows, the native histograms of Prometheus by
-// both ways, and the classic ones of VictoriaMetrics have the same p99, as far as they can tell.
+// percentile compares the p99 of one load: by the client's clock, by flows, by the native histograms of
+// Prometheus (scraped and pushed), and by the classic ones of VictoriaMetrics. All agree within their resolution.
 func (f *fleet) percentile(ctx context.Context) error {
 	m := f.hosts[hasLoad]
 	if _, err := m.world.StartReady("", "quote", bodyServe, quoteAddr); err != nil {
@@ -77,22 +77,22 @@ func (f *fleet) percentile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Classic buckets are four times as wide as the one before: 65.536 to 262.144 ms.
+	// A classic bucket is four times as wide as the one before. This one is 65.536 to 262.144 ms.
 	f.check(p99 > 0.065536 && p99 <= 0.262144 && watched > 0.065536, "VictoriaMetrics, classic histogram: %.0f turns, p99 in the bucket from 65.5 to 262.1 ms", want)
 	return nil
 }
 
-// near says whether two times are as near as native buckets can tell.
+// near reports whether two times agree within the resolution of native buckets.
 func near(a, b float64) bool { return a < b*bucket*bucket && b < a*bucket*bucket }
 
-// A run of flows.
+// A flowsRun is a run of flows.
 type flowsRun struct {
 	cmd  *exec.Cmd
 	out  bytes.Buffer
 	said io.ReadCloser
 }
 
-// A flowsRow is what is read of a row of flows.
+// A flowsRow is the columns of a row of flows that are used.
 type flowsRow struct {
 	Lport int
 	Side  string

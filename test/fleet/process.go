@@ -16,7 +16,7 @@ import (
 	"seine/internal/host"
 )
 
-// A process is a program that runs beside this one, and ends with it.
+// A process is a program that runs beside this one and ends with it.
 type process struct {
 	name string
 	log  string // file with its output
@@ -24,7 +24,7 @@ type process struct {
 	done chan struct{} // closed when it has ended
 }
 
-// start starts a program. hostname, if set, is what it takes for the name of the machine.
+// start starts a program. If hostname is set, the program sees it as the name of the machine.
 func start(dir, name, hostname, program string, args ...string) (*process, error) {
 	p := &process{name: name, log: filepath.Join(dir, name+".log"), cmd: exec.Command(program, args...), done: make(chan struct{})}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -35,7 +35,7 @@ func start(dir, name, hostname, program string, args ...string) (*process, error
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, log, log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL, Setpgid: true}
 	started := make(chan error, 1)
-	// The death signal is tied to the thread that starts the process.
+	// The kernel sends the death signal when the thread that started the process ends.
 	host.OnThread(func() {
 		err := func() error {
 			if hostname != "" {
@@ -74,7 +74,7 @@ func (p *process) kill() error {
 	return err
 }
 
-// stop asks the process to end, and ends it if it does not. It may have ended, or not be there.
+// stop asks the process to end, and kills it if it does not. The process may be nil or have ended.
 func (p *process) stop() {
 	if p == nil {
 		return
@@ -89,7 +89,7 @@ func (p *process) stop() {
 	}
 }
 
-// running is an error if the process has ended: the end of what it said.
+// running returns an error if the process has ended. The error has the last lines of its output.
 func (p *process) running() error {
 	select {
 	case <-p.done:

@@ -14,8 +14,8 @@ import (
 	"seine/test/duckdb"
 )
 
-// fleetQuery asks the recordings of all hosts at once: how many sessions the shop of each host
-// served, and in how many seconds the p99 of its turns was above 100 ms. The slowest host comes first.
+// fleetQuery reads the recordings of all hosts at once. It returns the number of sessions of the shop
+// on each host, and the number of seconds with a p99 above 100 ms. The slowest host comes first.
 const fleetQuery = `with served as (
   select host, count(*) as sessions
   from read_parquet('DIR/host=*/tcplife.parquet', hive_partitioning=true) group by host),
@@ -25,11 +25,11 @@ slow as (
 select host, cast(sessions as integer) as sessions, cast(seconds as integer) as seconds from served join slow using (host)
 order by seconds desc, host`
 
-// leastSlow is in how many seconds the host with the fault is slow, at least: its alert takes a minute.
+// leastSlow is the least number of slow seconds on the host with the fault: its alert takes a minute.
 const leastSlow = 40
 
-// recordings: the traffic ends, metrics have all of it, and DuckDB finds it in the recordings, in
-// one query.
+// recordings ends the traffic. The metrics must have all of it, and DuckDB must find it in the
+// recordings by one query.
 func (f *fleet) recordings(ctx context.Context) error {
 	made := 0
 	for _, m := range f.hosts {
@@ -42,7 +42,7 @@ func (f *fleet) recordings(ctx context.Context) error {
 	differ := 0
 	for i, m := range f.hosts {
 		if i == isKilled {
-			continue // its counters have begun again
+			continue // its counters restarted at zero
 		}
 		if err := f.prom.is(ctx, notLonger, float64(m.did.Sessions), `sum(seine_tcp_sessions_total{instance=%q,service=%q,side="in"})`, m.instance(), service); err != nil {
 			f.say("%s made %d sessions: %v", m.name, m.did.Sessions, err)
@@ -101,7 +101,7 @@ func (f *fleet) recordings(ctx context.Context) error {
 		}
 	}
 	f.check(len(rows) == len(f.hosts) && differ == 0, "DuckDB, one query over the recordings of %d hosts, in %.1f s: each session is there", len(rows), took.Seconds())
-	// The killed agent missed what happened while it was away, and kept what it had.
+	// The killed agent missed the sessions while it was down, and kept the earlier ones.
 	dead := f.hosts[isKilled]
 	f.check(recorded[dead.name] > 0 && recorded[dead.name] < dead.did.Sessions, "%s, whose agent was killed, has %d of its %d sessions", dead.name, recorded[dead.name], dead.did.Sessions)
 	f.check(len(rows) > 1 && rows[0].Host == f.hosts[hasFault].name && rows[0].Seconds >= leastSlow && rows[1].Seconds < leastSlow/2,

@@ -10,7 +10,7 @@ import (
 	"seine/internal/words"
 )
 
-// What a large fleet is taken to be.
+// The assumptions about a large fleet.
 const (
 	manyHosts   = 10_000
 	scrapeEvery = 15.0 // seconds
@@ -101,10 +101,10 @@ engines at the end of the run. Derived: the rest. At the limit of series (`+"`--
 	return b.String()
 }
 
-// turnsASecond is about how many a visitor makes.
+// turnsASecond is the approximate rate of a visitor.
 var turnsASecond = (1 + 1.0/sessionEach) / (visitEvery + usual).Seconds()
 
-// amount is a number in words of three digits.
+// amount is a number with three digits and a unit prefix.
 func amount(n float64, unit string) string {
 	for _, prefix := range []string{"", "k", "M", "G", "T"} {
 		if n < 1000 {

@@ -16,11 +16,11 @@ import (
 // A server answers PromQL, as Prometheus and VictoriaMetrics do.
 type server struct{ url string }
 
-// A series is one of an answer.
+// A series is one series of an answer.
 type series struct {
 	Metric map[string]string
 	Value  point
-	Values []point // of a range
+	Values []point // for a range query
 }
 
 // A point is a time and a value.
@@ -64,7 +64,7 @@ func get(ctx context.Context, address string, head ...string) ([]byte, http.Head
 	return b, resp.Header, err
 }
 
-// ask is the answer to a query, as it is now.
+// ask returns the answer to an instant query.
 func (s server) ask(ctx context.Context, format string, args ...any) ([]series, error) {
 	query := fmt.Sprintf(format, args...)
 	b, _, err := get(ctx, s.url+"/api/v1/query?query="+url.QueryEscape(query))
@@ -81,7 +81,7 @@ func (s server) ask(ctx context.Context, format string, args ...any) ([]series, 
 	return answer.Data.Result, nil
 }
 
-// one is the value of a query that has one series.
+// one returns the value of a query with one series.
 func (s server) one(ctx context.Context, format string, args ...any) (float64, error) {
 	all, err := s.ask(ctx, format, args...)
 	if err != nil {
@@ -93,7 +93,7 @@ func (s server) one(ctx context.Context, format string, args ...any) (float64, e
 	return all[0].Value.Value, nil
 }
 
-// is waits until a query has one series with this value.
+// is waits until a query has one series with the value want.
 func (s server) is(ctx context.Context, patience time.Duration, want float64, format string, args ...any) error {
 	return await(ctx, patience, func() error {
 		got, err := s.one(ctx, format, args...)
@@ -104,7 +104,7 @@ func (s server) is(ctx context.Context, patience time.Duration, want float64, fo
 	})
 }
 
-// An alert of Prometheus.
+// An alert is an alert of Prometheus.
 type alert struct {
 	Labels      map[string]string
 	Annotations map[string]string
@@ -112,7 +112,7 @@ type alert struct {
 	ActiveAt    time.Time
 }
 
-// alerts are those that are pending or firing.
+// alerts returns the alerts that are pending or firing.
 func (s server) alerts(ctx context.Context) ([]alert, error) {
 	b, _, err := get(ctx, s.url+"/api/v1/alerts")
 	if err != nil {
@@ -123,7 +123,7 @@ func (s server) alerts(ctx context.Context) ([]alert, error) {
 	return answer.Data.Alerts, err
 }
 
-// firing are the alerts of a name that fire.
+// firing returns the firing alerts with the given name.
 func (s server) firing(ctx context.Context, name string) (out []alert, err error) {
 	all, err := s.alerts(ctx)
 	for _, a := range all {

@@ -16,7 +16,7 @@ import (
 	"seine/internal/agent"
 )
 
-// Where engines listen, and how often agents are scraped and push.
+// Addresses of the engines, and intervals of scrapes and pushes.
 const (
 	engineIP   = "127.0.2.1"
 	promAddr   = engineIP + ":9090"
@@ -25,15 +25,15 @@ const (
 	scraped    = 5 * time.Second
 	usualPush  = 5 * time.Second
 	oftenPush  = time.Second
-	downFor    = 75 * time.Second // more pushes of the host that pushes often than its queue has room for
+	downFor    = 75 * time.Second // longer than the queue of the host that pushes often has room for
 	slowFor    = 25 * time.Second
 	thinks     = 250 * time.Millisecond
 	atOnce     = 5 // agents that start at a time
 	notLonger  = time.Minute
-	retryAfter = 2 * time.Minute // agents try again after a minute at the latest
+	retryAfter = 2 * time.Minute // agents retry within a minute
 )
 
-// Hosts that something happens to, by index. The first one is host01.
+// Hosts with a special role, by index. The first one is host01.
 const (
 	pushesOften = 2
 	hasFault    = 6
@@ -83,7 +83,7 @@ func (f *fleet) seine() string {
 	return path
 }
 
-// configs writes the configurations of those who scrape.
+// configs writes the configurations of the engines that scrape.
 func (f *fleet) configs() error {
 	rules, err := filepath.Abs("deploy/prometheus/alerts.yaml")
 	if err != nil {
@@ -109,7 +109,7 @@ func (f *fleet) startPrometheus() (err error) {
 	return err
 }
 
-// startCollector starts the Collector by the configuration of deploy/, at addresses of our own.
+// startCollector starts the Collector with the configuration of deploy/, on the addresses of this run.
 func (f *fleet) startCollector() error {
 	config, err := filepath.Abs("deploy/otelcol.yaml")
 	if err != nil {
@@ -159,7 +159,7 @@ func (f *fleet) startEngines(ctx context.Context) error {
 	return err
 }
 
-// startHosts starts the agents and their traffic, and waits until all engines hear of all of them.
+// startHosts starts the agents and their traffic, and waits until all engines have series of all agents.
 func (f *fleet) startHosts(ctx context.Context) error {
 	for first := 0; first < *hostCount; first += atOnce {
 		for n := first; n < min(first+atOnce, *hostCount); n++ {
@@ -204,7 +204,7 @@ func (f *fleet) startHosts(ctx context.Context) error {
 	return nil
 }
 
-// names: what is pushed has the names that are scraped, where OpenTelemetry has none of its own.
+// names: pushed metrics have the names of the scraped ones, unless OpenTelemetry has its own name.
 func (f *fleet) names(ctx context.Context) error {
 	of := func(which string) (map[string]bool, error) {
 		all, err := f.prom.ask(ctx, `count by (__name__) ({%s})`, which)
@@ -242,8 +242,8 @@ func (f *fleet) names(ctx context.Context) error {
 	return nil
 }
 
-// restarts: Prometheus is killed and started again: what it had is there, and what agents pushed
-// meanwhile comes by the Collector.
+// restarts kills Prometheus and starts it again. Its earlier samples must be there, and the Collector
+// must deliver the pushes of the meantime.
 func (f *fleet) restarts(ctx context.Context) error {
 	had, err := f.prom.one(ctx, `count_over_time(up{instance="host02:7346"}[20m])`)
 	if err != nil {
@@ -271,7 +271,7 @@ func (f *fleet) restarts(ctx context.Context) error {
 	return f.noGap(ctx, from, "while Prometheus was away", true)
 }
 
-// noGap checks that no push since then is missing, of the hosts that push as usual.
+// noGap checks that no push since the given time is missing, for the hosts that push at the usual interval.
 func (f *fleet) noGap(ctx context.Context, since time.Time, when string, all bool) error {
 	since = since.Add(-3 * usualPush)
 	until := float64(time.Now().Unix())
@@ -304,7 +304,7 @@ func (f *fleet) noGap(ctx context.Context, since time.Time, when string, all boo
 	return nil
 }
 
-// pushes are the times of the pushes of a host that have come to Prometheus since then.
+// pushes returns the times of the pushes of a host that have arrived in Prometheus since the given time.
 func (f *fleet) pushes(ctx context.Context, m *member, since time.Time) (at []float64, err error) {
 	all, err := f.prom.ask(ctx, `seine_agent_series{instance=%q}[%ds]`, m.name, int(time.Since(since).Seconds()))
 	if err != nil {
@@ -319,8 +319,8 @@ func (f *fleet) pushes(ctx context.Context, m *member, since time.Time) (at []fl
 	return at, nil
 }
 
-// fault: the shop of one host becomes slow, and the agent of another one is killed. The alerts name
-// both, and nobody else.
+// fault makes the shop of one host slow, and kills the agent of another host. The alerts must name
+// these two hosts only.
 func (f *fleet) fault(ctx context.Context) error {
 	dead, ill := f.hosts[isKilled], f.hosts[hasFault]
 	began := time.Now()
@@ -379,8 +379,8 @@ func (f *fleet) fault(ctx context.Context) error {
 	return nil
 }
 
-// down: the Collector is killed for a while. What the queues of agents can hold arrives, the rest
-// is counted.
+// down kills the Collector for some time. The pushes that fit into the agents' queues must arrive. The
+// agents must count the others.
 func (f *fleet) down(ctx context.Context) error {
 	from := time.Now()
 	if err := f.collector.kill(); err != nil {
@@ -396,7 +396,7 @@ func (f *fleet) down(ctx context.Context) error {
 	if err := f.noGap(ctx, from, fmt.Sprintf("the Collector was down for %v", downFor), false); err != nil {
 		return err
 	}
-	// The host that pushes often lost what its queue had no room for. It says how much.
+	// The host that pushes often lost the pushes that did not fit into its queue. It counts them.
 	m := f.hosts[pushesOften]
 	var dropped float64
 	var missing int
@@ -418,7 +418,7 @@ func (f *fleet) down(ctx context.Context) error {
 	return nil
 }
 
-// slow: the Collector does not answer for a while, but takes connections.
+// slow stops the Collector for some time: it accepts connections but does not answer.
 func (f *fleet) slow(ctx context.Context) error {
 	from := time.Now()
 	if err := f.collector.signal(unix.SIGSTOP); err != nil {
@@ -432,7 +432,7 @@ func (f *fleet) slow(ctx context.Context) error {
 	return f.noGap(ctx, from, fmt.Sprintf("the Collector did not answer for %v", slowFor), false)
 }
 
-// agentDown: the alert names the host whose agent was killed, and ends when it is started again.
+// agentDown: the alert names the host whose agent was killed. It ends when the agent runs again.
 func (f *fleet) agentDown(ctx context.Context) error {
 	m := f.hosts[isKilled]
 	f.say("waiting for the alert about the agent of %s, which takes five minutes", m.name)

@@ -29,14 +29,14 @@ func init() {
 	lab.Register(bodyQuote, quote)
 }
 
-// Sizes of messages. A request says how long the server shall take for it.
+// Sizes of messages. A request has the time that the server must take for it.
 const (
 	asked    = 100
 	answered = 1000
 )
 
-// serve is a server. Its argument is where it listens. A duration as a word is how much longer it
-// takes for each answer from then on: the fault.
+// serve is a server. Its argument is its address. A command with a duration makes each later answer
+// take that much longer: the fault.
 func serve(c *lab.Child) error {
 	var addr string
 	if err := c.Arg(&addr); err != nil {
@@ -83,7 +83,7 @@ func answer(conn net.Conn, fault *atomic.Int64) {
 	}
 }
 
-// turn is one request and its answer, and how long that took.
+// turn sends one request, reads its answer, and returns the time that took.
 func turn(conn net.Conn, wait time.Duration) (time.Duration, error) {
 	buf := make([]byte, answered)
 	binary.BigEndian.PutUint64(buf, uint64(wait))
@@ -95,13 +95,13 @@ func turn(conn net.Conn, wait time.Duration) (time.Duration, error) {
 	return time.Since(from), err
 }
 
-// visited is what a visitor has done.
+// visited is the result of a visitor.
 type visited struct {
-	Sessions int // that have ended
+	Sessions int // sessions that have ended
 	Turns    int
 }
 
-// How a visitor asks: most answers take little, some more.
+// Times of a visitor's requests. Most answers take a short time, some take longer.
 const (
 	visitEvery  = 100 * time.Millisecond
 	usual, more = 2 * time.Millisecond, 20 * time.Millisecond
@@ -109,8 +109,8 @@ const (
 	sessionEach = 5
 )
 
-// visit is a client: it asks on a connection that it keeps, and now and then on a new one, until
-// it is told to stop.
+// visit is a client. It sends requests on a connection that it keeps, and some on new connections,
+// until the command stop.
 func visit(c *lab.Child) error {
 	var addr string
 	if err := c.Arg(&addr); err != nil {
@@ -155,8 +155,8 @@ func session(addr string) error {
 	return err
 }
 
-// A load is turns whose times are known: from Least to Most, each longer than the one before by
-// the same factor, in an order that mixes them.
+// A load is a number of turns with known times from Least to Most. Each time is longer than the one
+// before by the same factor. The order is mixed.
 type load struct {
 	Addr        string
 	Turns       int
@@ -164,7 +164,7 @@ type load struct {
 	Least, Most time.Duration
 }
 
-// quote is a client that makes a load when it is told, and reports how long each turn took.
+// quote is a client that makes a load at a command, and reports the time of each turn.
 func quote(c *lab.Child) error {
 	var l load
 	if err := errors.Join(c.Arg(&l), c.Await("go")); err != nil {
@@ -201,7 +201,7 @@ func (l *load) ask(all []int64, first int) error {
 	return nil
 }
 
-// quantile is the value below which a share of the values lies.
+// quantile is the value below which the share q of the values lies.
 func quantile(all []int64, q float64) float64 {
 	all = slices.Clone(all)
 	slices.Sort(all)
