@@ -29,18 +29,18 @@ func (f *fleet) report() string {
 	}
 	p(`# A fleet
 
-Agents have no server of their own. Prometheus or VictoriaMetrics scrape them, or they push to an OpenTelemetry Collector. Their
-recordings are queried by DuckDB and other engines that read Parquet. [deploy/](../deploy) has the alert rules and the
-configuration of the Collector. [guide/fleet.md](guide/fleet.md) says how to set agents up.
+Agents have no server of their own. Prometheus or VictoriaMetrics scrape them, or they push to an OpenTelemetry Collector. DuckDB and
+other engines that read Parquet query their recordings. [deploy/](../deploy) has the alert rules and the configuration of the
+Collector. [guide/fleet.md](guide/fleet.md) describes how to set up agents.
 
-`+"`make fleet`"+` proves it on one machine, and writes this page. It needs root, Go, node and npm. It is not part of `+"`make test`"+`.
-It builds the engines from their Go modules. The first time that takes many minutes; then they are in the user's cache. The Collector
-is put together of its modules by %s.
+`+"`make fleet`"+` tests this on one machine and writes this page. It needs root, Go, node and npm. It is not part of `+"`make test`"+`.
+It builds the engines from their Go modules. The first build takes many minutes. After that the engines are in the user's cache.
+%s assembles the Collector from its modules.
 
-Each of the %d hosts is a network namespace with a server, `+"`%s`"+`, and a client. Each has an agent that looks at that
-namespace alone (`+"`--netns`"+`), has a host name of its own, and listens on an address of loopback. They push every %v, one of them every %v.
-Prometheus and VictoriaMetrics scrape every %v. A fleet of %d machines differs in this: the agents share one kernel, so that the BPF
-programs of each run for the traffic of all. `+"`--max-cpu`"+` is off for that reason.
+Each of the %d hosts is a network namespace with a server, `+"`%s`"+`, and a client. Each has an agent that observes this namespace
+only (`+"`--netns`"+`), has its own host name, and listens on its own loopback address. The agents push every %v, one of them every %v.
+Prometheus and VictoriaMetrics scrape every %v. This differs from %d machines in one point: the agents share one kernel, so the BPF
+programs of each run for the traffic of all. For that reason `+"`--max-cpu`"+` is off.
 
 ## A run
 
@@ -48,33 +48,35 @@ Kernel %s; %s. The first column is the time since the start.
 `, "[test/fleet/otelcol](../test/fleet/otelcol)", len(f.hosts), service, usualPush, oftenPush, scraped, len(f.hosts), host.KernelVersion(), strings.Join(versions, ", "))
 	p("```\n%s\n```\n", strings.Join(f.lines, "\n"))
 	if *quick {
-		p("This run was one with `-quick`. It leaves out three stages of `make fleet`: the Collector down for %v, the Collector that does not answer for %v, and the alert about an agent that is down.\n", downFor, slowFor)
+		p("This run used `-quick`. It leaves out three stages of `make fleet`: the Collector down for %v, the Collector that does not\nanswer for %v, and the alert about an agent that is down.\n", downFor, slowFor)
 	}
-	p(`The query of DuckDB, over files that `+"`seine tcplife --from DIR -o parquet`"+` and `+"`seine flows --from DIR -o parquet`"+` wrote, one folder a host:
+	p(`DuckDB runs this query. `+"`seine tcplife --from DIR -o parquet`"+` and `+"`seine flows --from DIR -o parquet`"+` wrote the files, in one
+folder for each host:
 
 `+"```sql\n%s\n```"+`
 
 ## What to know
 
-- Both ways give the label `+"`instance`"+`: Prometheus makes it of `+"`service.instance.id`"+`, which an agent sets to its host name. So one set of
-  alert rules serves both.
-- A series that has ended, as a finding does, ends in Prometheus with the next scrape or push. If that push is dropped, Prometheus takes
-  the last value for five minutes.
-- `+"`SeineDown`"+` needs `+"`up`"+`, which only scrapes have. Where agents push, watch for hosts that have stopped.
-- Pushes wait for a Collector that is away: an hour of them at the usual minute. After that the oldest are dropped and counted
-  (`+"`seine_agent_otlp_dropped_total`"+`). Counters and histograms are cumulative, so that a dropped push costs resolution, not counts.
-- The Collector drops what it cannot hand on to Prometheus within `+"`timeout`"+`. That is 5 s by default, less than a restart takes; the
+- Scraped and pushed series have the label `+"`instance`"+`. For pushed ones, Prometheus takes it from `+"`service.instance.id`"+`, which an agent
+  sets to its host name. So one set of alert rules works for both.
+- When a series ends, for example that of a finding, it ends in Prometheus with the next scrape or push. If that push is dropped,
+  Prometheus shows the last value for five minutes.
+- `+"`SeineDown`"+` needs `+"`up`"+`, which only scrapes have. If agents push, add an alert for hosts that stop pushing.
+- If the Collector is down, pushes wait in the agent: one hour of them at the default interval of a minute. After that the agent drops
+  the oldest and counts them (`+"`seine_agent_otlp_dropped_total`"+`). Counters and histograms are cumulative, so a dropped push costs
+  resolution, not counts.
+- The Collector drops data that it cannot send to Prometheus within `+"`timeout`"+`. The default is 5 s, which is less than a restart takes. The
   configuration of deploy/ has five minutes.
-- An agent that is killed loses its counters. Its recording stays, and it goes on recording into the same directory.
-- Native histograms need a Prometheus from 3.8 on, with `+"`scrape_native_histograms`"+`. With `+"`always_scrape_classic_histograms`"+` the rules
-  of deploy/ work too, which use classic ones.
+- An agent that is killed loses its counters. Its recording stays, and the next agent continues it in the same directory.
+- Native histograms need Prometheus 3.8 or later with `+"`scrape_native_histograms`"+`. The rules of deploy/ use classic histograms, so they
+  also need `+"`always_scrape_classic_histograms`"+`.
 `, fleetQuery)
 
 	n := f.value("agent-series")
 	p(`## What 10,000 hosts cost
 
-Measured here: one agent alone on a host with two services and %.0f turns a second, for %v; then samples and series of all
-engines at the end of the run. Derived: the rest. At the limit of series (`+"`--series`"+`, %s) a host has as many as an agent ever sends.
+Two things are measured: one agent alone on a host with two services and %.0f turns a second, for %v, and the samples and series of all
+engines at the end of the run. The rest is derived. An agent never sends more series than its limit (`+"`--series`"+`, %s).
 `, turnsASecond, measures, words.Thousands(mostSeries))
 	p("| one agent, measured | |\n|---|---|")
 	p("| processor time | %.2f %% of one processor, and %.2f %% for its BPF programs |", f.value("agent-cpu-percent"), f.value("agent-bpf-percent"))
@@ -85,7 +87,7 @@ engines at the end of the run. Derived: the rest. At the limit of series (`+"`--
 	p("| recording | %.0f bytes a second |", f.value("recording-bytes-s"))
 	p("| Prometheus | %.2f bytes a sample, %.0f bytes a series in the index of a block, %.0f bytes of memory a series |", f.value("prometheus-bytes-a-sample"), f.value("prometheus-index-bytes-a-series"), f.value("prometheus-memory-bytes-a-series"))
 	p("| VictoriaMetrics | %.2f bytes a sample |\n", f.value("victoriametrics-bytes-a-sample"))
-	p("The run is short: a block of two hours has longer runs of samples, which take less each. The memory of Prometheus is what it grew by since its start, with all that it holds to answer queries. So these are upper bounds.\n")
+	p("These are upper bounds. The run is short: a block of two hours has longer runs of samples, which take less space each. The memory of\nPrometheus is its growth since the start, which includes its caches for queries.\n")
 	p("| %s hosts, derived | %.0f series each, as here | %s series each, the limit |\n|---|---|---|", words.Thousands(manyHosts), n, words.Thousands(mostSeries))
 	both := func(name, unit string, scale float64) {
 		p("| %s | %s | %s |", name, amount(scale*n*manyHosts, unit), amount(scale*mostSeries*manyHosts, unit))
@@ -97,7 +99,7 @@ engines at the end of the run. Derived: the rest. At the limit of series (`+"`--
 	both("VictoriaMetrics: disk a day", "B", f.value("victoriametrics-bytes-a-sample")*day/scrapeEvery)
 	both("network, scrapes with gzip, a second", "B", f.value("scrape-text-gzip-bytes")/n/scrapeEvery)
 	both(fmt.Sprintf("network, pushes every %.0f s, a second", pushEvery), "B", f.value("push-bytes")/n/pushEvery)
-	p("\nA recording of such a host takes %s a day. Its budget (`--budget`, 1 GiB) bounds it.", amount(f.value("recording-bytes-s")*day, "B"))
+	p("\nA recording of such a host takes %s a day. `--budget` limits its size, by default to 1 GiB.", amount(f.value("recording-bytes-s")*day, "B"))
 	return b.String()
 }
 
