@@ -4,6 +4,7 @@ package host
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -62,6 +63,54 @@ func (files CounterFiles) Read() (Counters, error) {
 		}
 	}
 	return c, nil
+}
+
+// A CounterReader reads the counters of a network namespace now and then.
+type CounterReader struct {
+	CounterFiles
+	texts [][]byte // of the files, as they were read last
+}
+
+// Changed reads the counters in the files that have changed since the last call. Most of the files of
+// a quiet machine have not, and need not be parsed. buf is where a file is read to, and is returned
+// larger if one had no room.
+func (r *CounterReader) Changed(buf []byte) (Counters, []byte, error) {
+	if r.texts == nil {
+		r.texts = make([][]byte, len(r.CounterFiles))
+	}
+	c := Counters{}
+	for i, f := range r.CounterFiles {
+		text, err := readAll(f, buf)
+		if err != nil {
+			return nil, buf, err
+		}
+		if buf = text[:cap(text)]; bytes.Equal(text, r.texts[i]) {
+			continue
+		}
+		if err := counterFiles[i].read(c, bufio.NewScanner(bytes.NewReader(text))); err != nil {
+			return nil, buf, fmt.Errorf("%s: %w", counterFiles[i].name, err)
+		}
+		r.texts[i] = append(r.texts[i][:0], text...)
+	}
+	return c, buf, nil
+}
+
+// readAll reads a file from its beginning, into buf if there is room.
+func readAll(f *os.File, buf []byte) ([]byte, error) {
+	n := 0
+	for {
+		if n == len(buf) {
+			buf = append(buf, make([]byte, max(4096, n))...)
+		}
+		got, err := f.ReadAt(buf[n:], int64(n))
+		n += got
+		if err == io.EOF {
+			return buf[:n], nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 }
 
 // ID is the inode of one of the files. It is unique to the network namespace.

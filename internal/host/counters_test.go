@@ -3,8 +3,10 @@
 package host
 
 import (
+	"maps"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -51,4 +53,47 @@ func countersOf(n Netns) (Counters, error) {
 	}
 	defer files.Close()
 	return files.Read()
+}
+
+// TestCountersChanged: only files that have changed are parsed, and together they say what Read says.
+func TestCountersChanged(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(dir+"/"+name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("snmp", "Tcp: InSegs OutSegs\nTcp: 7 8\n")
+	write("netstat", "TcpExt: ListenDrops\nTcpExt: 9\n")
+	files, err := OpenCounters(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	r := CounterReader{CounterFiles: files}
+	var buf []byte // too small at first
+	want := func(when string, want Counters) {
+		t.Helper()
+		var got Counters
+		if got, buf, err = r.Changed(buf); err != nil || !maps.Equal(got, want) {
+			t.Errorf("%s: %v (%v), want %v", when, got, err, want)
+		}
+	}
+	want("first", Counters{"TcpInSegs": 7, "TcpOutSegs": 8, "TcpExtListenDrops": 9})
+	want("nothing changed", Counters{})
+	write("netstat", "TcpExt: ListenDrops\nTcpExt: 10\n")
+	want("one changed", Counters{"TcpExtListenDrops": 10})
+	write("snmp", "Tcp: InSegs OutSegs\nTcp: 6 8\n")
+	want("shorter or equal", Counters{"TcpInSegs": 6, "TcpOutSegs": 8})
+	long := "TcpExt:" + strings.Repeat(" A", 5000) + "\nTcpExt:" + strings.Repeat(" 1", 5000) + "\n"
+	write("netstat", long)
+	want("larger than the buffer", Counters{"TcpExtA": 1})
+	if got, err := files.Read(); err != nil || !maps.Equal(got, Counters{"TcpInSegs": 6, "TcpOutSegs": 8, "TcpExtA": 1}) {
+		t.Errorf("Read says %v (%v)", got, err)
+	}
+	write("netstat", "TcpExt: ListenDrops\n")
+	if _, _, err := r.Changed(buf); err == nil {
+		t.Error("a line of names without values is accepted")
+	}
 }

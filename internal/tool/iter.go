@@ -27,6 +27,10 @@ type Iter[K comparable, T any] struct {
 	// Diff turns cur, whose counters run since the beginning, into what
 	// happened since prev (nil for a thing not seen before); false: no row.
 	Diff func(prev, cur *T) bool
+	// Keep may change next, which is prev at the next tick, after Diff made shown from it. So
+	// what was shown of a thing is forgotten together with the thing. nil: next stays as it was
+	// read.
+	Keep func(prev, shown, next *T)
 	// Each may change the cells of a row where tags do not say enough; nil: as
 	// the tags say.
 	Each func(*T, *row.Row)
@@ -100,6 +104,11 @@ func (r *iterReader[K, T]) output(bool) error {
 		}
 	}
 	r.at = time.Now()
+	return r.changes()
+}
+
+// changes hands on what happened to the things that have ended and to those of now.
+func (r *iterReader[K, T]) changes() error {
 	for i := range r.ended {
 		t := &r.ended[i]
 		k := r.Key(t)
@@ -126,7 +135,8 @@ const awayTicks = 1000
 
 // remember makes this tick the last one. A thing that is neither in it nor has ended is out of sight,
 // such as a socket that its program closed and the kernel still drains. What it has moved until
-// now must not count again at its end.
+// now must not count again at its end. If its end was lost in the ring, which counts that, it is
+// forgotten after awayTicks.
 func (r *iterReader[K, T]) remember() {
 	for k := range r.away {
 		if r.now.get(k) != nil {
@@ -153,7 +163,12 @@ func (r *iterReader[K, T]) diff(k K, t *T) error {
 		r.was = *p
 		prev = &r.was
 	}
-	if r.is = *t; !r.Diff(prev, &r.is) {
+	r.is = *t
+	shown := r.Diff(prev, &r.is)
+	if r.Keep != nil {
+		r.Keep(prev, &r.is, t)
+	}
+	if !shown {
 		return nil
 	}
 	return r.moved(&r.is)

@@ -72,9 +72,11 @@ func (c *conn) show() Conn {
 }
 
 // conns are the latest connections. The one that has been quiet for longest is evicted
-// first.
+// first. One that has been quiet for long is removed: it may have ended, and its end was lost
+// before it became a row.
 type conns struct {
 	most           int
+	quiet          int64 // seconds
 	by             map[ConnKey]*conn
 	newest, oldest *conn // the most and the least recently active one
 	evicted        uint64
@@ -106,6 +108,14 @@ func (c *conns) get(k ConnKey) *conn {
 	}
 	c.newest = n
 	return n
+}
+
+// expire removes the connections that have been quiet for too long.
+func (c *conns) expire(now int64) {
+	for n := c.oldest; n != nil && int64(n.last) < now-c.quiet; n = c.oldest {
+		delete(c.by, n.key)
+		c.unlink(n)
+	}
 }
 
 func (c *conns) unlink(n *conn) {

@@ -28,6 +28,7 @@ type Options struct {
 	Services int           // 0: 10,000
 	Tallies  int           // kinds of events, by where they happened; 0: 50,000
 	Conns    int           // 0: 100,000
+	Quiet    time.Duration // how long a connection without a row is kept; 0: 1 h
 	Names    int           // of addresses; 0: 50,000
 	Cells    int           // of services, and of tallies: one for each second with an event; 0: 200,000
 }
@@ -43,6 +44,9 @@ func (o Options) filled() Options {
 	}
 	if o.Least == 0 {
 		o.Least = 30 * time.Second
+	}
+	if o.Quiet == 0 {
+		o.Quiet = time.Hour
 	}
 	set(&o.Services, 10_000)
 	set(&o.Tallies, 50_000)
@@ -89,7 +93,7 @@ func New(o Options) *Model {
 		tallies:  newSeries[TallyKey, tallyCell](&o, o.Tallies),
 		counters: newSeries[CounterKey, int64](&o, o.Tallies),
 		gauges:   newSeries[CounterKey, float64](&o, o.Tallies),
-		conns:    conns{most: o.Conns},
+		conns:    conns{most: o.Conns, quiet: int64(o.Quiet.Seconds())},
 		names:    addrNames{most: o.Names, keep: int64(o.Keep.Seconds())},
 		followed: followed{keep: int64(o.Keep.Seconds())},
 		sources:  map[string]*Source{},
@@ -192,6 +196,7 @@ func (m *Model) saw(at int64) {
 		m.first = at
 	}
 	m.last = max(m.last, at)
+	m.conns.expire(m.last)
 }
 
 // reader reads cells by the ids of their columns. What is absent is zero.

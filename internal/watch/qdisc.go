@@ -36,13 +36,13 @@ func (q *qdiscs) close() {
 	}
 }
 
-// read returns the counters by device, nil if the kernel does not give them.
-func (q *qdiscs) read() map[string]qdiscCount {
+// read returns the counters by device, nil if the kernel does not give them. buf is for messages.
+func (q *qdiscs) read(buf []byte) map[string]qdiscCount {
 	if q == nil {
 		return nil
 	}
 	names := map[int32]string{}
-	err := q.dump(unix.RTM_GETLINK, unix.SizeofIfInfomsg, func(body []byte) {
+	err := q.dump(buf, unix.RTM_GETLINK, unix.SizeofIfInfomsg, func(body []byte) {
 		index := int32(binary.NativeEndian.Uint32(body[4:]))
 		attrs(body[unix.SizeofIfInfomsg:], func(kind uint16, value []byte) {
 			if kind == unix.IFLA_IFNAME {
@@ -55,7 +55,7 @@ func (q *qdiscs) read() map[string]qdiscCount {
 	}
 	const tcmsg, root = 20, 0xffffffff
 	out := map[string]qdiscCount{}
-	err = q.dump(unix.RTM_GETQDISC, tcmsg, func(body []byte) {
+	err = q.dump(buf, unix.RTM_GETQDISC, tcmsg, func(body []byte) {
 		name := names[int32(binary.NativeEndian.Uint32(body[4:]))]
 		if binary.NativeEndian.Uint32(body[12:]) != root || name == "" {
 			return
@@ -78,8 +78,9 @@ func (q *qdiscs) read() map[string]qdiscCount {
 	return out
 }
 
-// dump requests all objects of a kind. head is the length of their message header.
-func (q *qdiscs) dump(kind uint16, head int, do func(body []byte)) error {
+// dump requests all objects of a kind. head is the length of their message header. buf has room for
+// 64 KiB.
+func (q *qdiscs) dump(buf []byte, kind uint16, head int, do func(body []byte)) error {
 	msg := make([]byte, unix.SizeofNlMsghdr+head)
 	binary.NativeEndian.PutUint32(msg, uint32(len(msg)))
 	binary.NativeEndian.PutUint16(msg[4:], kind)
@@ -87,7 +88,6 @@ func (q *qdiscs) dump(kind uint16, head int, do func(body []byte)) error {
 	if err := unix.Sendto(q.fd, msg, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return err
 	}
-	buf := make([]byte, 64<<10)
 	for {
 		n, _, err := unix.Recvfrom(q.fd, buf, 0)
 		if err != nil {

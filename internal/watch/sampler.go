@@ -52,12 +52,13 @@ type Sampler struct {
 	spaces []*namespace
 	whole  map[string]*os.File // files of the whole machine
 	before map[CounterKey]int64
+	buf    []byte // for files and messages
 }
 
 // namespace is the files of a network namespace.
 type namespace struct {
 	inode    uint32
-	counters host.CounterFiles
+	counters host.CounterReader
 	files    map[string]*os.File
 	qdiscs   *qdiscs
 	addrs    []netip.Addr
@@ -68,7 +69,7 @@ const mostSpaces = 256
 
 // NewSampler opens the files. It leaves out those that it cannot open.
 func NewSampler() *Sampler {
-	s := &Sampler{whole: map[string]*os.File{}, before: map[CounterKey]int64{}}
+	s := &Sampler{whole: map[string]*os.File{}, before: map[CounterKey]int64{}, buf: make([]byte, 64<<10)}
 	for _, name := range []string{"net/softnet_stat", "sys/net/ipv4/tcp_mem", "sys/fs/file-nr"} {
 		open(s.whole, name, "/proc/"+name)
 	}
@@ -80,7 +81,7 @@ func NewSampler() *Sampler {
 		if err != nil {
 			continue // it ended
 		}
-		n := &namespace{inode: ns.Inode, counters: counters, files: map[string]*os.File{}}
+		n := &namespace{inode: ns.Inode, counters: host.CounterReader{CounterFiles: counters}, files: map[string]*os.File{}}
 		ns.Do(func() error {
 			open(n.files, "sockstat", "/proc/thread-self/net/sockstat")
 			open(n.files, "ports", "/proc/sys/net/ipv4/ip_local_port_range")
@@ -130,7 +131,7 @@ func (s *Sampler) Sample(m Counts, now time.Time) {
 	}
 	for _, n := range s.spaces {
 		m.Local(n.inode, n.addrs...) // each time, because a part of a recording needs them too
-		n.sample(m, now, grow)
+		s.sample(n, m, now, grow)
 	}
 	s.softnet(grow)
 	tell := func(name string, value float64) { m.Gauge(now, CounterKey{Name: name}, value) }
@@ -144,9 +145,11 @@ func (s *Sampler) Sample(m Counts, now time.Time) {
 	}
 }
 
-func (n *namespace) sample(m Counts, now time.Time, grow func(CounterKey, int64)) {
-	if all, err := n.counters.Read(); err == nil {
-		for name, value := range all {
+func (s *Sampler) sample(n *namespace, m Counts, now time.Time, grow func(CounterKey, int64)) {
+	var changed host.Counters
+	var err error
+	if changed, s.buf, err = n.counters.Changed(s.buf); err == nil {
+		for name, value := range changed {
 			if name != "TcpCurrEstab" && name != "TcpRtoMin" && name != "TcpRtoMax" { // gauges
 				grow(CounterKey{n.inode, name}, value)
 			}
@@ -177,7 +180,7 @@ func (n *namespace) sample(m Counts, now time.Time, grow func(CounterKey, int64)
 		tell(ConntrackUsed, used[0])
 		tell(ConntrackMost, most[0])
 	}
-	for dev, q := range n.qdiscs.read() {
+	for dev, q := range n.qdiscs.read(s.buf) {
 		grow(CounterKey{n.inode, QdiscDropped + dev}, int64(q.dropped))
 		grow(CounterKey{n.inode, QdiscOverlimits + dev}, int64(q.overlimits))
 		tell(QdiscBacklog+dev, float64(q.backlog))

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"reflect"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -178,6 +179,42 @@ func TestExpires(t *testing.T) {
 	v := m.Window(time.Hour)
 	if len(v.Services) != 10 || v.Services[0].Comm != "s50" || v.Bounds.Late != 1 || v.Bounds.Evicted != 0 {
 		t.Errorf("%d services from %s on, %d late, %d evicted; want 10 from s50 on, 1, 0", len(v.Services), v.Services[0].Comm, v.Bounds.Late, v.Bounds.Evicted)
+	}
+}
+
+// TestQuiet: a connection whose end is lost does not stay in the model as an open one. One that says
+// something once in a while stays, and counters are enough to see that time has passed.
+func TestQuiet(t *testing.T) {
+	m := New(Options{Quiet: 10 * time.Second})
+	conn := func(second, port int) {
+		m.Row(rowtest.At(connRows, start.Add(time.Duration(second)*time.Second), map[string]any{"comm": "web", "netns": 7, "lport": 80, "rport": port}))
+	}
+	ports := func() (out []uint16) {
+		m.Window(time.Minute).Conns(func(c *Conn) { out = append(out, c.Rport) })
+		return out
+	}
+	conn(0, 1)
+	conn(0, 2)
+	conn(5, 2)
+	conn(10, 3)
+	if got := ports(); !slices.Equal(got, []uint16{3, 2, 1}) {
+		t.Errorf("after 10 s: %v", got)
+	}
+	conn(11, 3)
+	if got := ports(); !slices.Equal(got, []uint16{3, 2}) {
+		t.Errorf("after 11 s: %v", got)
+	}
+	m.Count(start.Add(16*time.Second), CounterKey{Name: "TcpInSegs"}, 1)
+	if got := ports(); !slices.Equal(got, []uint16{3}) {
+		t.Errorf("after 16 s: %v", got)
+	}
+	m.Count(start.Add(22*time.Second), CounterKey{Name: "TcpInSegs"}, 1)
+	if got := ports(); got != nil || m.conns.newest != nil || m.conns.oldest != nil || m.Window(time.Second).Bounds.Conns != 0 {
+		t.Errorf("after 22 s: %v", got)
+	}
+	conn(23, 4)
+	if got := ports(); !slices.Equal(got, []uint16{4}) {
+		t.Errorf("after 23 s: %v", got)
 	}
 }
 

@@ -135,7 +135,7 @@ func views(cfg any) []tool.View {
 	if c.Exact {
 		points = append(points, exactPoints...)
 	}
-	walk := tool.Iter[session, event]{Point: walkPoint.Name, Type: "flow_event", Key: keyOf, Diff: newLedger(c.All).diff, Each: finish}
+	walk := tool.Iter[session, event]{Point: walkPoint.Name, Type: "flow_event", Key: keyOf, Diff: diff(c.All), Keep: keep, Each: finish}
 	all := []tool.View{{
 		Name: services, Points: points,
 		Output: tool.Gather[session, event, turns, service]{Iter: walk, Map: "turns", Rows: newDirectory().rows},

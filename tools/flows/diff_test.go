@@ -3,17 +3,32 @@
 package flows
 
 import (
+	"runtime"
 	"testing"
 
 	"seine/internal/kern"
+	"seine/internal/tool"
 )
 
-// TestLedger: a guess that turns out to be wrong is taken out of later rows. Each row adds
+// rows returns a function that turns each event of a connection into its row, and says whether
+// it is shown.
+func rows(all bool) func(e *event) (row event, shown bool) {
+	var prev *event
+	make := diff(all)
+	return func(e *event) (event, bool) {
+		row, next := *e, *e
+		shown := make(prev, &row)
+		keep(prev, &row, &next)
+		prev = &next
+		return row, shown
+	}
+}
+
+// TestDiff: a guess that turns out to be wrong is taken out of later rows. Each row adds
 // up to its interval, and no part is negative. All rows together differ from the truth
 // by what is left of the guess.
-func TestLedger(t *testing.T) {
-	l := newLedger(true)
-	var prev *event
+func TestDiff(t *testing.T) {
+	next := rows(true)
 	var shown parts
 	for i, now := range []parts{
 		{App: 100},                             // the server seems to think
@@ -25,8 +40,8 @@ func TestLedger(t *testing.T) {
 		e.About.Sk, e.About.Born = 7, 1000
 		e.TS = 1000
 		e.TS += kern.Mono(now.sum())
-		cur := e
-		if !l.diff(prev, &cur) {
+		cur, is := next(&e)
+		if !is {
 			t.Errorf("row %d is not shown", i)
 		}
 		if wall := uint64(cur.About.Born); cur.Part.sum() != wall {
@@ -38,7 +53,6 @@ func TestLedger(t *testing.T) {
 			}
 		}
 		shown.add(&cur.Part)
-		prev = &e
 	}
 	if want := (parts{App: 100, Receiving: 160, Network: 90}); shown != want {
 		// 40 of the app's first 100 are never corrected, because no row
@@ -47,10 +61,10 @@ func TestLedger(t *testing.T) {
 	}
 }
 
-// TestLedgerEnd: if a connection recorded the time of its end before an output walked
+// TestDiffEnd: if a connection recorded the time of its end before an output walked
 // over it, its last row has no time.
-func TestLedgerEnd(t *testing.T) {
-	l := newLedger(false)
+func TestDiffEnd(t *testing.T) {
+	next := rows(false)
 	at := func(ts kern.Mono) *event {
 		e := &event{Part: parts{Idle: kern.Nanos(ts - 1000)}}
 		e.About.Sk, e.About.Born, e.TS = 7, 1000, ts
@@ -58,31 +72,57 @@ func TestLedgerEnd(t *testing.T) {
 	}
 	walked, ended := at(1100), at(1090)
 	ended.About.Closed = 1
-	first := *walked
-	if !l.diff(nil, &first) || !l.diff(walked, ended) {
+	_, first := next(walked)
+	last, second := next(ended)
+	if !first || !second {
 		t.Error("a row is not shown")
 	}
-	if wall := uint64(ended.About.Born); wall != 0 || ended.Part != (parts{}) {
-		t.Errorf("the last row is %d, of %+v", wall, ended.Part)
+	if wall := uint64(last.About.Born); wall != 0 || last.Part != (parts{}) {
+		t.Errorf("the last row is %d, of %+v", wall, last.Part)
 	}
 }
 
-// TestLedgerPreempted: a row includes the time between reading the clock and reading
+// TestDiffPreempted: a row includes the time between reading the clock and reading
 // the parts, and the next row does not repeat it.
-func TestLedgerPreempted(t *testing.T) {
-	l := newLedger(false)
+func TestDiffPreempted(t *testing.T) {
+	next := rows(false)
 	at := func(ts kern.Mono, idle kern.Nanos) *event {
 		e := &event{Part: parts{Idle: idle}}
 		e.About.Sk, e.About.Born, e.TS = 7, 1000, ts
 		return e
 	}
 	first, second := at(1100, 130), at(1200, 200)
-	raw := *first
 	for i, want := range []kern.Nanos{130, 70} {
-		e, prev := []*event{first, second}[i], []*event{nil, &raw}[i]
-		l.diff(prev, e)
+		e, _ := next([]*event{first, second}[i])
 		if e.About.Born != want || e.Part.Idle != want {
 			t.Errorf("row %d is %d, of %+v, want %d", i, e.About.Born, e.Part, want)
 		}
 	}
+}
+
+// TestLostEnds: connections whose ends are lost in the ring leave nothing behind. Only the reader
+// remembers them, and for a bounded time.
+func TestLostEnds(t *testing.T) {
+	c := newConfig().(*config)
+	if err := c.SetView(connections); err != nil {
+		t.Fatal(err)
+	}
+	walk := views(c)[0].Output.(tool.Iter[session, event])
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	const conns = 100_003
+	for i := range conns {
+		e := event{Part: parts{Idle: 100}}
+		e.About.Sk, e.About.Born, e.TS = where(i), 1000, 1100
+		row := e
+		walk.Diff(nil, &row)
+		walk.Keep(nil, &row, &e)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if left := int64(after.HeapAlloc) - int64(before.HeapAlloc); left > 1<<20 {
+		t.Errorf("%d connections that are gone take %d bytes", conns, left)
+	}
+	runtime.KeepAlive(walk)
 }
