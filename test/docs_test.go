@@ -180,6 +180,85 @@ func TestCommands(t *testing.T) {
 	})
 }
 
+// TestBuildCommands: the commands that build and test this tree name targets of the Makefile and folders that exist.
+func TestBuildCommands(t *testing.T) {
+	b, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets := map[string]bool{}
+	for _, m := range target.FindAllStringSubmatch(string(b), -1) {
+		targets[m[1]] = true
+	}
+	n := 0
+	for _, p := range documents(t) {
+		if p.Path == "CHANGELOG.md" {
+			continue // it names targets that existed before
+		}
+		for _, s := range slices.Concat(p.Code(), p.Inline()) {
+			wrong, ok := missing(s.Text, targets)
+			if ok {
+				n++
+			}
+			for _, w := range wrong {
+				t.Errorf("%s:%d: %s: there is no %s", p.Path, s.Line, s.Text, w)
+			}
+		}
+	}
+	if n < 30 {
+		t.Errorf("only %d commands found", n)
+	}
+}
+
+var (
+	target = regexp.MustCompile(`(?m)^([a-z][a-z-]*):`)
+	built  = regexp.MustCompile(`^\s*(?:[#$] )?(?:CGO_ENABLED=0 )?(make|go|\./[a-z]\S*)(?: (.*))?$`)
+	folder = regexp.MustCompile(`(?:^| )\./([a-z][\w/]*)`)
+)
+
+// missing is the targets and folders of a command that do not exist, and whether the text is such a command.
+func missing(text string, targets map[string]bool) (wrong []string, ok bool) {
+	m := built.FindStringSubmatch(text)
+	if m == nil || m[1] == "./seine" {
+		return nil, false
+	}
+	rest, _, _ := strings.Cut(m[2], " #")
+	if m[1] == "make" {
+		line, _, _ := strings.Cut(rest, "&&")
+		for _, w := range strings.Fields(line) {
+			if !strings.HasPrefix(w, "-") && !strings.Contains(w, "=") && !targets[w] {
+				wrong = append(wrong, "target "+w)
+			}
+		}
+	}
+	for _, f := range folder.FindAllStringSubmatch(m[1]+" "+rest, -1) {
+		if _, err := os.Stat(filepath.Join("..", f[1])); err != nil && f[1] != "seine" {
+			wrong = append(wrong, f[1])
+		}
+	}
+	return wrong, true
+}
+
+func TestMissing(t *testing.T) {
+	targets := map[string]bool{"test": true, "build": true}
+	for text, want := range map[string]string{
+		"make test only=native,6.12":                    "[] true",
+		"    make build && ./seine demo x # three rows": "[] true",
+		"make tets": "[target tets] true",
+		"    CGO_ENABLED=0 go test -v ./test/live  # live": "[] true",
+		"go run ./internal/generate x":                     "[internal/generate] true",
+		"./test/bunch/run -only peers":                     "[test/bunch/run] true",
+		"make":                                             "[] true",
+		"a make test":                                      "[] false",
+		"./seine why":                                      "[] false",
+	} {
+		wrong, ok := missing(text, targets)
+		if got := fmt.Sprint(wrong, ok); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
+
 // unfinished is seine's error for a command that needs more words. A sentence may
 // leave them out: "seine record", "tcplife --from".
 var unfinished = regexp.MustCompile(`: (record|run) needs |flag needs an argument`)

@@ -93,6 +93,21 @@ func (p *Page) Commands() (out []Span) {
 	return out
 }
 
+// Code is the lines of the page's blocks of code.
+func (p *Page) Code() []Span { return p.spans(true) }
+
+// Text is the lines of the page outside of blocks of code.
+func (p *Page) Text() []Span { return p.spans(false) }
+
+func (p *Page) spans(code bool) (out []Span) {
+	for _, l := range p.lines {
+		if l.code == code {
+			out = append(out, Span{l.number, l.text})
+		}
+	}
+	return out
+}
+
 var inline = regexp.MustCompile("`([^`]+)`")
 
 // Inline is the code between backticks in the page's text.

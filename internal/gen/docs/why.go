@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"seine/internal/cli"
 	"seine/test/proof"
@@ -53,8 +54,12 @@ confidence with its reason, advice, and the next command.
 func whyPage() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(whyHead)
-	if err := cli.WriteRules(&b, "md"); err != nil {
+	var rules strings.Builder
+	if err := cli.WriteRules(&rules, "md"); err != nil {
 		return nil, err
+	}
+	for line := range strings.Lines(rules.String()) {
+		b.WriteString(wrapped(line))
 	}
 	var p proof.Proof
 	text, err := os.ReadFile(proof.Folder + "/faults.json")
@@ -89,4 +94,34 @@ func whyPage() ([]byte, error) {
 		fmt.Fprintf(&b, "- %s\n", f)
 	}
 	return b.Bytes(), nil
+}
+
+// wrapped is a line of text or of a list in lines of at most 120 characters. Code between backticks stays on one line.
+func wrapped(line string) string {
+	const most = 120
+	if strings.HasPrefix(line, "|") || strings.HasPrefix(line, "#") {
+		return line
+	}
+	indent := ""
+	if strings.HasPrefix(line, "- ") {
+		indent = "  "
+	}
+	var b strings.Builder
+	column, code := 0, false
+	for i, word := range strings.Split(strings.TrimSuffix(line, "\n"), " ") {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case !code && column+1+n > most:
+			b.WriteString("\n" + indent)
+			column = len(indent)
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += n
+		code = code != (strings.Count(word, "`")%2 != 0)
+	}
+	return b.String() + "\n"
 }
