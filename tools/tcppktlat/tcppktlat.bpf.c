@@ -20,7 +20,7 @@
 const volatile bool show_events = false;
 const volatile bool show_parts = false;
 
-enum packet_part { PART_ALL, PART_SOFTIRQ, PART_SOCKET, PART_APP, PARTS }; /* Go: part */
+enum packet_part { PART_ALL, PART_SOFTIRQ, PART_SOCKET, PART_APP }; /* Go: part */
 
 /* Parts: the time when the device delivered a packet, by the address of its skb. The TCP hook
  * deletes the entry. The LRU evicts packets that never reach TCP.
@@ -253,66 +253,71 @@ static __always_inline void key_fill(struct packet_key *k, const struct packet_e
 		k->port = service_port(sk, &e->tuple);
 }
 
-/* A read, and the times of the packets that it takes. */
+/* A read. It takes the packets that end at or before copied from the ring. */
 struct taking {
+	struct arrivals *from;
 	__u64 now, call; /* call: when the system call began; 0: not known */
-	__u64 part[PARTS]; /* of the oldest packet; NONE: not known */
-	struct hist *hist[PARTS]; /* NULL: not wanted */
+	__u32 copied;
 };
 
-static __always_inline void put(struct hist *h, __u64 ns)
+/* Was packet i of the ring read? */
+static __always_inline bool taken(const struct taking *t, __u32 i)
 {
-	if (h && ns != NONE)
-		hist_put(h, ns / 1000);
+	return i < t->from->count && !seq_after(t->from->end[SLOT(t->from->first + i)], t->copied);
 }
 
-/* Remove the packets that were read from the ring. An event has the latency of the oldest one;
- * a histogram counts each packet with its own latency.
- */
-static __always_inline __u32 take(struct arrivals *a, __u32 copied, struct taking *t)
+/* The time that packet i spent in one part; NONE: not known. */
+static __always_inline __u64 waited(const struct taking *t, __u32 i, enum packet_part part)
+{
+	__u32 slot = SLOT(t->from->first + i);
+	__u64 at = t->from->at[slot];
+
+	if (part == PART_ALL)
+		return t->now - at;
+	if (part == PART_SOFTIRQ)
+		return t->from->before[slot] == UNKNOWN ? NONE : t->from->before[slot];
+	if (!t->call)
+		return NONE;
+	if (part == PART_SOCKET)
+		return t->now - (t->call > at ? t->call : at);
+	return t->call > at ? t->call - at : 0;
+}
+
+/* Remove the packets that were read from the ring. */
+static __always_inline __u32 take(const struct taking *t)
 {
 	__u32 n = 0;
 
-	for (int i = 0; i < PACKETS; i++) {
-		__u32 slot = SLOT(a->first), before;
-		__u64 at, all, softirq = NONE, socket = NONE, app = NONE;
-
-		if (!a->count || seq_after(a->end[slot], copied))
-			break;
-		at = a->at[slot];
-		all = t->now - at;
-		before = a->before[slot];
-		if (before != UNKNOWN)
-			softirq = before;
-		if (t->call) {
-			app = t->call > at ? t->call - at : 0;
-			socket = all - app;
-		}
-		a->first++;
-		a->count--;
-		if (!n++) {
-			t->part[PART_ALL] = all;
-			t->part[PART_SOFTIRQ] = softirq;
-			t->part[PART_SOCKET] = socket;
-			t->part[PART_APP] = app;
-		}
-		if (!latency_wanted(all))
-			continue;
-		put(t->hist[PART_ALL], all);
-		put(t->hist[PART_SOFTIRQ], softirq);
-		put(t->hist[PART_SOCKET], socket);
-		put(t->hist[PART_APP], app);
-	}
+	for (int i = 0; i < PACKETS && taken(t, i); i++)
+		n++;
+	t->from->first += n;
+	t->from->count -= n;
 	return n;
 }
 
-static __always_inline struct hist *waits_at(struct packet_key *k, enum packet_part part)
+/* A global function: the verifier checks it once, not in each round of a loop. */
+__noinline __u32 slot_of(__u64 us)
+{
+	return hist_slot(us);
+}
+
+/* Count one part of each packet that was read. There is a loop for each part: in one loop for
+ * all of them the verifier would follow every combination of their branches.
+ */
+static __always_inline void count_part(const struct taking *t, struct packet_key *k, enum packet_part part)
 {
 	struct packet_value *v;
 
 	k->part = part;
 	v = count_at(COUNTED(waits), k, &packet_zero);
-	return v ? &v->hist : NULL;
+	if (!v)
+		return;
+	for (int i = 0; i < PACKETS && taken(t, i); i++) {
+		__u64 ns = waited(t, i, part);
+
+		if (ns != NONE && latency_wanted(waited(t, i, PART_ALL)))
+			hist_put_at(&v->hist, ns / 1000, slot_of(ns / 1000));
+	}
 }
 
 /* The reader has copied data. copied_seq is the position up to which it has read. */
@@ -322,20 +327,18 @@ KTRACE_SK(read, tcp_rcv_space_adjust, const struct sock *sk)
 	__u64 key = (__u64)sk;
 	struct packet_event e = {}, *out;
 	struct taking t = {};
-	struct arrivals *a;
-	__u32 copied;
 
 	if (!tp)
 		return 0;
-	a = bpf_map_lookup_elem(&arrivals, &key);
-	if (!a || !a->count)
+	t.from = bpf_map_lookup_elem(&arrivals, &key);
+	if (!t.from)
 		return 0;
-	copied = LOAD(tp, copied_seq);
-	if (seq_after(a->end[SLOT(a->first)], copied))
+	t.copied = LOAD(tp, copied_seq);
+	if (!taken(&t, 0))
 		return 0;
 	t.now = bpf_ktime_get_ns();
 	if (is_self() || !tuple_load(&e.tuple, sk) || !tuple_wanted(&e.tuple) || !who_current(&e.head.who) || !who_wanted(&e.head.who)) {
-		take(a, copied, &t);
+		take(&t);
 		return 0;
 	}
 	if (show_parts)
@@ -346,22 +349,22 @@ KTRACE_SK(read, tcp_rcv_space_adjust, const struct sock *sk)
 
 		key_fill(&k, &e, sk);
 		if (show_parts) {
-			t.hist[PART_SOFTIRQ] = waits_at(&k, PART_SOFTIRQ);
-			t.hist[PART_SOCKET] = waits_at(&k, PART_SOCKET);
-			t.hist[PART_APP] = waits_at(&k, PART_APP);
+			count_part(&t, &k, PART_SOFTIRQ);
+			count_part(&t, &k, PART_SOCKET);
+			count_part(&t, &k, PART_APP);
 		} else {
-			t.hist[PART_ALL] = waits_at(&k, PART_ALL);
+			count_part(&t, &k, PART_ALL);
 		}
-		take(a, copied, &t);
+		take(&t);
 		return 0;
 	}
-	e.packets = take(a, copied, &t);
-	e.latency = t.part[PART_ALL];
+	e.latency = waited(&t, 0, PART_ALL);
+	e.softirq = waited(&t, 0, PART_SOFTIRQ);
+	e.socket = waited(&t, 0, PART_SOCKET);
+	e.app = waited(&t, 0, PART_APP);
+	e.packets = take(&t);
 	if (!latency_wanted(e.latency))
 		return 0;
-	e.softirq = t.part[PART_SOFTIRQ];
-	e.socket = t.part[PART_SOCKET];
-	e.app = t.part[PART_APP];
 	e.head.ts = t.now;
 	out = EVENT_NEW(struct packet_event);
 	if (!out)
