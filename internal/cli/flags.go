@@ -192,6 +192,9 @@ func (c *common) options(t *tool.Tool, cfg any, args []string) (o tool.Options, 
 		return o, tool.Usagef("%s prints rows as they happen: --sort and --top need --by", t.Name)
 	case c.rate > 0 && (kind != tool.Events || c.by != ""):
 		return o, tool.Usagef("--rate is for rows as they happen: use --top for the rows of an output")
+	case t.Views(cfg)[0].Ticks != "" && c.interval == 0 && c.from.path == "":
+		flag := t.Views(cfg)[0].Ticks
+		return o, tool.Usagef("--%s needs an interval: seine %s --%s 1", flag, t.Name, flag)
 	case t.Once && c.interval == 0 && c.duration == 0 && c.from.path == "":
 		c.duration = time.Nanosecond
 	case kind == tool.Interval && c.interval == 0 && c.from.path == "":

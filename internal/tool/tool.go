@@ -89,6 +89,7 @@ type View struct {
 	Where   string                 // keeps rows, as --where does
 	Format  string                 // the one that is written unless -o says otherwise; empty: the tool's
 	Sort    string                 // of an output: the column it is sorted by, largest first
+	Ticks   string                 // the flag that makes no sense without an interval; empty: there is none
 	Above   func(time.Time) string // a line above each output: a load average
 	Book    func(*row.Row)         // for -o book: what the book's form has otherwise; nil: nothing
 }

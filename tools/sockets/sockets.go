@@ -279,7 +279,7 @@ func views(cfg any) []tool.View {
 		Says:   "{proto} {state}, {rx_queue_bytes} bytes not read, {tx_queue_bytes} not acknowledged",
 	}
 	if c.Changes {
-		v.Show, v.Says = "change "+v.Show, "[{change}: ]"+v.Says
+		v.Show, v.Says, v.Ticks = "change "+v.Show, "[{change}: ]"+v.Says, "changes"
 	}
 	return []tool.View{v}
 }
