@@ -79,7 +79,7 @@ docs: build ## rerun the commands of docs/guide, docs/SIXTY-SECONDS.md and READM
 
 .PHONY: update
 update: ## rewrite the golden files of ring 2, and the table of the language's elements
-	UPDATE=1 $(GO) test -ldflags='-s=false -w=false' ./internal/bt ./internal/sink ./tools
+	UPDATE=1 $(GO) test -run '^(TestGolden|TestHelpColumns|TestListing|TestTable|TestTableHistogramOutputs)$$' ./internal/bt ./internal/sink ./tools
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME
