@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -255,6 +256,20 @@ func TestMissing(t *testing.T) {
 		wrong, ok := missing(text, targets)
 		if got := fmt.Sprint(wrong, ok); got != want {
 			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
+
+// widest is how many characters a line of text may have. Tables and code are not wrapped.
+const widest = 160
+
+// TestWrapped: the text of documents is wrapped.
+func TestWrapped(t *testing.T) {
+	for _, p := range documents(t) {
+		for _, s := range p.Text() {
+			if n := utf8.RuneCountInString(s.Text); n > widest && !strings.HasPrefix(s.Text, "|") {
+				t.Errorf("%s:%d: %d characters, want %d at most", p.Path, s.Line, n, widest)
+			}
 		}
 	}
 }

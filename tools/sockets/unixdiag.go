@@ -65,7 +65,7 @@ func unixEntry(b []byte) *entry {
 	t.Inode, t.Sock = kern.ID(n.Uint32(b[4:])), kern.ID(n.Uint64(b[8:]))
 	t.Family, t.Proto = unix.AF_UNIX, protoUnix
 	t.Laddr, t.Raddr = kern.NoAddr, kern.NoAddr
-	for _, o := range []*kern.Opt{&t.RXQueue, &t.TXQueue, &t.Backlog, &t.BacklogMax, &t.TX, &t.RX, &t.Sent, &t.Received, &t.SRTT_us, &t.Cwnd, &t.Retrans, &t.FD} {
+	for _, o := range []*kern.Opt{&t.RXQueue, &t.TXQueue, &t.Backlog, &t.BacklogMax, &t.TX, &t.RX, &t.Sent, &t.Received, &t.Waiting, &t.SRTT_us, &t.Cwnd, &t.Retrans, &t.FD} {
 		*o = kern.Opt(kern.None)
 	}
 	for b = b[head:]; len(b) >= unix.SizeofRtAttr; {
