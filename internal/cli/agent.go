@@ -50,6 +50,10 @@ var agentTools = []string{
 // promises a limit on memory, and an idle agent collects seldom anyway.
 const agentGC = 25
 
+// watchPoll is how long an event may wait before the agent or top reads it. Both show seconds, and
+// an idle reader need not wake up more often.
+const watchPoll = 200 * time.Millisecond
+
 // dryRun is how long --dry-run runs.
 const dryRun = 10 * time.Second
 
@@ -377,7 +381,7 @@ func (h *holder) run(ctx context.Context, f *agentFlags) error {
 	if err := host.Memlock(); err != nil {
 		h.log.Warn("locked memory is limited", "reason", err.Error())
 	}
-	engine, err := tool.NewEngine(tool.EngineOptions{})
+	engine, err := tool.NewEngine(tool.EngineOptions{Poll: watchPoll})
 	if err != nil {
 		return err
 	}
@@ -513,8 +517,12 @@ func (f *agentFlags) plan(h *holder) (out []*watched, err error) {
 	return out, nil
 }
 
-// limit filters a tool by --netns, if that is set.
+// limit filters a tool by --netns, if that is set. The counters of skbdrop are only for the
+// recording: a Sampler reads those of the model.
 func (f *agentFlags) limit(w *watched) {
+	if f.dir == "" && strings.HasPrefix(w.line, "skbdrop ") {
+		w.line += " --view drops"
+	}
 	if f.netns != "" {
 		w.line += " --netns='" + f.netns + "'"
 	}

@@ -201,7 +201,7 @@ func (c *common) options(t *tool.Tool, cfg any, args []string) (o tool.Options, 
 		c.interval = time.Second
 	}
 	o = tool.Options{
-		Interval: c.interval, Duration: c.duration, Buffer: c.buffer, Memory: c.memory, Stats: c.stats,
+		Interval: c.interval, Duration: c.duration, View: c.view, Buffer: c.buffer, Memory: c.memory, Stats: c.stats,
 	}
 	if c.verbose > 1 {
 		o.Log = ebpf.LogLevelBranch

@@ -177,7 +177,7 @@ func (f *topFlags) live(ctx context.Context, state *top.State, full bool) error 
 	if full {
 		held = top.Hold(f.out.(*os.File))
 	}
-	engine, err := tool.NewEngine(tool.EngineOptions{Guard: held.Guard})
+	engine, err := tool.NewEngine(tool.EngineOptions{Poll: watchPoll, Guard: held.Guard})
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ const flowsLine = "flows -i 1"
 // cannot run, and names the rules that need it.
 var whyTools = []string{
 	flowsLine, "tcpretrans -l", "soconnect --where 'errno != nil || pending'", "tcpsynbl -i 1", "soaccept --where 'errno != nil'", "tcplife", "dns",
-	"skbdrop -i 1 --by reason,proto,lport,dev,netns",
+	"skbdrop -i 1 --view drops --by reason,proto,lport,dev,netns", // a Sampler reads the counters
 }
 
 // exitFinding is the exit code if there is a finding as bad as --fail-on says.

@@ -3,6 +3,7 @@
 package tool
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -23,7 +25,8 @@ import (
 type Engine struct {
 	kernel *probe.Kernel
 	buffer uint64
-	alone  bool // for one tool, which has the whole ring
+	alone  bool          // for one tool, which has the whole ring
+	poll   time.Duration // 0: poll
 	guard  func()
 
 	mu       sync.Mutex
@@ -37,6 +40,9 @@ type Engine struct {
 // EngineOptions are what tools have in common. The zero value works.
 type EngineOptions struct {
 	Buffer uint64 // bytes of the ring; 0: 8 MiB
+	// Poll is how long an event may wait in the ring before it is read; 0: 50 ms. The reader
+	// wakes up so often even if nothing happens.
+	Poll time.Duration
 	// Guard is deferred by each goroutine that the engine starts, so that it can recover from a
 	// panic there. May be nil.
 	Guard func()
@@ -65,7 +71,7 @@ func NewEngine(o EngineOptions) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Engine{kernel: k, buffer: size, guard: o.Guard, sessions: map[*Session]bool{}}, nil
+	return &Engine{kernel: k, buffer: size, poll: o.Poll, guard: o.Guard, sessions: map[*Session]bool{}}, nil
 }
 
 // ringSize is the next size that a ring can have.
@@ -200,7 +206,7 @@ func (e *Engine) join(s *Session, p *Prepared) (err error) {
 		if e.alone {
 			size = uint64(p.spec.Maps[ringMap].MaxEntries) // as --buffer says
 		}
-		if e.ring, err = newRing(p.spec, uint32(size), e.guard); err != nil {
+		if e.ring, err = newRing(p.spec, uint32(size), cmp.Or(e.poll, poll), e.guard); err != nil {
 			return err
 		}
 	}

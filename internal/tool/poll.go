@@ -36,7 +36,10 @@ func (Poll[T]) Schema() (*row.Schema, error) { return row.SchemaOf(reflect.TypeF
 // Check has nothing to compare.
 func (Poll[T]) Check(*ebpf.CollectionSpec) error { return nil }
 
-func (p Poll[T]) open(ses *Session, _ *View, i int) (reader, error) {
+func (p Poll[T]) open(ses *Session, v *View, i int) (reader, error) {
+	if shown := ses.opts.View; shown != "" && shown != v.Name {
+		return &pollReader[T]{}, nil
+	}
 	next, err := p.Open(ses)
 	return &pollReader[T]{ses: ses, row: ses.schemas[i].New(), next: next}, err
 }
@@ -45,10 +48,13 @@ type pollReader[T any] struct {
 	noEvents
 	ses  *Session
 	row  *row.Row
-	next func(last bool) ([]T, error)
+	next func(last bool) ([]T, error) // nil: the view is not shown
 }
 
 func (r *pollReader[T]) output(last bool) error {
+	if r.next == nil {
+		return nil
+	}
 	vals, err := r.next(last)
 	if err != nil {
 		return err

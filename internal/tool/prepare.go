@@ -26,6 +26,7 @@ type Options struct {
 	Duration time.Duration // end after this long; 0: when the context ends
 	Filter   Wanted
 	By       []string // key fields of a counting tool; nil: the view's own
+	View     string   // the one that is shown; empty: all. Counters of a Poll that is not shown are not read
 	Buffer   uint64   // bytes of the ring; 0: 4 MiB
 	Memory   uint64   // bytes for maps; 0: 32 MiB
 	Force    probe.Force

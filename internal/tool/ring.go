@@ -25,6 +25,7 @@ type ring struct {
 	woken  *ebpf.Variable
 	wakes  *ebpf.Variable
 	reader *ringbuf.Reader
+	poll   time.Duration // how long an event may wait
 	done   chan struct{} // closed when the reader has ended
 
 	mu     sync.Mutex // guards the feeds
@@ -39,12 +40,13 @@ const (
 	ringVars = ".data.ring" // the section of its variables
 )
 
-// poll is how long an event may wait in the ring before it is read.
+// poll is how long an event may wait in the ring before it is read, unless EngineOptions say
+// otherwise.
 const poll = 50 * time.Millisecond
 
 // newRing makes the ring that the object of a tool declares, for all tools. The goroutine that
 // reads it defers guard, if there is one.
-func newRing(spec *ebpf.CollectionSpec, size uint32, guard func()) (*ring, error) {
+func newRing(spec *ebpf.CollectionSpec, size uint32, poll time.Duration, guard func()) (*ring, error) {
 	part := &ebpf.CollectionSpec{
 		Maps:  map[string]*ebpf.MapSpec{ringMap: spec.Maps[ringMap].Copy(), ringVars: spec.Maps[ringVars]},
 		Types: spec.Types, ByteOrder: spec.ByteOrder, Variables: map[string]*ebpf.VariableSpec{},
@@ -59,7 +61,7 @@ func newRing(spec *ebpf.CollectionSpec, size uint32, guard func()) (*ring, error
 	if err != nil {
 		return nil, fmt.Errorf("making the ring: %w", err)
 	}
-	r := &ring{coll: coll, woken: coll.Variables["woken"], wakes: coll.Variables["wakes"], done: make(chan struct{})}
+	r := &ring{coll: coll, woken: coll.Variables["woken"], wakes: coll.Variables["wakes"], poll: poll, done: make(chan struct{})}
 	r.feeds.Store(&[]*feed{})
 	if r.reader, err = ringbuf.NewReader(coll.Maps[ringMap]); err != nil {
 		coll.Close()
@@ -157,7 +159,7 @@ func (r *ring) run() {
 		}
 		r.mayWake()
 		kern.SyncClock()
-		r.reader.SetDeadline(time.Now().Add(poll))
+		r.reader.SetDeadline(time.Now().Add(r.poll))
 		for {
 			err = r.reader.ReadInto(&b.rec)
 			if err != nil {
