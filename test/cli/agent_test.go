@@ -11,12 +11,14 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -622,31 +624,40 @@ func (a *runningAgent) value(name string) float64 {
 	return v
 }
 
-// programTime is the run time of the BPF programs of a process, in seconds,
-// while the kernel measured them.
-func programTime(t *testing.T, pid int) (seconds float64) {
+// programTimes are the run times of the BPF programs that a process holds, in seconds, while the
+// kernel measured them.
+func programTimes(t *testing.T, pid int) map[ebpf.ProgramID]float64 {
 	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := map[string]bool{}
+	all := map[ebpf.ProgramID]float64{}
 	id, ran := regexp.MustCompile(`(?m)^prog_id:\s*(\d+)$`), regexp.MustCompile(`(?m)^run_time_ns:\s*(\d+)$`)
 	for _, f := range files {
 		b, _ := os.ReadFile(f)
 		i, r := id.FindSubmatch(b), ran.FindSubmatch(b)
-		if i == nil || r == nil || seen[string(i[1])] {
+		if i == nil || r == nil {
 			continue
 		}
-		seen[string(i[1])] = true
-		ns, err := strconv.ParseFloat(string(r[1]), 64)
-		if err != nil {
+		n, err := strconv.ParseUint(string(i[1]), 10, 32)
+		ns, err2 := strconv.ParseFloat(string(r[1]), 64)
+		if err := errors.Join(err, err2); err != nil {
 			t.Fatal(err)
 		}
-		seconds += ns / 1e9
+		all[ebpf.ProgramID(n)] = ns / 1e9
 	}
-	if len(seen) == 0 {
+	if len(all) == 0 {
 		t.Fatal("the agent has no BPF programs")
+	}
+	return all
+}
+
+// programTime is the sum of programTimes.
+func programTime(t *testing.T, pid int) (seconds float64) {
+	t.Helper()
+	for _, s := range programTimes(t, pid) {
+		seconds += s
 	}
 	return seconds
 }
@@ -699,5 +710,64 @@ func TestAgentRefuses(t *testing.T) {
 	out, err := exec.Command(seine, "agent-front").CombinedOutput()
 	if exitCode(err) != 2 || !strings.Contains(string(out), "is started by 'seine agent'") {
 		t.Errorf("exit %d, %s", exitCode(err), out)
+	}
+}
+
+// TestAgentKilled: nothing of an agent that is killed stays: not its front, no BPF program. The
+// recording survives, and the next agent goes on with it.
+func TestAgentKilled(t *testing.T) {
+	t.Parallel()
+	w := newAgentWorld(t)
+	dir := t.TempDir()
+	flags := []string{fmt.Sprintf("--netns=%d", w.Netns("")), "--dir", dir}
+	const n, sessions = 17, `seine_tcp_sessions_total\{end="orderly",service="\S+ :%d",side="in"\} 17\n`
+	recorded := func(a *runningAgent, port int) {
+		t.Helper()
+		a.await(fmt.Sprintf("/api/v1/query?tool=tcplife&limit=100000&where=lport%%3D%%3D%d", port), fmt.Sprintf(`^([^\n]+\n){%d}$`, n))
+	}
+	a := startAgent(t, flags...)
+	before := w.counted(a, n, sessions)
+	recorded(a, before)
+	front, programs := a.front(), slices.Collect(maps.Keys(programTimes(t, a.cmd.Process.Pid)))
+	if err := a.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := waitGone(a.front0(front)); err != nil {
+		t.Error(err)
+	}
+	for end := time.Now().Add(agentPatience); ; time.Sleep(50 * time.Millisecond) { // the kernel frees them after a grace period
+		left := slices.DeleteFunc(slices.Clone(programs), func(id ebpf.ProgramID) bool {
+			p, err := ebpf.NewProgramFromID(id)
+			if err == nil {
+				p.Close()
+			}
+			return errors.Is(err, os.ErrNotExist)
+		})
+		if len(left) == 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d of %d BPF programs stay", len(left), len(programs))
+		}
+	}
+	a = startAgent(t, flags...)
+	after := w.counted(a, n, sessions)
+	recorded(a, before)
+	recorded(a, after)
+}
+
+// TestAgentDryRun: --dry-run says how many series there would be, with those of traffic meanwhile,
+// and opens no port.
+func TestAgentDryRun(t *testing.T) {
+	t.Parallel()
+	l := listenLow(t) // an agent would need its port
+	defer l.Close()
+	out, err := exec.Command(seine, "agent", "--dry-run", "--series", "700", "--listen", l.Addr().String()).CombinedOutput()
+	said := regexp.MustCompile(`(?m)^([\d,]+) series of 700, in ([\d,]+) label sets$`).FindSubmatch(out)
+	if err != nil || said == nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if series, err := strconv.Atoi(strings.ReplaceAll(string(said[1]), ",", "")); err != nil || series == 0 || series > 700 {
+		t.Errorf("%d series (%v)", series, err)
 	}
 }
