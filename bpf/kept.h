@@ -25,7 +25,8 @@ struct kept_copy {
 };
 struct kept {
 	struct kept_copy copy[2];
-	__u16 which; /* the copy that was written last */
+	__u8 which;  /* the copy that was written last */
+	__u8 right;  /* how often the process was right, up to KEPT_OFTEN */
 	__u16 flags; /* of the table: OWNER_* in owner.h */
 	__u32 exec;  /* who_exec() of it; 0 if it was found */
 };
@@ -87,6 +88,17 @@ static __always_inline enum kept_found kept_get(struct who *w, const struct kept
 		return w->pid ? KEPT_FOUND : KEPT_NOBODY;
 	__builtin_memset(w, 0, sizeof(*w));
 	return KEPT_BROKEN;
+}
+
+#define KEPT_OFTEN 8
+
+/* The process was right. 1 if it was right often before. */
+static __always_inline int kept_often(struct kept *k)
+{
+	if (k->right >= KEPT_OFTEN)
+		return 1;
+	k->right++;
+	return 0;
 }
 
 /* Is the current process the one that was written last? */

@@ -49,6 +49,11 @@
 #ifdef OWNER_ALL
 #include "cgroup.h"
 #endif
+#if !defined(OWNER_IO_IN_TOOL) && !defined(OWNER_LISTENERS_ONLY)
+#include "seen.h"
+#else
+static __always_inline void seen_end(const struct sock *sk) {}
+#endif
 #ifdef OWNER_LISTENERS_ONLY
 #define OWNER_LISTENERS
 #define OWNER_ENDS_AT_CLOSE
@@ -245,8 +250,10 @@ static __always_inline void owner_end(const struct sock *sk)
 {
 	__u64 key = (__u64)sk;
 
-	if (!owner_shared)
+	if (!owner_shared) {
 		bpf_map_delete_elem(&owners, &key);
+		seen_end(sk);
+	}
 #ifdef OWNER_FIELDS
 	else
 		bpf_map_delete_elem(&owner_own, &key);
@@ -538,6 +545,7 @@ URING_COMPLETE(owner_uring, op == URING_ACCEPT)
 
 /* Another process than the owner sends or receives, because a descriptor was inherited or
  * passed on; or the owner has executed another program or changed its name.
+ * Returns 1 if the table is right, and the socket is used often.
  */
 static __noinline int owner_on_io(const struct sock *sk)
 {
@@ -546,7 +554,9 @@ static __noinline int owner_on_io(const struct sock *sk)
 	if (owner_shared)
 		return 0;
 	o = owner_entry(sk);
-	if (o ? kept_still(&o->kept) && !owner_stale(o, sk) : !is_inet(LOAD(sk, __sk_common.skc_family)) || !is_owned(load_proto(sk)))
+	if (o && kept_still(&o->kept) && !owner_stale(o, sk))
+		return kept_often(&o->kept);
+	if (!o && (!is_inet(LOAD(sk, __sk_common.skc_family)) || !is_owned(load_proto(sk))))
 		return 0;
 #ifdef OWNER_ENDS_AT_CLOSE
 	if (!o && LOAD(sk, __sk_common.skc_state) == TCP_CLOSE)
@@ -557,20 +567,33 @@ static __noinline int owner_on_io(const struct sock *sk)
 }
 
 #ifndef OWNER_IO_IN_TOOL
+static __always_inline int owner_io(const struct sock *sk)
+{
+	if (owner_shared)
+		return 0;
+	if (!seen_works()) {
+		owner_on_io(sk);
+		return 0;
+	}
+	if (is_inet(sk->__sk_common.skc_family) && !seen_still(sk) && owner_on_io(sk) && is_tcp(load_proto(sk)))
+		seen_put(sk);
+	return 0;
+}
+
 KTRACE(owner_send, sock_send_length, const struct sock *sk, int ret)
 {
-	return owner_on_io(sk);
+	return owner_io(sk);
 }
 
 KTRACE(owner_recv, sock_recv_length, const struct sock *sk, int ret)
 {
-	return owner_on_io(sk);
+	return owner_io(sk);
 }
 
 /* This also runs in the reader's context, on kernels before 6.3. */
 KTRACE(owner_copied, tcp_rcv_space_adjust, const struct sock *sk)
 {
-	return owner_on_io(sk);
+	return owner_io(sk);
 }
 #endif
 #endif

@@ -140,15 +140,15 @@ static __always_inline __u32 who_name(void)
  */
 static __always_inline bool who_still(const struct who *w, __u32 exec)
 {
+	struct task_struct *task;
 	struct comm_words now;
 
-	if (w->pid != bpf_get_current_pid_tgid() >> 32)
-		return false;
 	if (!typed_task)
-		return true;
-	if (exec != who_exec())
+		return w->pid == bpf_get_current_pid_tgid() >> 32;
+	task = bpf_get_current_task_btf();
+	if (w->pid != task->tgid || exec != (__u32)task->self_exec_id)
 		return false;
-	now = comm_load(typed_leader(bpf_get_current_task_btf()));
+	now = comm_load(typed_leader(task));
 	return comm_is(w->comm, now) || comm_is(w->comm, comm_cut(now));
 }
 

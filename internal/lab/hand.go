@@ -135,7 +135,7 @@ func (h *hand) close() {
 	}
 }
 
-// taker continues a talk after its first turn.
+// taker continues a talk after the turns of the process before it.
 func taker(c *Child) error {
 	var x taken
 	if err := c.Arg(&x); err != nil {
@@ -175,7 +175,7 @@ func taker(c *Child) error {
 			return err
 		}
 	}
-	for range x.Talk.Turns - 1 {
+	for range x.Talk.Turns - x.Talk.HandAfter {
 		if err := x.Talk.turn(k, way, fd, &s); err != nil {
 			return err
 		}

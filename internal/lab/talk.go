@@ -50,11 +50,12 @@ type Talk struct {
 	// other.
 	Duplex bool
 	TLS    uint16 // the version of TLS; 0: no TLS
-	// Hand makes the server pass the connection to another process after the first
-	// turn: "rights" sends the descriptor, "fork" starts the process with it. With
-	// First that process sends before it reads.
-	Hand  string
-	First bool
+	// Hand makes the server pass the connection to another process after HandAfter
+	// turns, default 1: "rights" sends the descriptor, "fork" starts the process with
+	// it. With First that process sends before it reads.
+	Hand      string
+	HandAfter int
+	First     bool
 }
 
 // TalkSide is one side's measurements, in nanoseconds. A delay is the time
@@ -122,6 +123,7 @@ func StartTalks(w *World, clientComm, serverComm string, talks ...Talk) (*Talks,
 		t := &talks[i]
 		setDefault(&t.Network, TCP4)
 		setDefault(&t.Turns, 1)
+		setDefault(&t.HandAfter, 1)
 		setDefault(&t.Ask, 100)
 		setDefault(&t.Answer, 1000)
 		setDefault(&t.Chunks, 1)
@@ -280,7 +282,7 @@ func (t *Talk) serve(listener int, s *TalkSide) error {
 		turns = 0
 	}
 	for n := range turns {
-		if n == 1 && t.Hand != "" {
+		if n == t.HandAfter && t.Hand != "" {
 			taken := fd
 			fd = -1
 			return hand.over(t, taken, s)

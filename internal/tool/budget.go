@@ -36,8 +36,12 @@ func (p *Prepared) size() error {
 			shown[s.mapName()+odd] = p.opts.Interval > 0
 		}
 	}
-	var fixed, asked uint64
+	var asked uint64
 	var counted, others []string
+	fixed, err := p.sizeSeen()
+	if err != nil {
+		return err
+	}
 	for _, name := range slices.Sorted(maps.Keys(p.spec.Maps)) {
 		m := p.spec.Maps[name]
 		counts := p.spec.Maps[name+odd] != nil || strings.HasSuffix(name, odd)
@@ -105,6 +109,22 @@ func (p *Prepared) size() error {
 		m.MaxEntries = entriesIn(m, free/uint64(len(counted)), cpus)
 	}
 	return nil
+}
+
+// seenMost is how many sockets have an entry of seen.h with the default of --memory, and seenBytes
+// what the kernel allocates for one: 192 bytes for all storage of a socket, 128 for the entry.
+const (
+	seenMost  = 4096
+	seenBytes = 192 + 128
+)
+
+// sizeSeen limits the entries of seen.h, and returns what they may take.
+func (p *Prepared) sizeSeen() (uint64, error) {
+	if p.spec.Maps["seen"] == nil {
+		return 0, nil
+	}
+	most := min(seenMost*p.opts.Memory/DefaultMemory, seenMost)
+	return most * seenBytes, setConstant(p.spec, "seen_most", uint32(most))
 }
 
 // Least is the smallest --memory that the tool takes here: one entry in each map.

@@ -32,8 +32,11 @@ func Live() []trial.Case {
 		{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
 		{Name: "older", Hosts: lab.TwoHosts, Run: older},
 		{Name: "self", Run: self},
-		{Name: "exec", Run: execs},
-		{Name: "renamed", Run: renamed},
+		{Name: "exec", Run: namedAfter(bodyBefore, 0)},
+		{Name: "exec-used", Run: namedAfter(bodyBefore, often)},
+		{Name: "renamed", Run: namedAfter(bodyRenamed, 0)},
+		{Name: "renamed-used", Run: namedAfter(bodyRenamed, often)},
+		{Name: "handed-used", Run: handed},
 		{Name: "flood", Run: trial.Undisturbed(flood), Slow: true}, // as tcptop's
 		{Name: "small-ring", Run: smallRing, Slow: true},
 		{Name: "small-maps", Run: smallMaps, Slow: true},
@@ -259,8 +262,16 @@ const (
 	bodyRenamed = "tcplife-renamed"
 )
 
-// meet connects to itself when it is told to.
+// often is how often a socket is used before it changes hands: more than the table of owners is
+// asked before it is taken as right (KEPT_OFTEN, SEEN_ASKS).
+const often = 30
+
+// meet connects to itself when it is told to, and uses both ends as often as its argument says.
 func meet(c *lab.Child) ([]int, error) {
+	var times int
+	if err := c.Arg(&times); err != nil {
+		return nil, err
+	}
 	l, port, err := lab.Listen(lab.TCP4, "127.0.0.1:0", 1)
 	if err != nil {
 		return nil, err
@@ -273,7 +284,15 @@ func meet(c *lab.Child) ([]int, error) {
 		return nil, err
 	}
 	r, err := lab.Accept(l)
-	return []int{w, r}, err
+	if err != nil {
+		return nil, err
+	}
+	for range times {
+		if err := talk([]int{w, r}); err != nil {
+			return nil, err
+		}
+	}
+	return []int{w, r}, nil
 }
 
 // before connects to itself and executes another program, which inherits both
@@ -324,14 +343,13 @@ func talk(ends []int) error {
 	return nil
 }
 
-// execs: if a process changes its name by exec after it made a connection, the
-// row has the name at the last use.
-func execs(x *trial.Trial) error { return namedAfter(x, bodyBefore) }
+// namedAfter: if a process changes its name, by exec or without, after it made a connection and used
+// it so many times, the row has the name at the last use.
+func namedAfter(body string, times int) func(*trial.Trial) error {
+	return func(x *trial.Trial) error { return nameAtUse(x, body, times) }
+}
 
-// renamed: the same for a process that renames itself.
-func renamed(x *trial.Trial) error { return namedAfter(x, bodyRenamed) }
-
-func namedAfter(x *trial.Trial, body string) error {
+func nameAtUse(x *trial.Trial, body string, times int) error {
 	k, err := probe.Running()
 	if err != nil {
 		return err
@@ -339,7 +357,7 @@ func namedAfter(x *trial.Trial, body string) error {
 	if !k.HasFunc("bpf_get_current_task_btf") {
 		return trial.Skip("on this kernel it would cost too much to look")
 	}
-	p, err := x.World.Start("", "before", body, nil)
+	p, err := x.World.Start("", "before", body, times)
 	if err != nil {
 		return err
 	}
@@ -354,6 +372,32 @@ func namedAfter(x *trial.Trial, body string) error {
 	for _, r := range rows {
 		x.Want(r, "pid", p.PID)
 		x.Want(r, "comm", p.Comm)
+	}
+	return err
+}
+
+// handed: a server uses a connection often, and passes it to another process. The row has the process
+// that used it last.
+func handed(x *trial.Trial) error {
+	t, err := lab.StartTalks(x.World, "", "", lab.Talk{Turns: often + 3, Hand: "fork", HandAfter: often})
+	if err != nil {
+		return err
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	said, err := t.Run()
+	if err != nil {
+		return err
+	}
+	rows, err := x.Exactly(2)
+	for _, r := range rows {
+		if int(r.Get("lport").N) == t.Ports[0] {
+			x.Want(r, "pid", said[0].Server.Taker)
+			x.Want(r, "comm", lab.HandComm)
+		} else {
+			x.Want(r, "pid", t.Client.PID)
+		}
 	}
 	return err
 }
