@@ -403,6 +403,7 @@ type connection struct {
 	Rport     uint16             `json:"rport"`
 	Last      int64              `json:"last"` // second since 1970
 	Closed    bool               `json:"closed"`
+	Older     bool               `json:"older"` // than the agent: its time counts from the start of the agent
 	Turns     uint64             `json:"turns"`
 	TX        uint64             `json:"tx_bytes"`
 	RX        uint64             `json:"rx_bytes"`
@@ -434,7 +435,7 @@ func connID(k watch.ConnKey) string {
 func newConnection(c *watch.Conn) *connection {
 	return &connection{
 		ID: connID(c.ConnKey), PID: c.PID, Comm: c.Who.Comm, Container: c.Who.Container, Netns: c.Netns, Role: c.Role,
-		Laddr: c.Laddr.String(), Lport: c.Lport, Raddr: c.Raddr.String(), Rport: c.Rport, Last: c.Last, Closed: c.Closed,
+		Laddr: c.Laddr.String(), Lport: c.Lport, Raddr: c.Raddr.String(), Rport: c.Rport, Last: c.Last, Closed: c.Closed, Older: c.Older,
 		Turns: c.Turns, TX: c.TX, RX: c.RX, Fast: c.Fast, TLP: c.TLP, RTO: c.RTO, SRTT: c.SRTT, MinRTT: c.MinRTT, WallMS: c.WallMS, Parts: partsMS(&c.Parts),
 	}
 }

@@ -24,6 +24,7 @@ type Conn struct {
 	Rname  string // of the remote address; empty: not known
 	Last   int64  // second
 	Closed bool
+	Older  bool   // it was there before the tool: its time counts from the start of the tool
 	Turns  uint64 // of the last interval, like the fields below
 	TX, RX uint64
 	Fast   uint64
@@ -44,7 +45,7 @@ type conn struct {
 	fast, tlp, rto, srtt, minRTT uint32
 	pid, last                    uint32 // last: until 2106
 	role                         uint8  // index into roles
-	closed                       bool
+	closed, before               bool   // before: Conn.Older
 	wallMS                       float64
 	parts                        Parts
 	newer, older                 *conn
@@ -53,7 +54,7 @@ type conn struct {
 var roles = [...]string{"", "unknown", "client", "server"}
 
 func (c *conn) set(m *Model, n *Conn) {
-	c.who, c.rname, c.last, c.turns, c.tx, c.rx, c.pid, c.closed, c.wallMS, c.parts = m.owner(n.Who), m.words.ref(n.Rname), uint32(n.Last), n.Turns, n.TX, n.RX, n.PID, n.Closed, n.WallMS, n.Parts
+	c.who, c.rname, c.last, c.turns, c.tx, c.rx, c.pid, c.closed, c.before, c.wallMS, c.parts = m.owner(n.Who), m.words.ref(n.Rname), uint32(n.Last), n.Turns, n.TX, n.RX, n.PID, n.Closed, n.Older, n.WallMS, n.Parts
 	c.fast, c.tlp, c.rto, c.srtt, c.minRTT = small(n.Fast), small(n.TLP), small(n.RTO), small(n.SRTT), small(n.MinRTT)
 	c.role = uint8(max(0, slices.Index(roles[:], n.Role)))
 }
@@ -66,7 +67,7 @@ func (c *conn) show() Conn {
 		rname = *c.rname
 	}
 	return Conn{
-		ConnKey: c.key, Who: *c.who, Rname: rname, PID: c.pid, Role: roles[c.role], Last: int64(c.last), Closed: c.closed, Turns: c.turns, TX: c.tx, RX: c.rx,
+		ConnKey: c.key, Who: *c.who, Rname: rname, PID: c.pid, Role: roles[c.role], Last: int64(c.last), Closed: c.closed, Older: c.before, Turns: c.turns, TX: c.tx, RX: c.rx,
 		Fast: uint64(c.fast), TLP: uint64(c.tlp), RTO: uint64(c.rto), SRTT: uint64(c.srtt), MinRTT: uint64(c.minRTT), WallMS: c.wallMS, Parts: c.parts,
 	}
 }
@@ -135,7 +136,7 @@ func (c *conns) unlink(n *conn) {
 func takeConn(m *Model, at int64, r reader) {
 	c := Conn{
 		ConnKey: ConnKey{uint32(r.count("netns")), r.addr("laddr"), r.addr("raddr"), r.port("lport"), r.port("rport")},
-		Who:     r.who(), PID: uint32(r.count("pid")), Role: r.text("role"), Last: at, Closed: r.has("closed"),
+		Who:     r.who(), PID: uint32(r.count("pid")), Role: r.text("role"), Last: at, Closed: r.has("closed"), Older: r.has("older"),
 		Turns: r.count("turns"), TX: r.count("tx_bytes"), RX: r.count("rx_bytes"),
 		Fast: r.count("retrans_fast"), TLP: r.count("retrans_tlp"), RTO: r.count("retrans_rto"),
 		SRTT: r.count("srtt_us"), MinRTT: r.count("min_rtt_us"), WallMS: r.value("wall_ms"),

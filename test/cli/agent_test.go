@@ -214,17 +214,15 @@ func (a *runningAgent) front() int {
 }
 
 // TestAgent: known traffic is counted to the last turn and connection; the front has no
-// capability, the holder no network socket; a front that is killed comes back, and nothing that
+// capability and is confined by Landlock, the holder has no network socket; a front that is killed comes back, and nothing that
 // happened meanwhile is missing.
 func TestAgent(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "rec")
 	w := newAgentWorld(t)
-	a := w.start(t, "--dir", dir, "--budget", "50M")
-	comm, err := os.ReadFile("/proc/self/comm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := strings.TrimSpace(string(comm))
+	collector := listenLow(t) // closed at once: nobody is there
+	collector.Close()
+	a := w.start(t, "--dir", dir, "--budget", "50M", "--otlp", "http://"+collector.Addr().String())
+	name := ownComm(t)
 	const n = 211
 	in, out := name+" :%d", name+" → 127.0.0.1:%d"
 	sessions := fmt.Sprintf(`seine_tcp_sessions_total\{end="orderly",service="%s",side="in"\} %d\n`, in, n)
@@ -253,6 +251,7 @@ func TestAgent(t *testing.T) {
 	if !bytes.Contains(status, []byte("NoNewPrivs:\t1\n")) {
 		t.Error("the front can get new privileges")
 	}
+	confined(t, front, dir, collector.Addr().(*net.TCPAddr).Port)
 	if all := inetSockets(t, a.cmd.Process.Pid); all != 0 {
 		t.Errorf("the holder has %d network sockets", all)
 	}
@@ -713,8 +712,66 @@ func TestAgentRefuses(t *testing.T) {
 	}
 }
 
+// talk opens a connection in the world. A byte goes there and back every 100 ms until the test ends.
+// It returns the client's port.
+func (w agentWorld) talk(t *testing.T) (port int) {
+	t.Helper()
+	var client, server net.Conn
+	err := w.Do("", func() error {
+		l, err := lab.ListenLow()
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		if client, err = net.Dial("tcp", l.Addr().String()); err != nil {
+			return err
+		}
+		server, err = l.Accept()
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close(); server.Close() })
+	go io.Copy(server, server)
+	go func() {
+		b := make([]byte, 1)
+		for {
+			_, err := client.Write(b)
+			if err == nil {
+				_, err = io.ReadFull(client, b)
+			}
+			if err != nil {
+				return
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	}()
+	return client.LocalAddr().(*net.TCPAddr).Port
+}
+
+// A heldConn is a connection as the API shows it.
+type heldConn struct {
+	PID   int
+	Comm  string
+	Lport int
+	Role  string
+	Older bool
+}
+
+// conn waits until the API has the connection with a local port.
+func (a *runningAgent) conn(lport int) (c heldConn) {
+	a.t.Helper()
+	var all struct{ Connections []heldConn }
+	if err := json.Unmarshal([]byte(a.await("/api/v1/connections", fmt.Sprintf(`"lport":%d,`, lport))), &all); err != nil {
+		a.t.Fatal(err)
+	}
+	return all.Connections[slices.IndexFunc(all.Connections, func(c heldConn) bool { return c.Lport == lport })]
+}
+
 // TestAgentKilled: nothing of an agent that is killed stays: not its front, no BPF program. The
-// recording survives, and the next agent goes on with it.
+// recording survives, and the next agent goes on with it. It finds the connections that are open,
+// and marks them as older than itself.
 func TestAgentKilled(t *testing.T) {
 	t.Parallel()
 	w := newAgentWorld(t)
@@ -725,7 +782,17 @@ func TestAgentKilled(t *testing.T) {
 		t.Helper()
 		a.await(fmt.Sprintf("/api/v1/query?tool=tcplife&limit=100000&where=lport%%3D%%3D%d", port), fmt.Sprintf(`^([^\n]+\n){%d}$`, n))
 	}
+	held := func(a *runningAgent, lport int, older bool) {
+		t.Helper()
+		if got, want := a.conn(lport), (heldConn{os.Getpid(), ownComm(t), lport, "client", older}); got != want {
+			t.Errorf("the connection is %+v, want %+v", got, want)
+		}
+	}
+	first := w.talk(t)
 	a := startAgent(t, flags...)
+	second := w.talk(t)
+	held(a, first, true)
+	held(a, second, false)
 	before := w.counted(a, n, sessions)
 	recorded(a, before)
 	front, programs := a.front(), slices.Collect(maps.Keys(programTimes(t, a.cmd.Process.Pid)))
@@ -751,6 +818,10 @@ func TestAgentKilled(t *testing.T) {
 		}
 	}
 	a = startAgent(t, flags...)
+	third := w.talk(t)
+	held(a, first, true)
+	held(a, second, true)
+	held(a, third, false)
 	after := w.counted(a, n, sessions)
 	recorded(a, before)
 	recorded(a, after)

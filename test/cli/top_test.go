@@ -115,6 +115,16 @@ func listenLow(t *testing.T) net.Listener {
 	return l
 }
 
+// ownComm is the name of this process.
+func ownComm(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile("/proc/self/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
 // brief makes n short connections to a server in this process, one after the
 // other.
 func brief(t *testing.T, n int) (port int) {
@@ -174,11 +184,7 @@ func TestTop(t *testing.T) {
 	s.await(`live, last 10 s`)
 	const n = 10_000
 	port := brief(t, n)
-	comm, err := os.ReadFile("/proc/self/comm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := strings.TrimSpace(string(comm))
+	name := ownComm(t)
 
 	s.keys("4")
 	s.await(`\[4 Events\]`)

@@ -111,7 +111,7 @@ const connColumns = [
   { id: "retrans", head: "Sent again", value: (c) => c.retrans_fast + c.retrans_tlp + c.retrans_rto, cell: (c) => number(c.retrans_fast + c.retrans_tlp + c.retrans_rto) },
   { id: "bytes", head: "Bytes", wide: true, value: (c) => c.tx_bytes + c.rx_bytes, cell: (c) => size(c.tx_bytes + c.rx_bytes) },
   { id: "parts", head: "Where its time goes", cell: (c) => bar(c.parts_ms, parts) },
-  { id: "closed", head: "State", wide: true, cell: (c) => c.closed ? "closed" : "open" },
+  { id: "closed", head: "State", wide: true, cell: (c) => (c.closed ? "closed" : "open") + (c.older ? ", older than the agent" : "") },
 ];
 
 const views = {
