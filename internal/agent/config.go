@@ -257,7 +257,7 @@ func (s *customSink) Row(r *row.Row) error {
 	case s.Type == Gauge:
 		s.counts.Set(s.Name, n*scale, values...)
 	default:
-		s.counts.Observe(s.Name, n*scale, values...)
+		s.counts.observe(s.Name, read.example(n*scale), values...)
 	}
 	return nil
 }

@@ -6,9 +6,12 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"strconv"
+	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"seine/internal/kern"
 )
@@ -45,6 +48,15 @@ type hist struct {
 	classic []uint64 // by bounds; the last one counts values above all bounds
 	zero    uint64
 	native  map[int]uint64
+	latest  []example // by bounds, as classic; nil: none was given
+}
+
+// An example is a value of a histogram with the process and the socket that it comes from. A scrape has
+// the latest one of each classic bucket as its exemplar.
+type example struct {
+	seconds   float64
+	at        time.Time // zero: there is none
+	pid, sock uint64    // 0: not known
 }
 
 func newHist() *hist {
@@ -52,7 +64,18 @@ func newHist() *hist {
 }
 
 // observe counts one value.
-func (h *hist) observe(seconds float64) { h.add(seconds, seconds, 1) }
+func (h *hist) observe(e example) {
+	h.add(e.seconds, e.seconds, 1)
+	if e.at.IsZero() || e.pid == 0 && e.sock == 0 {
+		return
+	}
+	if h.latest == nil {
+		h.latest = make([]example, len(h.classic))
+	}
+	if i := sort.SearchFloat64s(bounds, e.seconds); !e.at.Before(h.latest[i].at) {
+		h.latest[i] = e
+	}
+}
 
 // add counts n values: in the classic bucket of one value and in the native bucket of another.
 // For values from a slot these are the upper end and the middle of the slot.
@@ -98,7 +121,10 @@ func (h *hist) proto() *dto.Histogram {
 	var below uint64
 	for i, le := range bounds {
 		below += h.classic[i]
-		out.Bucket = append(out.Bucket, &dto.Bucket{UpperBound: proto.Float64(le), CumulativeCount: proto.Uint64(below)})
+		out.Bucket = append(out.Bucket, &dto.Bucket{UpperBound: proto.Float64(le), CumulativeCount: proto.Uint64(below), Exemplar: h.exemplar(i)})
+	}
+	if e := h.exemplar(len(bounds)); e != nil { // without it this bucket is left out: it is the count
+		out.Bucket = append(out.Bucket, &dto.Bucket{UpperBound: proto.Float64(math.Inf(1)), CumulativeCount: proto.Uint64(h.count), Exemplar: e})
 	}
 	numbers := make([]int, 0, len(h.native))
 	for i := range h.native {
@@ -123,6 +149,24 @@ func (h *hist) proto() *dto.Histogram {
 	}
 	if len(numbers) == 0 { // an empty span marks the histogram as native
 		out.PositiveSpan = []*dto.BucketSpan{{Offset: proto.Int32(0), Length: proto.Uint32(0)}}
+	}
+	return out
+}
+
+// exemplar is the latest example of a classic bucket, nil if there is none.
+func (h *hist) exemplar(bucket int) *dto.Exemplar {
+	if h.latest == nil || h.latest[bucket].at.IsZero() {
+		return nil
+	}
+	e := h.latest[bucket]
+	out := &dto.Exemplar{Value: proto.Float64(e.seconds), Timestamp: timestamppb.New(e.at)}
+	for _, l := range []struct {
+		name  string
+		value uint64
+	}{{"pid", e.pid}, {"sock", e.sock}} {
+		if l.value != 0 {
+			out.Label = append(out.Label, &dto.LabelPair{Name: proto.String(l.name), Value: proto.String(strconv.FormatUint(l.value, 10))})
+		}
 	}
 	return out
 }

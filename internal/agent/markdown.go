@@ -19,6 +19,9 @@ Histograms have classic and native buckets in one exposition. A scraper that ask
 bounds of classic buckets are every second power of two of microseconds. A histogram that the kernel keeps
 (` + "`seine_turn_seconds`, `seine_first_byte_seconds`" + `) has exact classic buckets and an exact sum. Its native buckets can be off by one, which is 9 %.
 
+The other histograms have exemplars: the latest value of each classic bucket, with the process (` + "`pid`" + `) and the socket (` + "`sock`" + `) that it comes
+from. Rows of the recording have the same ` + "`sock`" + `. Exemplars are in OpenMetrics, protobuf and OTLP; the older text format has none.
+
 An empty label is left out. The label ` + "`service`" + ` is a process with the port that it serves, or with the address that it connects to; ` + "`side`" + `
 is in or out. Addresses of clients of a service here are never labels.
 

@@ -137,11 +137,11 @@ func (m *Meter) Add(name string, by float64, values ...string) {
 	m.get(name, values).value += by
 }
 
-// Observe counts a value of a histogram, in seconds.
-func (m *Meter) Observe(name string, seconds float64, values ...string) {
+// observe counts a value of a histogram.
+func (m *Meter) observe(name string, e example, values ...string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.get(name, values).hist.observe(seconds)
+	m.get(name, values).hist.observe(e)
 }
 
 // Merge counts the values of a histogram of microseconds.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -239,7 +240,7 @@ func TestHist(t *testing.T) {
 	var k kern.Hist
 	var sum float64
 	for _, us := range values {
-		single.observe(float64(us) / 1e6)
+		single.observe(example{seconds: float64(us) / 1e6})
 		k.Add(us)
 		sum += float64(us) / 1e6
 	}
@@ -301,6 +302,38 @@ func nativeCounts(h *dto.Histogram) map[int]uint64 {
 	return out
 }
 
+// TestExemplars: a scrape has the latest value of each classic bucket whose process or socket is known.
+func TestExemplars(t *testing.T) {
+	h := newHist()
+	at := time.Unix(1_700_000_000, 0)
+	for _, e := range []example{
+		{0.001, at.Add(2 * time.Second), 1, 11}, // the latest of its bucket
+		{0.0009, at.Add(time.Second), 2, 12}, {0.0012, at.Add(time.Second), 2, 12},
+		{0.3, at, 3, 0}, {0.31, at, 4, 0}, // of two at one time, the second
+		{2, at, 0, 0}, {2.1, time.Time{}, 5, 0}, // no process, no time
+		{100, at, 0, 16}, // above all bounds
+	} {
+		h.observe(e)
+	}
+	var got []string
+	for _, b := range h.proto().Bucket {
+		if e := b.Exemplar; e != nil {
+			one := fmt.Sprintf("%g: %g at %d", b.GetUpperBound(), e.GetValue(), e.Timestamp.Seconds-at.Unix())
+			for _, l := range e.Label {
+				one += " " + l.GetName() + "=" + l.GetValue()
+			}
+			got = append(got, one)
+		}
+	}
+	want := []string{"0.001024: 0.001 at 2 pid=1 sock=11", "0.004096: 0.0012 at 1 pid=2 sock=12", "1.048576: 0.31 at 0 pid=4", "+Inf: 100 at 0 sock=16"}
+	if !slices.Equal(got, want) {
+		t.Errorf("exemplars %q, want %q", got, want)
+	}
+	if n := h.proto().Bucket[len(h.proto().Bucket)-1].GetCumulativeCount(); n != 8 {
+		t.Errorf("%d values up to +Inf, want 8", n)
+	}
+}
+
 // TestHostile: names with special characters do not break the format.
 func TestHostile(t *testing.T) {
 	m := newMeter(t, Limits{})
@@ -332,7 +365,7 @@ func TestPromtool(t *testing.T) {
 		}
 		switch d.Type {
 		case Histogram:
-			m.Observe(d.Name, 0.001, values...)
+			m.observe(d.Name, example{seconds: 0.001}, values...)
 		case Gauge:
 			m.Set(d.Name, 1, values...)
 		default:

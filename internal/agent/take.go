@@ -127,6 +127,23 @@ func (r reader) hist(id string) *kern.Hist {
 	return nil
 }
 
+// id returns a number that identifies something, 0 if there is none.
+func (r reader) id(id string) uint64 {
+	if c := r.Get(id); c != nil && c.Kind == row.Uint {
+		return c.N
+	}
+	return 0
+}
+
+// example is a value of the row's process and socket.
+func (r reader) example(seconds float64) example {
+	e := example{seconds: seconds, pid: r.id("pid"), sock: r.id("sock")}
+	if c := r.Get("time"); c != nil && c.Kind == row.Time {
+		e.at = time.Unix(0, int64(c.N))
+	}
+	return e
+}
+
 func (r reader) who() watch.Who {
 	return watch.Who{Comm: strings.Clone(r.text("comm")), Container: strings.Clone(r.text("container")), Netns: uint32(r.number("netns"))}
 }
@@ -287,7 +304,7 @@ func takeConnect(c *Counts, r reader) {
 	errno := r.or("errno", "ok")
 	c.Add(connects, 1, labels(k, errno)...)
 	if us, ok := r.value("latency_us"); ok && errno == "ok" {
-		c.Observe(connectSeconds, us/1e6, labels(k)...)
+		c.observe(connectSeconds, r.example(us/1e6), labels(k)...)
 	}
 }
 
@@ -298,7 +315,7 @@ func takeAccept(c *Counts, r reader) {
 	}
 	c.Add(accepts, 1, labels(k, r.or("errno", "ok"))...)
 	if us, ok := r.value("latency_us"); ok {
-		c.Observe(acceptSeconds, us/1e6, labels(k)...)
+		c.observe(acceptSeconds, r.example(us/1e6), labels(k)...)
 	}
 }
 
@@ -310,13 +327,14 @@ func takeRetransmit(c *Counts, r reader) {
 func takeSession(c *Counts, r reader) {
 	end, by := strings.Clone(r.or("end", "orderly")), strings.Clone(r.text("reset_by"))
 	ms, lived := r.value("established_ms")
+	lasted := r.example(ms / 1e3) // now: the row is reused
 	c.side(r, func(k watch.ServiceKey) {
 		c.Add(sessions, 1, labels(k, end)...)
 		if by != "" {
 			c.Add(resets, 1, labels(k, by)...)
 		}
 		if lived {
-			c.Observe(sessionSeconds, ms/1e3, labels(k)...)
+			c.observe(sessionSeconds, lasted, labels(k)...)
 		}
 	})
 }
@@ -329,7 +347,7 @@ func takeQuery(c *Counts, r reader) {
 	k := r.out()
 	c.Add(queries, 1, in(name(k), k.Who, r.or("rcode", "unknown"))...)
 	if us, ok := r.value("latency_us"); ok {
-		c.Observe(querySeconds, us/1e6, in(name(k), k.Who)...)
+		c.observe(querySeconds, r.example(us/1e6), in(name(k), k.Who)...)
 	}
 }
 
@@ -337,7 +355,7 @@ func takeLookup(c *Counts, r reader) {
 	k := r.who()
 	c.Add(lookups, 1, in(k.Comm, k, r.or("result", "success"))...)
 	if us, ok := r.value("latency_us"); ok {
-		c.Observe(lookupSeconds, us/1e6, in(k.Comm, k)...)
+		c.observe(lookupSeconds, r.example(us/1e6), in(k.Comm, k)...)
 	}
 }
 

@@ -139,7 +139,7 @@ func (h *handler) metrics() http.Handler {
 		defer cancel()
 		return Gather(ctx, h.Client)
 	})
-	return promhttp.HandlerFor(gather, promhttp.HandlerOpts{MaxRequestsInFlight: mostScrapes, ErrorHandling: promhttp.HTTPErrorOnError, EnableOpenMetrics: false})
+	return promhttp.HandlerFor(gather, promhttp.HandlerOpts{MaxRequestsInFlight: mostScrapes, ErrorHandling: promhttp.HTTPErrorOnError, EnableOpenMetrics: true})
 }
 
 // Gather asks the holder for its metrics.

@@ -313,12 +313,21 @@ func labelKey(p *metricspb.NumberDataPoint) string {
 	return b.String()
 }
 
-// exponential makes an exponential histogram of native buckets. A bucket has another number
+// exponential makes an exponential histogram of native buckets, with the exemplars of classic ones. A bucket has another number
 // there: number i of ours ends at 2^(i/8), theirs begins there.
 func exponential(h *dto.Histogram, attrs []*commonpb.KeyValue, at uint64) *metricspb.ExponentialHistogramDataPoint {
 	out := &metricspb.ExponentialHistogramDataPoint{
 		Attributes: attrs, StartTimeUnixNano: uint64(h.CreatedTimestamp.AsTime().UnixNano()), TimeUnixNano: at, Count: h.GetSampleCount(), Sum: proto.Float64(h.GetSampleSum()),
 		Scale: h.GetSchema(), ZeroCount: h.GetZeroCount(), ZeroThreshold: h.GetZeroThreshold(),
+	}
+	for _, b := range h.Bucket {
+		if e := b.Exemplar; e != nil {
+			one := &metricspb.Exemplar{TimeUnixNano: uint64(e.Timestamp.AsTime().UnixNano()), Value: &metricspb.Exemplar_AsDouble{AsDouble: e.GetValue()}}
+			for _, l := range e.Label {
+				one.FilteredAttributes = append(one.FilteredAttributes, attribute(l.GetName(), l.GetValue()))
+			}
+			out.Exemplars = append(out.Exemplars, one)
+		}
 	}
 	var n int64
 	i, number := 0, int32(0)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net"
 	"net/http"
@@ -57,6 +58,7 @@ func TestPrometheus(t *testing.T) {
 			if got := p.ask(`count(seine_finding{class="app-slow"})`); got != 1 {
 				t.Errorf("%v findings, want 1", got)
 			}
+			p.exemplar(`seine_tcp_connect_seconds`+map[bool]string{false: "_bucket"}[native], lastConnect, map[string]string{"pid": fmt.Sprint(connectPID), "sock": fmt.Sprint(uint64(connectSock))})
 		})
 	}
 }
@@ -80,9 +82,11 @@ func startPrometheus(t *testing.T, program, target string, native bool) *prometh
 	address := l.Addr().String()
 	l.Close()
 	args := []string{"--config.file=" + filepath.Join(dir, "p.yml"), "--storage.tsdb.path=" + filepath.Join(dir, "data"), "--web.listen-address=" + address}
+	features := "exemplar-storage"
 	if native {
-		args = append(args, "--enable-feature=native-histograms")
+		features += ",native-histograms"
 	}
+	args = append(args, "--enable-feature="+features)
 	cmd := exec.Command(program, args...)
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
@@ -127,6 +131,38 @@ func (p *prometheusServer) ask(query string) float64 {
 		}
 		if time.Now().After(end) {
 			p.t.Fatalf("%s: no answer: %v %s", query, err, answer.Error)
+		}
+	}
+}
+
+// exemplar wants the exemplars of a metric to be one, with this value and these labels.
+func (p *prometheusServer) exemplar(metric string, value float64, labels map[string]string) {
+	p.t.Helper()
+	now := time.Now()
+	query := url.Values{"query": {metric}, "start": {fmt.Sprint(now.Add(-time.Hour).Unix())}, "end": {fmt.Sprint(now.Add(time.Hour).Unix())}}
+	for end := now.Add(20 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+		var answer struct {
+			Error string
+			Data  []struct {
+				Exemplars []struct {
+					Labels map[string]string
+					Value  string
+				}
+			}
+		}
+		resp, err := http.Get(p.url + "/api/v1/query_exemplars?" + query.Encode())
+		if err == nil {
+			err = json.NewDecoder(resp.Body).Decode(&answer)
+			resp.Body.Close()
+		}
+		if err == nil && len(answer.Data) > 0 {
+			if got := answer.Data[0].Exemplars; len(answer.Data) != 1 || len(got) != 1 || got[0].Value != fmt.Sprint(value) || !maps.Equal(got[0].Labels, labels) {
+				p.t.Errorf("exemplars of %s: %+v, want %v of %v", metric, answer.Data, value, labels)
+			}
+			return
+		}
+		if time.Now().After(end) {
+			p.t.Fatalf("%s has no exemplar: %v %s", metric, err, answer.Error)
 		}
 	}
 }

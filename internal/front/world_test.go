@@ -80,6 +80,12 @@ func turns(n int, took time.Duration) *kern.Hist {
 // hostile is a name that a process may have.
 const hostile = `<img src=x onerror=x()>`
 
+// The socket of fill's connects. No two of them took as long: the latest took 2.019 ms.
+const (
+	connectPID, connectSock = 4711, 9_007_199_254_740_993 // a float64 cannot hold the latter
+	lastConnect             = 0.002019
+)
+
 // fill has the machine do something for 20 seconds: a server that is slow, its client, one
 // elsewhere, and a process with a hostile name.
 func (w *world) fill() {
@@ -93,6 +99,7 @@ func (w *world) fill() {
 		w.row("flows", "services", at, map[string]any{"side": "out", "comm": hostile, "netns": 1, "raddr": far, "rport": 5432, "conns": 1, "turns": 7, "turn_us": turns(7, time.Millisecond), "peer_ms": 7, "tx_bytes": 70, "rx_bytes": 700})
 		w.row("flows", "connections", at, map[string]any{"comm": "client", "pid": 4711, "netns": 1, "role": "client", "laddr": here, "lport": 40001, "raddr": here, "rport": 8080, "turns": 5, "tx_bytes": 500, "rx_bytes": 5000,
 			"retrans_fast": 1, "srtt_us": 150, "min_rtt_us": 100, "wall_ms": 1000, "peer_ms": 900, "idle_ms": 100})
+		w.row("soconnect", "", at, map[string]any{"comm": "client", "pid": connectPID, "sock": connectSock, "netns": 1, "raddr": here, "rport": 8080, "proto": "tcp", "latency_us": 2000 + i})
 		w.row("tcpretrans", "", at, map[string]any{"comm": "client", "netns": 1, "lport": 40001, "raddr": here, "rport": 8080, "cause": "fast", "segments": 1, "bytes": 100, "state": "ESTABLISHED"})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -238,6 +239,8 @@ func TestAgent(t *testing.T) {
 		t.Error("the address of a client is a label")
 	}
 
+	a.exemplar(fmt.Sprintf(out, port), port)
+
 	front := a.front()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", front))
 	if err != nil {
@@ -287,6 +290,43 @@ func TestAgent(t *testing.T) {
 	go func() { gone <- waitGone(a.front0(front)) }()
 	if err := <-gone; err != nil {
 		t.Error(err)
+	}
+}
+
+// exemplar wants an exemplar of connects to a service to have this process and a socket, whose row in
+// the recording has the same value.
+func (a *runningAgent) exemplar(service string, port int) {
+	a.t.Helper()
+	req, err := http.NewRequestWithContext(a.t.Context(), http.MethodGet, a.url+"/metrics", nil)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	req.Header.Set("Accept", "application/openmetrics-text;version=1.0.0")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	m := regexp.MustCompile(`seine_tcp_connect_seconds_bucket\{service="` + service + `",side="out",le="[^"]+"\} \d+ # \{pid="(\d+)",sock="(\d+)"\} (\S+) `).FindSubmatch(text)
+	if m == nil {
+		a.t.Fatalf("%s has no exemplar", service)
+	}
+	if string(m[1]) != fmt.Sprint(os.Getpid()) {
+		a.t.Errorf("the exemplar is of process %s, want %d", m[1], os.Getpid())
+	}
+	var row struct {
+		Rport   int
+		Latency float64 `json:"latency_us"`
+	}
+	if err := json.Unmarshal([]byte(a.await("/api/v1/query?tool=soconnect&where=sock%3D%3D"+string(m[2]), `^[^\n]+\n$`)), &row); err != nil {
+		a.t.Fatal(err)
+	}
+	if value, err := strconv.ParseFloat(string(m[3]), 64); err != nil || row.Rport != port || math.Abs(row.Latency/1e6-value) > 1e-9 {
+		a.t.Errorf("the exemplar has %s s, its row in the recording %+v", m[3], row)
 	}
 }
 
