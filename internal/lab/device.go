@@ -4,6 +4,8 @@ package lab
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -59,6 +61,31 @@ func (w *World) LinkStats(host, dev string) (s netlink.LinkStatistics, err error
 
 // Macvlan puts a device on top of another one of a host.
 func (w *World) Macvlan(host, dev, on string) error {
+	return w.stack(host, dev, on, func(attrs netlink.LinkAttrs) netlink.Link {
+		return &netlink.Macvlan{LinkAttrs: attrs, Mode: netlink.MACVLAN_MODE_PRIVATE}
+	})
+}
+
+// VLAN puts a device for a VLAN on top of another one of a host, and gives it an address.
+func (w *World) VLAN(host, dev, on string, id int, addr netip.Prefix) error {
+	err := w.stack(host, dev, on, func(attrs netlink.LinkAttrs) netlink.Link {
+		return &netlink.Vlan{LinkAttrs: attrs, VlanId: id, VlanProtocol: netlink.VLAN_PROTOCOL_8021Q}
+	})
+	if err != nil {
+		return err
+	}
+	return w.Do(host, func() error {
+		l, err := netlink.LinkByName(dev)
+		if err != nil {
+			return err
+		}
+		ip := &net.IPNet{IP: addr.Addr().AsSlice(), Mask: net.CIDRMask(addr.Bits(), addr.Addr().BitLen())}
+		return netlink.AddrAdd(l, &netlink.Addr{IPNet: ip})
+	})
+}
+
+// stack puts a device on top of another one of a host, and sets it up.
+func (w *World) stack(host, dev, on string, make func(netlink.LinkAttrs) netlink.Link) error {
 	return w.Do(host, func() error {
 		parent, err := netlink.LinkByName(on)
 		if err != nil {
@@ -66,8 +93,9 @@ func (w *World) Macvlan(host, dev, on string) error {
 		}
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name, attrs.ParentIndex = dev, parent.Attrs().Index
-		if err := netlink.LinkAdd(&netlink.Macvlan{LinkAttrs: attrs, Mode: netlink.MACVLAN_MODE_PRIVATE}); err != nil {
-			return fmt.Errorf("lab: %w", unsupported("macvlan", err))
+		l := make(attrs)
+		if err := netlink.LinkAdd(l); err != nil {
+			return fmt.Errorf("lab: %w", unsupported(l.Type(), err))
 		}
 		return raise(dev)
 	})

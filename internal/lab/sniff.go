@@ -10,13 +10,15 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
 // Sniff is a packet socket on all devices of a host.
 type Sniff struct {
 	fd    int
-	lo    int // number of the loopback device
+	lo    int          // number of the loopback device
+	vlans map[int]bool // numbers of the devices for VLANs
 	since time.Time
 }
 
@@ -29,13 +31,20 @@ type Sniffed struct {
 
 // Sniff begins.
 func (w *World) Sniff(host string) (*Sniff, error) {
-	s := &Sniff{fd: -1}
+	s := &Sniff{fd: -1, vlans: map[int]bool{}}
 	err := w.Do(host, func() error {
 		lo, err := net.InterfaceByName("lo")
 		if err != nil {
 			return err
 		}
 		s.lo = lo.Index
+		links, err := netlink.LinkList()
+		if err != nil {
+			return err
+		}
+		for _, l := range links {
+			s.vlans[l.Attrs().Index] = l.Type() == "vlan"
+		}
 		if s.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
 			return err
 		}
@@ -53,7 +62,8 @@ func (w *World) Sniff(host string) (*Sniff, error) {
 }
 
 // End returns the packets and the time span. The socket sees a packet of the loopback
-// device when it is sent and when it is received; the result has it once, as sent.
+// device when it is sent and when it is received; the result has it once, as sent. The socket
+// sees a packet that a VLAN device receives at the device below too; the result has it there.
 func (s *Sniff) End() (all []Sniffed, from, to time.Time, err error) {
 	defer unix.Close(s.fd)
 	to = time.Now()
@@ -74,6 +84,9 @@ func (s *Sniff) End() (all []Sniffed, from, to time.Time, err error) {
 				continue
 			}
 			out = true
+		}
+		if !out && s.vlans[l.Ifindex] {
+			continue
 		}
 		frame, err := tagged(buf[:n], oob[:control])
 		if err != nil {

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
+	"net/netip"
 	"os"
 	"slices"
 	"time"
@@ -33,6 +35,7 @@ func Live() []trial.Case {
 		{Name: "pings", Hosts: lab.TwoHosts, Run: trial.Undisturbed(pings)},
 		{Name: "vlan", Hosts: lab.TwoHosts, Run: trial.Undisturbed(vlan)},
 		{Name: "vlan-tcp", Hosts: lab.TwoHosts, Run: trial.Undisturbed(vlanTagged)},
+		{Name: "vlan-device", Hosts: lab.TwoHosts, Run: trial.Undisturbed(vlanDevice)},
 		{Name: "ping-raw", Hosts: lab.TwoHosts, Run: trial.Undisturbed(ping(lab.Raw6))},
 		{Name: "nat", Run: trial.Undisturbed(nat)},
 		{Name: "frames", Hosts: lab.TwoHosts, Run: trial.Undisturbed(frames)},
@@ -348,7 +351,7 @@ func vlan(x *trial.Trial) error {
 	seen := map[string]int{} // by length and direction
 	for _, r := range rows {
 		f := r.Bytes
-		if len(f) >= 18 && f[12] == 0x81 && f[13] == 0 && binary.BigEndian.Uint16(f[14:]) == tci && f[16] == 0x88 && f[17] == 0xb5 {
+		if hasTag(f, tci) && f[16] == 0x88 && f[17] == 0xb5 {
 			x.Want(r, "bytes", len(f))
 			seen[fmt.Sprint(len(f), " ", r.Get("dir").S)]++
 		}
@@ -380,9 +383,54 @@ func vlanTagged(x *trial.Trial) error {
 		return err
 	}
 	for _, r := range rows {
-		if f := r.Bytes; len(f) < 18 || f[12] != 0x81 || f[13] != 0 || binary.BigEndian.Uint16(f[14:]) != tci {
+		if f := r.Bytes; !hasTag(f, tci) {
 			x.Errorf("no tag in %x, by %s", f[:min(len(f), 20)], trial.Dump(r))
 		}
+	}
+	return nil
+}
+
+// hasTag reports whether a frame has this VLAN tag.
+func hasTag(f []byte, tci uint16) bool {
+	return len(f) >= 18 && f[12] == 0x81 && f[13] == 0 && binary.BigEndian.Uint16(f[14:]) == tci
+}
+
+// vlanDevice: a packet that a VLAN device sends is captured there without a tag, and at the device below with it.
+// A packet that it receives is captured at the device below alone.
+func vlanDevice(x *trial.Trial) error {
+	const dev, id = "vlan0", 1234
+	var addrs []netip.Addr
+	for i, h := range lab.TwoHosts {
+		addrs = append(addrs, netip.AddrFrom4([4]byte{198, 51, 100, byte(i + 1)}))
+		err := x.World.VLAN(h, dev, x.World.Dev(h, other(h)), id, netip.PrefixFrom(addrs[i], 24))
+		if errors.Is(err, lab.ErrNotSupported) {
+			return trial.Skip("%v", err)
+		} else if err != nil {
+			return err
+		}
+	}
+	t, err := lab.StartTCP(x.World, lab.Sessions{Count: 7, Send: 101, Recv: 53, Addrs: addrs[1:]})
+	if err != nil {
+		return err
+	}
+	rows, err := talked(x, t)
+	if err != nil {
+		return err
+	}
+	seen := map[string]int{}
+	for _, r := range rows {
+		at, dir, tagged := r.Get("dev").S == dev, r.Get("dir").S, hasTag(r.Bytes, id)
+		seen[fmt.Sprintf("%s, at the VLAN device: %v, with a tag: %v", dir, at, tagged)]++
+	}
+	n := seen["in, at the VLAN device: false, with a tag: true"]
+	want := map[string]int{
+		"out, at the VLAN device: true, with a tag: false": n,
+		"out, at the VLAN device: false, with a tag: true": n,
+		"in, at the VLAN device: false, with a tag: true":  n,
+	}
+	// A session has a handshake, two messages and two FINs.
+	if least := 7 * t.Sessions.Count; n < least || !maps.Equal(seen, want) {
+		x.Errorf("the packets are %v, want %v, %d at least of each", seen, want, least)
 	}
 	return nil
 }
