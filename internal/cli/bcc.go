@@ -19,26 +19,29 @@ var bccFlags = map[string]map[string]string{
 		"cgroupmap": "--cgroup PATH", "mntnsmap": "--container NAME", "noclear": "--no-clear",
 		"localport": "--lport LIST", "remoteport": "--rport LIST",
 	},
+	"bindsnoop":  {"t": "--columns +time --time rel", "P": "--lport LIST", "U": "--columns +uid", "print-uid": "--columns +uid", "count": "--by laddr,lport"},
 	"funccount":  {"T": "-o json", "timestamp": "-o json"},
-	"hardirqs":   {"d": "--dist", "N": "-o json", "c": "--where 'cpu == N'"},
+	"hardirqs":   {"count": "-C", "d": "--dist", "N": "-o json", "c": "--where 'cpu == N'"},
 	"netqtop":    {"n": "--dev NAME", "name": "--dev NAME", "t": "-i 1", "throughput": "-i 1"},
 	"profile":    {"c": "--count N", "d": "-o folded", "L": "--where 'tid == N'", "C": "--where 'cpu == N'"},
 	"sofdsnoop":  {"t": "--where 'tid == N'", "n": "--comm NAME"},
-	"softirqs":   {"d": "--dist", "N": "-o json"},
-	"solisten":   {"show-netns": "--columns +netns"},
+	"softirqs":   {"d": "--dist", "N": "-o json", "c": "--where 'cpu == N'"},
+	"solisten":   {"n": "--netns INODE", "show-netns": "--columns +netns"},
 	"stackcount": {"d": "-o json", "D": "--duration TIME", "T": "-o json", "timestamp": "-o json", "f": "-o json", "folded": "-o json"},
 	"tcpaccept":  {"t": "--columns +time --time rel"},
-	"tcpcong":    {"L": "--lport LIST", "R": "--rport LIST", "d": "--dist"},
-	"tcpconnect": {"s": "--columns +lport"},
+	"tcpcong":    {"L": "--lport LIST", "R": "--rport LIST", "d": "--dist", "u": "nothing (times are in milliseconds)"},
+	"tcpconnect": {"s": "--columns +lport", "L": "--columns +lport", "lport": "--columns +lport", "count": "-c", "d": "--dns"},
+	"tcpconnlat": {"L": "--columns +lport", "lport": "--columns +lport"},
 	"tcplife":    {"t": "--columns +time --time rel", "s": "-o csv"},
 	"tcppktlat":  {"t": "--events --where 'tid == N'", "l": "--lport LIST", "r": "--rport LIST"},
-	"tcpretrans": {"sequence": "-s", "lossprobe": "-l"},
+	"tcpretrans": {"count": "-c"},
 	"tcprtt": {
 		"p": "--lport LIST", "P": "--rport LIST", "a": "--laddr CIDR", "A": "--raddr CIDR", "b": "--by laddr", "B": "--by raddr",
 		"byladdr": "--by laddr", "byraddr": "--by raddr", "e": "--summary", "extension": "--summary",
 	},
 	"tcpstates": {"t": "--columns +time --time rel", "s": "-o csv", "Y": "-o json", "journal": "-o json"},
 	"tcptop":    {"C": "--no-clear", "nosummary": "-S"},
+	"tcptracer": {"t": "--columns +time --time rel", "N": "--netns INODE", "v": "--columns +netns", "verbose": "--columns +netns"},
 	"trace":     {"n": "a filter, as ($comm == \"NAME\")", "M": "--count N", "max-events": "--count N", "T": "-t", "u": "-o json", "unix-timestamp": "-o json"},
 }
 
@@ -54,14 +57,19 @@ func bccFlag(toolName, flag string) string {
 	return ours
 }
 
-// checkLetters refuses letters that have another meaning in BCC's tool, if seine was
-// called by that tool's name.
+// checkLetters refuses flags that have another meaning in BCC's tool, if seine was
+// called by that tool's name. BCC's parser does not take --flag=value for the long ones,
+// so that form has seine's meaning.
 func checkLetters(name string, fs *pflag.FlagSet, args []string) error {
 	for i := 0; i < len(args) && args[i] != "--"; i++ {
 		word, long := strings.CutPrefix(args[i], "--")
 		switch {
 		case long:
-			if f := fs.Lookup(word); f != nil && f.NoOptDefVal == "" {
+			f := fs.Lookup(word)
+			if ours := bccFlags[name][word]; f != nil && ours != "" {
+				return tool.Usagef("--%s means something else in BCC's %s: write %s, or --%s=VALUE for what it means in seine", word, name, ours, word)
+			}
+			if f != nil && f.NoOptDefVal == "" {
 				i++ // its value
 			}
 			continue

@@ -15,8 +15,10 @@ import (
 
 // Letters are found wherever pflag would take them, and nowhere else.
 func TestCheckLetters(t *testing.T) {
-	bccFlags["tcplife"]["d"] = "--dns" // a letter that seine has too
-	defer delete(bccFlags["tcplife"], "d")
+	for _, f := range []string{"d", "count"} { // flags that seine has too
+		bccFlags["tcplife"][f] = "--dns"
+		defer delete(bccFlags["tcplife"], f)
+	}
 	fs := pflag.NewFlagSet("tcplife", pflag.ContinueOnError)
 	declare(fs, tcplife.Tool, tcplife.Tool.NewConfig())
 	for args, refused := range map[string]bool{
@@ -26,6 +28,10 @@ func TestCheckLetters(t *testing.T) {
 		"-wd 5":               true,
 		"-w4d":                true,
 		"--pid 5 -d":          true,
+		"--count 5":           true,
+		"--pid 5 --count":     true,
+		"--count=5":           false,
+		"--comm --count":      false, // a value
 		"--duration 5":        false,
 		"-p -d":               false, // -d is a value here
 		"--comm -d":           false,
@@ -67,6 +73,6 @@ func TestHintsParse(t *testing.T) {
 }
 
 func parses(cmd *cobra.Command, flags string) error {
-	flags = strings.NewReplacer("NAME", "x", "LIST", "1", "CIDR", "::1", "TIME", "1s", " == N", "==1", "'", "", " N", " 1").Replace(flags)
+	flags = strings.NewReplacer("NAME", "x", "INODE", "1", "LIST", "1", "CIDR", "::1", "TIME", "1s", " == N", "==1", "'", "", " N", " 1").Replace(flags)
 	return cmd.ParseFlags(strings.Fields(flags))
 }

@@ -187,7 +187,11 @@ func (c *common) options(t *tool.Tool, cfg any, args []string) (o tool.Options, 
 	kind := t.Kind(cfg)
 	switch {
 	case kind == tool.Events && c.interval > 0 && c.by == "":
-		return o, tool.Usagef("%s prints rows as they happen: an interval needs --by", t.Name)
+		hint := ""
+		if c.given.Lookup("min") != nil { // an argument of BCC's tools for latency
+			hint = "; --min 10ms leaves out what was quicker"
+		}
+		return o, tool.Usagef("%s prints rows as they happen: an interval needs --by%s", t.Name, hint)
 	case kind == tool.Events && (c.sort != "" || c.top > 0) && c.by == "":
 		return o, tool.Usagef("%s prints rows as they happen: --sort and --top need --by", t.Name)
 	case c.rate > 0 && (kind != tool.Events || c.by != ""):
@@ -267,7 +271,11 @@ func (c *common) positionals(args []string) (err error) {
 	}
 	if len(args) > 0 {
 		if c.interval, err = tool.ParseDuration(args[0]); err != nil || c.interval == 0 {
-			return tool.Usagef("interval %q: write 1, 500ms or 2s", args[0])
+			hint := ""
+			if strings.Contains(args[0], "/") { // an argument of BCC's tcpsubnet
+				hint = "; networks go with --subnets"
+			}
+			return tool.Usagef("interval %q: write 1, 500ms or 2s%s", args[0], hint)
 		}
 	}
 	if len(args) > 1 {

@@ -69,17 +69,12 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		only = rest[0]
 	}
 	root := commands(stdout, stderr, only)
-	bccName := name
-	t, _ := find(name)
-	if t != nil {
-		bccName = t.Name
-	}
-	if t != nil || slices.Contains(multiTools, name) {
+	if t, _ := find(name); t != nil || slices.Contains(multiTools, name) {
 		cmd, _, err := root.Find([]string{name})
 		if err != nil {
 			return err
 		}
-		if err := checkLetters(bccName, cmd.Flags(), rest); err != nil {
+		if err := checkLetters(name, cmd.Flags(), rest); err != nil {
 			return err
 		}
 		rest = append([]string{name}, rest...)
