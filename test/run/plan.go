@@ -68,7 +68,7 @@ const (
 	// notHere is the cases for features that the machine's own kernel may lack:
 	// Wi-Fi, queueing disciplines, function tracing, a card. A case that is missing
 	// here fails because it runs nowhere.
-	notHere = "^ieee80211scan/|^(ipecn/qdisc[46]|nettxlat/virtio|qdisclat/(tcp-cake|card|children)|sormem/send|tcplife/paced" +
+	notHere = "^ieee80211scan/|^(capture/vlan-device|ipecn/qdisc[46]|nettxlat/virtio|qdisclat/(tcp-cake|card|children)|sormem/send|tcplife/paced" +
 		"|tcpnagle/xmit|tcpretrans/fast-netem|tcpsynbl/ack|udpconnect/sendto-(fentry|kprobe))$"
 	// toldFaults is pairs of faults: flows and soconnect show one, tcpsynbl and dns the other.
 	toldFaults = "^TestPairs$/^(a_server_that_thinks,_nobody_listens|a_server_that_does_not_accept,_a_name_server_that_fails)$"

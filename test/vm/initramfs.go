@@ -26,7 +26,7 @@ import (
 var (
 	guestModules = []string{
 		"veth", "dummy", "tun", "macvlan", "8021q",
-		"sch_fq", "sch_fq_codel", "sch_codel", "sch_red", "sch_tbf", "sch_cbs", "sch_prio", "sch_htb", "sch_netem", "sch_ingress",
+		"sch_fq", "sch_fq_codel", "sch_codel", "sch_red", "sch_tbf", "sch_cbs", "sch_prio", "sch_htb", "sch_netem", "sch_ingress", "cls_bpf",
 		"inet_diag", "tcp_diag", "udp_diag", "unix_diag",
 		"crc32c_generic", "nf_tables", // which asks the crypto layer for the former until 6.12
 	}
