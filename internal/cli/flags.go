@@ -63,7 +63,11 @@ func declare(fs *pflag.FlagSet, t *tool.Tool, cfg any) *common {
 		fs.BoolVar(&c.summary, "summary", false, "one line for each key instead of histograms: count, p50, p90, p99, max")
 		fs.Lookup("summary").Hidden = !hasHist(t)
 	}
-	fs.BoolVar(&c.names, "names", false, "show the names of remote addresses (column rname), from DNS answers and TLS handshakes")
+	named := "show the names of remote addresses (column rname), from DNS answers and TLS handshakes"
+	if t.Names {
+		named += "; a table on a terminal has them unless --names=false"
+	}
+	fs.BoolVar(&c.names, "names", false, named)
 	if !slices.ContainsFunc(t.Views(t.NewConfig()), hasRemote) {
 		fs.MarkHidden("names")
 	}
@@ -133,7 +137,7 @@ func hasHist(t *tool.Tool) bool {
 // hasRemote reports whether rows of v have remote addresses.
 func hasRemote(v tool.View) bool {
 	s, err := v.Output.Schema()
-	return err == nil && names.Show(s)
+	return err == nil && names.Can(s)
 }
 
 // hasAddrs reports whether rows of v have addresses.

@@ -72,6 +72,7 @@ func (r *run) do(ctx context.Context) error {
 	if r.prepared, err = tool.Prepare(r.tool, r.cfg, o); err != nil {
 		return err
 	}
+	r.namesOnTerminal()
 	if err := errors.Join(r.showNames(), r.showSubnets()); err != nil {
 		return err
 	}
@@ -118,10 +119,15 @@ func (r *run) do(ctx context.Context) error {
 	}
 	began := time.Now()
 	if r.flags.names { // before the tool: a name is looked up before it is used
-		if r.remote, err = openNames(); err != nil {
+		r.remote, err = openNames()
+		switch {
+		case err == nil:
+			defer r.remote.Close()
+		case r.flags.given.Changed("names"):
 			return r.denied(err)
+		default:
+			r.say("addresses have no names: %v", err)
 		}
-		defer r.remote.Close()
 	}
 	session, err := on.attach(r.prepared)
 	debug.SetGCPercent(usual)
@@ -191,19 +197,35 @@ func (r *run) do(ctx context.Context) error {
 // openNames starts to learn the names of addresses.
 func openNames() (*remote.Table, error) { return remote.Open(dns.Names, sni.Names) }
 
+// namesOnTerminal sets --names where that is the default and rows can have names.
+func (r *run) namesOnTerminal() {
+	f := r.flags
+	is, _ := terminal(r.out)
+	if is && r.tool.Names && !f.given.Changed("names") && f.output == "table" && f.columns == "" && f.by == "" && f.from.path == "" {
+		f.names = r.canName() == nil
+	}
+}
+
 // showNames adds the column of --names.
 func (r *run) showNames() error {
 	if !r.flags.names {
 		return nil
 	}
+	if err := r.canName(); err != nil {
+		return err
+	}
+	for _, s := range r.prepared.Schemas {
+		remote.Show(s)
+	}
+	return nil
+}
+
+// canName refuses --names for rows without remote addresses.
+func (r *run) canName() error {
 	if slices.Contains(r.prepared.Keys(), "raddr") && !slices.Contains(r.prepared.By(), "raddr") {
 		return tool.Usagef("--names: %s does not count by remote address here: add raddr to --by", r.tool.Name)
 	}
-	any := false
-	for _, s := range r.prepared.Schemas {
-		any = remote.Show(s) || any
-	}
-	if !any {
+	if !slices.ContainsFunc(r.prepared.Schemas, remote.Can) {
 		return tool.Usagef("--names: rows of %s have no remote addresses", r.tool.Name)
 	}
 	return nil

@@ -221,18 +221,29 @@ func (t *Table) learn(n Name) {
 // Column is the id of the column with names of remote addresses.
 const Column = "rname"
 
-// Show adds the column to a schema that has remote addresses, behind them.
-func Show(s *row.Schema) bool {
-	for _, from := range []string{"raddr", "daddr"} {
-		if s.Index(from) >= 0 && s.Index(Column) < 0 {
-			s.Derive(from, row.Column{
-				ID: Column, Head: "RNAME", Help: "name of the remote address, as a name server or a TLS client told it; absent if nobody did",
-				Kind: row.Text, Div: 1, Scale: 1, Width: 20, Left: true, Key: true, As: Column,
-			}, from, "remote")
-			return true
+// Can reports whether a schema has remote addresses.
+func Can(s *row.Schema) bool { return remote(s) != "" && s.Index(Column) < 0 }
+
+// remote is the column with the remote address; empty: there is none.
+func remote(s *row.Schema) string {
+	for _, id := range []string{"raddr", "daddr"} {
+		if s.Index(id) >= 0 {
+			return id
 		}
 	}
-	return false
+	return ""
+}
+
+// Show adds the column to a schema that has remote addresses, behind them.
+func Show(s *row.Schema) {
+	if !Can(s) {
+		return
+	}
+	from := remote(s)
+	s.Derive(from, row.Column{
+		ID: Column, Head: "RNAME", Help: "name of the remote address, as a name server or a TLS client told it; absent if nobody did",
+		Kind: row.Text, Div: 1, Scale: 1, Width: 20, Left: true, Key: true, As: Column,
+	}, from, "remote")
 }
 
 // Namer makes the name of a remote address.

@@ -29,6 +29,7 @@ type Tool struct {
 	Check    func(cfg any) error  // flags that do not go together; nil: all do
 	Shorts   map[string]string    // letters that BCC gave to common flags: L is lport
 	Once     bool                 // without an interval there is one output, at once
+	Names    bool                 // on a terminal the names of remote addresses are shown without --names
 	Arg      string               // the flag that the first word sets if it is not an interval: kind
 	Families []uint16             // shown unless --family names others; nil: all
 	Sockets  Sockets              // the sockets that rows can be about; zero: all

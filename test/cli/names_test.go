@@ -127,3 +127,52 @@ func TestNames(t *testing.T) {
 		}
 	}
 }
+
+// TestFlowsNames: on a terminal, flows shows the names of remote addresses without --names. It does not where rows have no
+// remote address, if it is told not to, and in a pipe.
+func TestFlowsNames(t *testing.T) {
+	t.Parallel()
+	w, err := lab.NewWorld(lab.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	tls, err := lab.StartTLS(w, "", "web", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := func() {
+		c, err := lab.StartTLSClient(w, "", "browser", lab.TLSClient{Addr: tls.Addr, Sessions: []lab.TLSSession{{Name: "secure.example"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var made []lab.TLSSession
+		if err := c.Call("go", &made); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const named, head = `browser .*secure\.example`, `COMM.*COUNT|COMM.*RADDR:RPORT`
+	netns := fmt.Sprintf("--netns=%d", w.Netns(""))
+	for args, want := range map[string]string{
+		"--closed":                       named,
+		"--closed --names=false":         head,
+		"--closed --by comm,role -i 0.2": `COMM`,
+		"--view connections":             named,
+	} {
+		out := onTerminal(t, func(p *process) {
+			session()
+			p.await(&p.out, want)
+		}, append([]string{"flows", netns}, strings.Fields(args)...)...)
+		if got := strings.Contains(out, "RNAME"); got != (want == named) {
+			t.Errorf("flows %s: a column RNAME: %v, want %v:\n%s", args, got, want == named, out)
+		}
+	}
+	p := start(t, nil, "flows", "--closed", netns)
+	session()
+	p.await(&p.out, "browser")
+	p.signal(syscall.SIGINT)
+	p.wantEnd(0)
+	if out := p.out.String(); strings.Contains(out, "RNAME") {
+		t.Errorf("flows shows names in a pipe:\n%s", out)
+	}
+}

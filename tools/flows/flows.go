@@ -200,6 +200,7 @@ var Tool = &tool.Tool{
 		{Name: "recovered", Optional: true, Misses: "when a loss was repaired: all of the message's time after it counts as loss"},
 	},
 	Views:   views,
+	Names:   true,
 	Formats: []string{"svg", "png"},
 	Plot:    picture,
 }
