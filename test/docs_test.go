@@ -114,7 +114,7 @@ func TestFollow(t *testing.T) {
 // packages bpfcc-tools and libbpf-tools 0.26 and bpftrace 0.17, and those that came later. Inspektor Gadget's are
 // those of its documentation.
 var elsewhere = map[string]string{
-	"BCC": "bindsnoop gethostlatency hardirqs mptcpify netqtop nfsdist nfsslower rdmaucma sofdsnoop softirqs solisten sslsniff tcpaccept tcpcong " +
+	"BCC": "bindsnoop gethostlatency hardirqs mptcpify netqtop nfsdist nfsslower rdmaucma sofdsnoop softirqs solisten sslsniff tcpaccept tcpcong virtiostat " +
 		"tcpconnect tcpconnlat tcpdrop tcplife tcpretrans tcprtt tcpstates tcpsubnet tcpsynbl tcptop tcptracer undump argdist funccount profile stackcount trace",
 	"libbpf-tools": "bindsnoop gethostlatency hardirqs softirqs solisten tcpconnect tcpconnlat tcplife tcppktlat tcprtt tcpstates tcpsynbl tcptop tcptracer profile",
 	"bpftrace":     "gethostlatency.bt ssllatency.bt sslsnoop.bt tcpaccept.bt tcpconnect.bt tcpdrop.bt tcplife.bt tcpretrans.bt tcpsynbl.bt undump.bt",
