@@ -16,6 +16,7 @@ import (
 	"seine/internal/record"
 	"seine/internal/row"
 	"seine/test/duckdb"
+	"seine/tools"
 )
 
 // tcplifeRows writes n rows of tcplife into a recording, of which each segment becomes Parquet.
@@ -100,6 +101,41 @@ func TestDataset(t *testing.T) {
 	wantSQL := fmt.Sprintf(`[{"date":"2026-11-06","n":"%d","s":"%d","c":"7"},{"date":"2026-11-07","n":"%d","s":"%d","c":"7"}]`, half, sum(0, half), half, sum(half, n))
 	if got := duckdb.Query(t, sql); got != wantSQL {
 		t.Errorf("DuckDB: %s, want %s", got, wantSQL)
+	}
+}
+
+// TestDatasetTools checks that rows of every view of every tool can be written as Parquet.
+func TestDatasetTools(t *testing.T) {
+	dir, pq := t.TempDir(), t.TempDir()
+	rec, end, err := openRecording(dir, pq, journal.Options{Sync: -1}, func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	views := 0
+	for _, tl := range tools.All {
+		c, err := newCommand(tl, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.prepare(); err != nil {
+			t.Fatal(err)
+		}
+		schemas := c.run.prepared.Schemas
+		st := rec.Stream(record.Source{Name: tl.Name, Tool: tl.Name}, schemas, nil)
+		for _, s := range schemas {
+			if err := st.Row(s.New()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := st.End(row.End{Last: true}); err != nil {
+			t.Fatal(err)
+		}
+		views += len(schemas)
+	}
+	end()
+	files, err := filepath.Glob(filepath.Join(pq, "tool=*", "date=*", "*.parquet"))
+	if err != nil || len(files) != views {
+		t.Errorf("%d files for %d views of tools (%v)", len(files), views, err)
 	}
 }
 

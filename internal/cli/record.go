@@ -248,6 +248,32 @@ func userName(uid uint64) string {
 	return ""
 }
 
+// openRecording opens a recording, and its Parquet files unless that directory is "". Call end to close both. Segments
+// that cannot be written as Parquet are reported to fail.
+func openRecording(dir, parquet string, o journal.Options, fail func(error)) (rec *record.Recorder, end func(), err error) {
+	var data *dataset
+	if parquet != "" {
+		if data, err = openDataset(parquet); err != nil {
+			return nil, nil, err
+		}
+		data.fail = fail
+		o.Others, o.Free, o.Closed = data.others, data.free, data.closed
+	}
+	rec, err = record.Open(dir, record.Options{Options: o, Machine: machine(), Netns: netnsNamer(), User: userName})
+	if err != nil {
+		return nil, nil, err
+	}
+	if data == nil {
+		return rec, func() { rec.Close() }, nil
+	}
+	data.room = rec.MakeRoom
+	stop := data.start()
+	return rec, func() { // the last segment is closed, and its Parquet files written
+		rec.Close()
+		stop()
+	}, nil
+}
+
 func (f *recordFlags) say(format string, args ...any) {
 	fmt.Fprintf(f.stder, "seine: "+format+"\n", args...)
 }
@@ -265,29 +291,11 @@ func (f *recordFlags) record(ctx context.Context, all []*taped, optional bool) e
 	if f.counters {
 		o.Streams++
 	}
-	var data *dataset
-	if f.parquet != "" {
-		var err error
-		if data, err = openDataset(f.parquet); err != nil {
-			return err
-		}
-		data.fail = func(err error) { f.say("warning: --parquet: %v", err) }
-		o.Others, o.Free, o.Closed = data.others, data.free, data.closed
-	}
-	rec, err := record.Open(f.dir, record.Options{Options: o, Machine: machine(), Netns: netnsNamer(), User: userName})
+	rec, end, err := openRecording(f.dir, f.parquet, o, func(err error) { f.say("warning: --parquet: %v", err) })
 	if err != nil {
 		return err
 	}
-	if data == nil {
-		defer rec.Close()
-	} else {
-		data.room = rec.MakeRoom
-		stop := data.start()
-		defer func() { // the last segment is closed, and its Parquet files written
-			rec.Close()
-			stop()
-		}()
-	}
+	defer end()
 	engine, err := tool.NewEngine(tool.EngineOptions{})
 	if err != nil {
 		return err

@@ -52,13 +52,15 @@ type Column struct {
 	Unit string   `json:"unit,omitempty"`
 	Sum  bool     `json:"sum,omitempty"`
 	Idle bool     `json:"idle,omitempty"` // it has no values, since it was not counted by
+	// Inner says that a histogram is one value of many. Recordings of older versions do not say it.
+	Inner bool `json:"inner,omitempty"`
 }
 
 func schemaOf(src *Source, m Machine, s *row.Schema) *Schema {
 	out := &Schema{Source: *src, View: s.View, Machine: m}
 	for i := range s.Columns {
 		c := &s.Columns[i]
-		col := Column{ID: c.ID, Kind: c.Kind, Unit: c.Unit, Sum: c.Sum, Idle: c.Idle}
+		col := Column{ID: c.ID, Kind: c.Kind, Unit: c.Unit, Sum: c.Sum, Idle: c.Idle, Inner: c.Inner}
 		if c.Div != 1 {
 			col.Div = c.Div
 		}
@@ -96,7 +98,7 @@ func parseSchema(b []byte) (*Schema, error) {
 func (s *Schema) Row() *row.Schema {
 	out := &row.Schema{Tool: s.Tool, View: s.View}
 	for i, c := range s.Columns {
-		out.Columns = append(out.Columns, row.Column{ID: c.ID, Head: c.ID, Kind: c.Kind, Div: c.Div, Scale: 1, Unit: c.Unit, Sum: c.Sum, Idle: c.Idle,
+		out.Columns = append(out.Columns, row.Column{ID: c.ID, Head: c.ID, Kind: c.Kind, Div: c.Div, Scale: 1, Unit: c.Unit, Sum: c.Sum, Idle: c.Idle, Inner: c.Inner,
 			Left: c.Kind != row.Uint && c.Kind != row.Int})
 		out.Show = append(out.Show, i)
 	}

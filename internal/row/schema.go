@@ -29,7 +29,7 @@ type Column struct {
 	Key   bool   // of a counting tool: may be named in --by
 	Idle  bool   // a Key that is not counted by: it has no values
 	Unit  string // of a histogram's values: bytes, us
-	Inner bool   // a histogram that is one value of many: JSON alone has it, under its id
+	Inner bool   // a histogram that is one value of many: JSON and Parquet alone have it, under its id
 	As    string // the Namer that makes a name of the raw value: "cgroup", "errno", …
 
 	// Was is the ids that the column had in earlier versions: recordings of theirs have it

@@ -82,7 +82,7 @@ func newParquet(w *writer, o Options) (row.Sink, error) {
 			}
 		case c.Kind == row.Bool:
 			add(c.ID, i, parquet.Leaf(parquet.BooleanType), 1, boolOf)
-		case c.IsHist():
+		case c.IsHist(), c.Inner:
 			add(c.ID, i, histNode(), histLeaves, histOf)
 		case c.Kind == row.Object:
 			add(c.ID, i, stackNode(), stackLeaves, stackOf)
