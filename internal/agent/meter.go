@@ -33,10 +33,11 @@ type Desc struct {
 	Name, Help string
 	Type       Type
 	Labels     []string
-	Wide       int    // the first Wide labels can have any number of values
-	OTLP       string // OpenTelemetry's name; "": the same name, with dots
-	Unit       string // OTLP's unit, in UCUM: s, By, {connection}
-	From       string // tool or file that is its source
+	Wide       int               // the first Wide labels can have any number of values
+	OTLP       string            // OpenTelemetry's name; "": the same name, with dots
+	Attributes map[string]string // OpenTelemetry's names of labels, where it has or proposes others
+	Unit       string            // OTLP's unit, in UCUM: s, By, {connection}
+	From       string            // tool or file that is its source
 }
 
 // series is the number of series of one label set.

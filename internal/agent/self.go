@@ -24,9 +24,9 @@ type Self struct {
 	Front   func() (pid int, starts uint64) // may be nil
 	Shed    func() []string                 // parts that the guard has stopped; may be nil
 	BPF     *BPFTime                        // may be nil
-	// Recorder returns the size of the recording and the number of rows that were not written. May
-	// be nil.
-	Recorder func() (size, lost uint64)
+	// Recorder returns the size of the recording, the number of rows that were not written, and the
+	// start of what it has of each tool. May be nil.
+	Recorder func() (size, lost uint64, oldest map[string]time.Time)
 
 	mu   sync.Mutex
 	told map[string]float64 // last values of the counters
@@ -93,7 +93,12 @@ func (s *Self) Tell() {
 		s.upTo(agentLogs, float64(s.Logs.Suppressed()))
 	}
 	if s.Recorder != nil {
-		size, lost := s.Recorder()
+		size, lost, oldest := s.Recorder()
+		c.Replace(recorderOldest, func(set func(float64, ...string)) {
+			for tool, at := range oldest {
+				set(float64(at.UnixMilli())/1000, tool)
+			}
+		})
 		c.Set(recorderBytes, float64(size))
 		s.upTo(recorderLost, float64(lost))
 	}

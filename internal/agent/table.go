@@ -2,7 +2,14 @@
 
 package agent
 
-import "slices"
+import (
+	"slices"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
 
 // at returns the labels of metrics about a container. All except more can have any number of values.
 func at(what string, more ...string) []string { return slices.Concat([]string{what}, place, more) }
@@ -52,6 +59,8 @@ const (
 	agentShed         = "seine_agent_shed"
 	agentFront        = "seine_agent_front_starts_total"
 	agentLogs         = "seine_agent_log_lines_suppressed_total"
+	agentOTLPDropped  = "seine_agent_otlp_dropped_total"
+	recorderOldest    = "seine_recorder_oldest_timestamp_seconds"
 	recorderBytes     = "seine_recorder_size_bytes"
 	recorderLost      = "seine_recorder_lost_rows_total"
 )
@@ -75,7 +84,7 @@ var Table = []Desc{
 		Help: "Time of connects that succeeded, from the call to the end of the handshake."},
 	{Name: accepts, Type: Counter, Labels: who("result"), Wide: 4, Unit: "{connection}", From: "soaccept", Help: "Calls of accept that ended, by errno; result is ok where there was none."},
 	{Name: acceptSeconds, Type: Histogram, Labels: who(), Wide: 4, Unit: "s", From: "soaccept", Help: "Time that calls of accept waited for a connection."},
-	{Name: retransmits, Type: Counter, Labels: who("cause"), Wide: 4, OTLP: "system.network.tcp.retransmits", Unit: "{segment}", From: "tcpretrans",
+	{Name: retransmits, Type: Counter, Labels: who("cause"), Wide: 4, OTLP: "system.network.tcp.retransmits", Attributes: map[string]string{"cause": "network.tcp.retransmit.type"}, Unit: "{segment}", From: "tcpretrans",
 		Help: "Segments that were sent again, by cause."},
 	{Name: sessions, Type: Counter, Labels: who("end"), Wide: 4, Unit: "{connection}", From: "tcplife", Help: "Connections that ended, by how they ended; end is orderly after a FIN from each side."},
 	{Name: sessionSeconds, Type: Histogram, Labels: who(), Wide: 4, OTLP: "system.network.tcp.connection.duration", Unit: "s", From: "tcplife",
@@ -113,6 +122,17 @@ var Table = []Desc{
 	{Name: agentShed, Type: Gauge, Labels: []string{"tool"}, Unit: "{tool}", From: "agent", Help: "1 for each tool that the agent has ended for now, to stay within --max-cpu."},
 	{Name: agentFront, Type: Counter, Unit: "{start}", From: "agent", Help: "Starts of the process that talks to the network."},
 	{Name: agentLogs, Type: Counter, Unit: "{line}", From: "agent", Help: "Log lines that were not written because the same message came too often."},
-	{Name: recorderBytes, Type: Gauge, Unit: "By", From: "agent", Help: "Bytes of the recording."},
+	{Name: agentOTLPDropped, Type: Counter, OTLP: "seine.agent.otlp.dropped", Unit: "{push}", From: "agent",
+		Help: "Pushes of metrics that were dropped: the queue was full, or the collector refused them. Absent without --otlp."},
+	{Name: recorderOldest, Type: Gauge, Labels: []string{"tool"}, Unit: "s", From: "agent", Help: "Start of what the recording has of a tool, in seconds since 1970. What is older was deleted for room, or never recorded."},
+	{Name: recorderBytes, Type: Gauge, Unit: "By", From: "agent", Help: "Bytes of the recording, its Parquet files included."},
 	{Name: recorderLost, Type: Counter, Unit: "{row}", From: "agent", Help: "Rows that could not be recorded."},
+}
+
+// OTLPDropped is the metric of the front, which counts the pushes that it drops. All others are in the
+// holder's answer.
+func OTLPDropped(n uint64, since time.Time) *dto.MetricFamily {
+	d := Table[slices.IndexFunc(Table, func(d Desc) bool { return d.Name == agentOTLPDropped })]
+	return &dto.MetricFamily{Name: proto.String(d.Name), Help: proto.String(d.Help), Type: d.proto().Enum(),
+		Metric: []*dto.Metric{{Counter: &dto.Counter{Value: proto.Float64(float64(n)), CreatedTimestamp: timestamppb.New(since)}}}}
 }

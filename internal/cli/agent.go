@@ -67,7 +67,7 @@ type agentFlags struct {
 	listen        string
 	webConfig     string
 	hosts         []string
-	dir           string
+	dir, parquet  string
 	budget        uint64
 	keep          time.Duration
 	otlp          string
@@ -127,9 +127,10 @@ func (f *agentFlags) declare(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&f.hosts, "host", nil, "another host name that clients may use, besides localhost, this machine's name and its addresses")
 	fs.StringVar(&f.dir, "dir", "", "directory to record into")
 	f.budget = 1 << 30
-	fs.Var(&sizeFlag{&f.budget}, "budget", "bytes that the recording may take (default 1G)")
+	fs.Var(&sizeFlag{&f.budget}, "budget", "bytes that the recording may take, its Parquet files included (default 1G)")
 	fs.Lookup("budget").DefValue = ""
 	fs.Var(&longFlag{&f.keep}, "keep", "delete rows that are older: 12h, 7d")
+	fs.StringVar(&f.parquet, "parquet", "", "also write the recording into this directory, as Parquet: tool=T/date=D/*.parquet")
 	fs.StringVar(&f.otlp, "otlp", "", "push metrics to this collector too: http://127.0.0.1:4318")
 	f.otlpEvery = time.Minute
 	fs.Var(&durationFlag{&f.otlpEvery, true}, "otlp-interval", "push this often (default 1m)")
@@ -187,6 +188,9 @@ func (f *agentFlags) check() error {
 	}
 	if f.budget < journal.MinBudget {
 		return tool.Usagef("--budget: at least 1M")
+	}
+	if f.parquet != "" && f.dir == "" {
+		return tool.Usagef("--parquet needs --dir: it holds the segments of the recording")
 	}
 	if f.otlp != "" {
 		if _, err := otlpPort(f.otlp); err != nil {
@@ -386,13 +390,11 @@ func (h *holder) run(ctx context.Context, f *agentFlags) error {
 		return err
 	}
 	defer engine.Close()
-	rec, err := f.recorder()
+	rec, end, err := f.recorder(h.log)
 	if err != nil {
 		return err
 	}
-	if rec != nil {
-		defer rec.Close()
-	}
+	defer end()
 	plan, err := f.plan(h)
 	if err != nil {
 		return err
@@ -430,7 +432,9 @@ func (h *holder) run(ctx context.Context, f *agentFlags) error {
 	self := &agent.Self{Counts: h.counts, Model: h.model, BPF: bpf, Answers: answers, Logs: h.logs, Version: version(), Front: keeper.Status, Shed: shed.names}
 	shed.told = self.TellShed // at once: a scrape need not wait for the rest
 	if rec != nil {
-		self.Recorder = func() (uint64, uint64) { return dirSize(f.dir), rec.Lost() }
+		self.Recorder = func() (uint64, uint64, map[string]time.Time) {
+			return f.recordedSize(), rec.Lost(), rec.Oldest()
+		}
 	}
 
 	defer wait.Wait()
@@ -476,15 +480,13 @@ var holderKeeps = []host.Capability{
 	host.CapBPF, host.CapPerfmon, host.CapSysAdmin, host.CapSysPtrace, host.CapDACReadSearch, host.CapDACOverride, host.CapSyslog, host.CapNetAdmin, host.CapSysResource,
 }
 
-// recorder opens the recording. It is nil without --dir.
-func (f *agentFlags) recorder() (*record.Recorder, error) {
+// recorder opens the recording. It is nil without --dir. Call end when no tool writes any more.
+func (f *agentFlags) recorder(log *slog.Logger) (rec *record.Recorder, end func(), err error) {
 	if f.dir == "" || f.dryRun {
-		return nil, nil
+		return nil, func() {}, nil
 	}
-	return record.Open(f.dir, record.Options{
-		Options: journal.Options{Budget: int64(f.budget), Keep: f.keep, Streams: len(agentTools) + len(f.tools)},
-		Machine: machine(), Netns: netnsNamer(), User: userName,
-	})
+	return openRecording(f.dir, f.parquet, journal.Options{Budget: int64(f.budget), Keep: f.keep, Streams: len(agentTools) + len(f.tools)},
+		func(err error) { log.Error("a segment was not written as Parquet", "reason", oneLine(err)) })
 }
 
 // A watched is a tool of the agent.
@@ -621,6 +623,15 @@ func (f *percentFlag) Set(s string) error {
 	}
 	*f.share = n / 100
 	return nil
+}
+
+// recordedSize is the size of the recording and of its Parquet files.
+func (f *agentFlags) recordedSize() uint64 {
+	size := dirSize(f.dir)
+	if rel, err := filepath.Rel(f.dir, f.parquet); f.parquet != "" && (err != nil || strings.HasPrefix(rel, "..")) {
+		size += dirSize(f.parquet) // otherwise it is in the first directory
+	}
+	return size
 }
 
 // dirSize is the total size of the files in a directory.

@@ -450,6 +450,18 @@ func TestQuery(t *testing.T) {
 	<-began
 }
 
+// TestScrapeDropped: a scrape has the pushes that were dropped, and has none of that without a collector.
+func TestScrapeDropped(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.OTLP = &OTLP{dropped: 7} })
+	if _, text := get(t, w.server.URL+"/metrics"); !bytes.Contains(text, []byte("\nseine_agent_otlp_dropped_total 7\n")) {
+		t.Errorf("%s", text)
+	}
+	w = newWorld(t, nil)
+	if _, text := get(t, w.server.URL+"/metrics"); bytes.Contains(text, []byte("otlp_dropped")) {
+		t.Errorf("%s", text)
+	}
+}
+
 // TestOTLPEnded: a gauge that goes is pushed once more, without a value.
 func TestOTLPEnded(t *testing.T) {
 	push := func(o *OTLP, objects ...string) (said string) {
@@ -471,7 +483,7 @@ func TestOTLPEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, one := range m.ResourceMetrics[0].ScopeMetrics[0].Metrics {
-			for _, p := range one.GetGauge().DataPoints {
+			for _, p := range one.GetGauge().GetDataPoints() {
 				said += fmt.Sprintf("%s %s %v %d\n", one.Name, p.Attributes[0].Value.GetStringValue(), p.GetAsDouble(), p.Flags)
 			}
 		}
@@ -600,13 +612,18 @@ func TestOTLP(t *testing.T) {
 			}
 		case "system.network.tcp.retransmits":
 			found++
-			if s := one.GetSum(); !s.IsMonotonic || s.DataPoints[0].GetAsDouble() != 20 {
+			if s := one.GetSum(); !s.IsMonotonic || s.DataPoints[0].GetAsDouble() != 20 || s.DataPoints[0].Attributes[0].Key != "network.tcp.retransmit.type" {
 				t.Errorf("%v", s)
+			}
+		case "seine.agent.otlp.dropped":
+			found++
+			if p := one.GetSum().DataPoints[0]; p.StartTimeUnixNano == 0 || p.StartTimeUnixNano > p.TimeUnixNano {
+				t.Errorf("%v", p)
 			}
 		}
 	}
-	if found != 3 {
-		t.Errorf("%d of 3 metrics found", found)
+	if found != 4 {
+		t.Errorf("%d of 4 metrics found", found)
 	}
 }
 

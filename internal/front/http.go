@@ -137,7 +137,8 @@ func (h *handler) metrics() http.Handler {
 	gather := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), queryTime)
 		defer cancel()
-		return Gather(ctx, h.Client)
+		families, err := Gather(ctx, h.Client)
+		return h.OTLP.with(families), err
 	})
 	return promhttp.HandlerFor(gather, promhttp.HandlerOpts{MaxRequestsInFlight: mostScrapes, ErrorHandling: promhttp.HTTPErrorOnError, EnableOpenMetrics: true})
 }

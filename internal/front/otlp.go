@@ -4,6 +4,7 @@ package front
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"fmt"
@@ -40,6 +41,7 @@ type OTLP struct {
 	mu      sync.Mutex // of what follows
 	queue   [][]byte
 	dropped uint64
+	began   time.Time // of the count
 }
 
 // mostQueued is how many pushes wait: an hour of them at the usual minute.
@@ -133,6 +135,19 @@ func (o *OTLP) drop(log *slog.Logger) {
 	log.Warn("a push of metrics is dropped: the collector does not take them", "dropped", o.dropped)
 }
 
+// with adds the number of dropped pushes to metrics. Without a collector there is none.
+func (o *OTLP) with(families []*dto.MetricFamily) []*dto.MetricFamily {
+	if o == nil {
+		return families
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.began.IsZero() {
+		o.began = time.Now()
+	}
+	return append(families, agent.OTLPDropped(o.dropped, o.began))
+}
+
 // push sends the oldest.
 func (o *OTLP) push(ctx context.Context, log *slog.Logger) {
 	o.mu.Lock()
@@ -195,15 +210,12 @@ var names = func() map[string]agent.Desc {
 
 // encode makes a push of metrics, compressed.
 func (o *OTLP) encode(families []*dto.MetricFamily, now time.Time) []byte {
-	o.mu.Lock()
-	dropped := o.dropped
-	o.mu.Unlock()
 	// A request to export has the same bytes as MetricsData. Prometheus makes the label instance of service.instance.id.
 	b, err := proto.Marshal(&metricspb.MetricsData{ResourceMetrics: []*metricspb.ResourceMetrics{{
 		Resource: &resourcepb.Resource{Attributes: []*commonpb.KeyValue{attribute("service.name", "seine"), attribute("service.version", o.Version),
 			attribute("service.instance.id", o.Host), attribute("host.name", o.Host)}},
 		ScopeMetrics: []*metricspb.ScopeMetrics{{
-			Scope: &commonpb.InstrumentationScope{Name: "seine", Version: o.Version}, Metrics: o.ended(convert(families, now, dropped), now),
+			Scope: &commonpb.InstrumentationScope{Name: "seine", Version: o.Version}, Metrics: o.ended(convert(o.with(families), now), now),
 		}},
 	}}})
 	if err != nil {
@@ -222,7 +234,7 @@ func attribute(key, value string) *commonpb.KeyValue {
 
 // convert turns Prometheus metrics into OTLP. Counters and histograms are cumulative, each with
 // its start time.
-func convert(families []*dto.MetricFamily, now time.Time, dropped uint64) (out []*metricspb.Metric) {
+func convert(families []*dto.MetricFamily, now time.Time) (out []*metricspb.Metric) {
 	at := uint64(now.UnixNano())
 	for _, f := range families {
 		d, ok := names[f.GetName()]
@@ -235,7 +247,7 @@ func convert(families []*dto.MetricFamily, now time.Time, dropped uint64) (out [
 		for _, one := range f.Metric {
 			var attrs []*commonpb.KeyValue
 			for _, l := range one.Label {
-				attrs = append(attrs, attribute(l.GetName(), l.GetValue()))
+				attrs = append(attrs, attribute(cmp.Or(d.Attributes[l.GetName()], l.GetName()), l.GetValue()))
 			}
 			switch f.GetType() {
 			case dto.MetricType_HISTOGRAM:
@@ -257,11 +269,6 @@ func convert(families []*dto.MetricFamily, now time.Time, dropped uint64) (out [
 			m.Data = &metricspb.Metric_Gauge{Gauge: &metricspb.Gauge{DataPoints: points}}
 		}
 		out = append(out, m)
-	}
-	if dropped > 0 {
-		out = append(out, &metricspb.Metric{Name: "seine.agent.otlp.dropped", Description: "Pushes that the collector did not take in time.", Unit: "{push}",
-			Data: &metricspb.Metric_Sum{Sum: &metricspb.Sum{IsMonotonic: true, AggregationTemporality: metricspb.AggregationTemporality_AGGREGATION_TEMPORALITY_CUMULATIVE,
-				DataPoints: []*metricspb.NumberDataPoint{{TimeUnixNano: at, Value: &metricspb.NumberDataPoint_AsDouble{AsDouble: float64(dropped)}}}}}})
 	}
 	return out
 }

@@ -393,6 +393,24 @@ func (w *Writer) MakeRoom() bool {
 	return true
 }
 
+// Oldest is the time of the oldest frame of a stream; false: there is none.
+func (w *Writer) Oldest(stream uint64) (at time.Time, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all Summary
+	for _, s := range w.closed {
+		if sum := s.streams[stream]; sum != nil {
+			all.add(*sum)
+		}
+	}
+	if w.cur != nil {
+		if sum := w.cur.streams[stream]; sum != nil {
+			all.add(*sum)
+		}
+	}
+	return time.Unix(0, all.Min), all.Min != 0
+}
+
 // Gone is how many segments were deleted for room.
 func (w *Writer) Gone() int {
 	w.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,6 +22,9 @@ type Recorder struct {
 	machine Machine
 	names   bookOfNames
 	lost    atomic.Uint64
+
+	mu      sync.Mutex
+	streams map[string][]uint64 // by tool
 }
 
 // Options of a Recorder.
@@ -43,6 +47,21 @@ func Open(dir string, o Options) (*Recorder, error) {
 
 // Lost is how many rows could not be written.
 func (r *Recorder) Lost() uint64 { return r.lost.Load() }
+
+// Oldest is the start of what the recording has of each tool.
+func (r *Recorder) Oldest() map[string]time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := map[string]time.Time{}
+	for tool, ids := range r.streams {
+		for _, id := range ids {
+			if at, ok := r.journal.Oldest(id); ok && (out[tool].IsZero() || at.Before(out[tool])) {
+				out[tool] = at
+			}
+		}
+	}
+	return out
+}
 
 // MakeRoom deletes the oldest data until all is within the budget. False: it is still above it.
 func (r *Recorder) MakeRoom() bool { return r.journal.MakeRoom() }
@@ -192,6 +211,14 @@ func (r *Recorder) Stream(src Source, schemas []*row.Schema, above func(time.Tim
 	s := &Stream{rec: r, src: src, id: journal.Stream(src.Name), above: above, by: map[*row.Schema]*table{}, now: time.Now}
 	for _, sc := range schemas {
 		s.any = s.table(sc, schemaOf(&src, r.machine, sc).bytes()).id
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.streams == nil {
+		r.streams = map[string][]uint64{}
+	}
+	if !slices.Contains(r.streams[src.Tool], s.id) {
+		r.streams[src.Tool] = append(r.streams[src.Tool], s.id)
 	}
 	return s
 }

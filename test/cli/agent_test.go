@@ -30,6 +30,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"seine/internal/lab"
+	"seine/test/duckdb"
 )
 
 // agentPatience is the time limit for an answer of the agent, whose tools are
@@ -722,6 +723,7 @@ func TestAgentRefuses(t *testing.T) {
 		{[]string{"--check-config", "--config", file("")}, 0, "the config is valid"},
 		{[]string{"--check-config", "--listen", "7346"}, 2, "want an address and a port"},
 		{[]string{"--check-config", "--otlp", "localhost"}, 2, "http://127.0.0.1:4318"},
+		{[]string{"--check-config", "--parquet", dir}, 2, "--parquet needs --dir"},
 		{[]string{"--check-config", "--series", "10"}, 2, "at least"},
 		{[]string{"--check-config", "--max-cpu", "2"}, 2, "write 2%"},
 		{[]string{"--check-config", "--log", "xml"}, 2, "text or json"},
@@ -815,8 +817,9 @@ func (a *runningAgent) conn(lport int) (c heldConn) {
 func TestAgentKilled(t *testing.T) {
 	t.Parallel()
 	w := newAgentWorld(t)
-	dir := t.TempDir()
-	flags := []string{fmt.Sprintf("--netns=%d", w.Netns("")), "--dir", dir}
+	dir, parquet := t.TempDir(), t.TempDir()
+	flags := []string{fmt.Sprintf("--netns=%d", w.Netns("")), "--dir", dir, "--parquet", parquet}
+	began := time.Now()
 	const n, sessions = 17, `seine_tcp_sessions_total\{end="orderly",service="\S+ :%d",side="in"\} 17\n`
 	recorded := func(a *runningAgent, port int) {
 		t.Helper()
@@ -836,6 +839,7 @@ func TestAgentKilled(t *testing.T) {
 	before := w.counted(a, n, sessions)
 	recorded(a, before)
 	front, programs := a.front(), slices.Collect(maps.Keys(programTimes(t, a.cmd.Process.Pid)))
+	killed := time.Now()
 	if err := a.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -865,6 +869,28 @@ func TestAgentKilled(t *testing.T) {
 	after := w.counted(a, n, sessions)
 	recorded(a, before)
 	recorded(a, after)
+	oldest := regexp.MustCompile(`(?m)^seine_recorder_oldest_timestamp_seconds\{tool="tcplife"\} (\S+)$`)
+	text := a.await("/metrics", oldest.String())
+	if s, err := strconv.ParseFloat(oldest.FindStringSubmatch(text)[1], 64); err != nil || s < float64(began.Unix()) || s > float64(killed.Unix()+1) {
+		t.Errorf("the recording begins at %f, want from %d to %d (%v)", s, began.Unix(), killed.Unix(), err)
+	}
+
+	// Its segments are Parquet files too, also the one of the agent that was killed.
+	front = a.front()
+	if err := a.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := waitGone(a.front0(front)); err != nil {
+		t.Fatal(err)
+	}
+	sql := fmt.Sprintf("select cast(count(*) filter (where lport = %d) as integer) a, cast(count(*) filter (where lport = %d) as integer) b from read_parquet('%s/tool=tcplife/date=*/*.parquet')", before, after, parquet)
+	if got, want := duckdb.Query(t, sql), fmt.Sprintf(`[{"a":%d,"b":%[1]d}]`, n); got != want {
+		t.Errorf("DuckDB: %s, want %s", got, want)
+	}
+	sql = fmt.Sprintf("select cast(sum(turn_us.count) as integer) turns from read_parquet('%s/tool=flows/date=*/*services*.parquet') where side = 'in' and lport in (%d, %d)", parquet, before, after)
+	if got, want := duckdb.Query(t, sql), fmt.Sprintf(`[{"turns":%d}]`, 2*n); got != want {
+		t.Errorf("DuckDB: %s, want %s", got, want)
+	}
 }
 
 // TestAgentDryRun: --dry-run says how many series there would be, with those of traffic meanwhile,
