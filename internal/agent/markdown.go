@@ -22,6 +22,9 @@ bounds of classic buckets are every second power of two of microseconds. A histo
 The other histograms have exemplars: the latest value of each classic bucket, with the process (` + "`pid`" + `) and the socket (` + "`sock`" + `) that it comes
 from. Rows of the recording have the same ` + "`sock`" + `. Exemplars are in OpenMetrics, protobuf and OTLP; the older text format has none.
 
+Any tool's rows can become metrics by the config file. The time of packets in queueing disciplines is one that deploy/agent.yaml shows: the hooks of
+` + "`qdisclat`" + ` run for every packet, so it is not among the agent's tools without a config.
+
 An empty label is left out. The label ` + "`service`" + ` is a process with the port that it serves, or with the address that it connects to; ` + "`side`" + `
 is in or out. Addresses of clients of a service here are never labels.
 

@@ -30,7 +30,7 @@ func TestAgentExample(t *testing.T) {
 	if err := f.load(fs); err != nil {
 		t.Fatal(err)
 	}
-	if len(f.tools) != 2 || len(f.fed) != 2 || f.budget != 1<<30 || f.otlp == "" || !slices.Equal(f.hosts, []string{"seine.example"}) {
+	if len(f.tools) != 2 || len(f.fed) != 3 || f.budget != 1<<30 || f.otlp == "" || !slices.Equal(f.hosts, []string{"seine.example"}) {
 		t.Errorf("%+v", f)
 	}
 	b, err := os.ReadFile("../../deploy/agent.yaml")
