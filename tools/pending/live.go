@@ -3,9 +3,13 @@
 package pending
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"seine/internal/kern"
@@ -24,6 +28,7 @@ func Live() []trial.Case {
 		{Name: "ends", Hosts: lab.TwoHosts, Run: ends},
 		{Name: "drip", Run: dripping},
 		{Name: "mptcp", Run: mptcp},
+		{Name: "healthy", Hosts: lab.TwoHosts, Run: healthy},
 		{Name: "kinds6", Hosts: lab.TwoHosts, Run: kinds(lab.TCP6)},
 	}
 }
@@ -51,6 +56,67 @@ func older(x *trial.Trial) error {
 		return err
 	}
 	p.compare(x, rows, slices.DeleteFunc(began, usual), at)
+	return nil
+}
+
+// healthy: servers from Debian that have answered, and clients that keep their connections and wait for the next message,
+// have no rows by default: nginx with HTTP/1.1, redis with a command and with a subscription. Guests have no such servers.
+func healthy(x *trial.Trial) error {
+	for _, one := range []struct {
+		start func(*lab.World, string) (*lab.Server, error)
+		says  map[string]string // requests, and how their answers end
+	}{
+		{lab.StartNginx, map[string]string{"GET /a HTTP/1.1\r\nHost: a\r\n\r\n": "hello\n"}},
+		{lab.StartRedis, map[string]string{"PING\r\n": "+PONG\r\n", "SUBSCRIBE news\r\n": ":1\r\n"}},
+	} {
+		s, err := one.start(x.World, "server")
+		if errors.Is(err, lab.ErrNotSupported) && lab.Emulated() {
+			return trial.Skip("%v", err)
+		} else if err != nil {
+			return err
+		}
+		defer s.Stop()
+		for request, answer := range one.says {
+			for range 3 {
+				c, err := s.Dial(x.World, "client")
+				if err != nil {
+					return err
+				}
+				defer c.Close()
+				if err := ask(c, request, answer); err != nil {
+					return err
+				}
+				go c.Read(make([]byte, 1)) // until it is closed
+			}
+		}
+	}
+	if err := x.Attach(); err != nil {
+		return err
+	}
+	time.Sleep(3 * time.Second) // what hung would be old enough to be shown
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		x.Errorf("nothing hangs: %s", trial.Dump(r))
+	}
+	x.NoneLost()
+	return nil
+}
+
+// ask sends a request, and reads until the end of the answer.
+func ask(c net.Conn, request, end string) error {
+	if _, err := io.WriteString(c, request); err != nil {
+		return err
+	}
+	for got, buf := "", make([]byte, 4096); !strings.HasSuffix(got, end); {
+		n, err := c.Read(buf)
+		if err != nil {
+			return fmt.Errorf("%q was answered with %q: %w", request, got, err)
+		}
+		got += string(buf[:n])
+	}
 	return nil
 }
 
