@@ -6,6 +6,7 @@ package sockets
 import (
 	_ "embed"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -154,8 +155,9 @@ type ends struct {
 // connections. Several network namespaces may use the same addresses. A socket of the same
 // namespace is preferred. One of another namespace is taken only if it is the only match.
 func whole(all []*entry) func(*entry, *row.Row) bool {
-	inodes := map[kern.ID]*entry{}
-	flows := map[ends][]*entry{}
+	inodes := make(map[kern.ID]*entry, len(all))
+	flows := make(map[ends]*entry, len(all))
+	more := map[ends][]*entry{} // of other namespaces
 	for _, t := range all {
 		if t.PID != 0 {
 			t.Holders++
@@ -168,7 +170,11 @@ func whole(all []*entry) func(*entry, *row.Row) bool {
 		}
 		if t.Rport != 0 {
 			e := ends{t.Laddr, t.Raddr, t.Lport, t.Rport, t.Proto}
-			flows[e] = append(flows[e], t)
+			if flows[e] == nil {
+				flows[e] = t
+			} else {
+				more[e] = append(more[e], t)
+			}
 		}
 	}
 	for _, t := range all {
@@ -178,12 +184,20 @@ func whole(all []*entry) func(*entry, *row.Row) bool {
 		if t.Rport == 0 {
 			continue
 		}
-		found := flows[ends{t.Raddr, t.Laddr, t.Rport, t.Lport, t.Proto}]
-		for _, p := range found {
-			if p.Netns == t.Netns || len(found) == 1 {
-				t.PeerPID, t.PeerComm = p.PID, p.Comm
+		e := ends{t.Raddr, t.Laddr, t.Rport, t.Lport, t.Proto}
+		p := flows[e]
+		if p == nil {
+			continue
+		}
+		if p.Netns != t.Netns {
+			others := more[e]
+			if i := slices.IndexFunc(others, func(o *entry) bool { return o.Netns == t.Netns }); i >= 0 {
+				p = others[i]
+			} else if len(others) > 0 {
+				continue
 			}
 		}
+		t.PeerPID, t.PeerComm = p.PID, p.Comm
 	}
 	return func(t *entry, r *row.Row) bool {
 		if t.PeerInode != 0 && inodes[t.PeerInode] != nil {
