@@ -43,6 +43,7 @@ type runningAgent struct {
 	cmd *exec.Cmd
 	url string
 	log *bytes.Buffer
+	out string // file with its standard output
 }
 
 // startAgent starts an agent at a free port.
@@ -59,6 +60,13 @@ func startAgentBy(t *testing.T, command func(string, ...string) *exec.Cmd, args 
 	l.Close()
 	a := &runningAgent{t: t, url: "http://" + address, log: &bytes.Buffer{}}
 	a.cmd = command(seine, append([]string{"agent", "--listen", address}, args...)...)
+	a.out = filepath.Join(t.TempDir(), "out")
+	out, err := os.Create(a.out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	a.cmd.Stdout = out
 	stderr, err := a.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -256,10 +264,10 @@ func TestAgent(t *testing.T) {
 		t.Error("the front can get new privileges")
 	}
 	confined(t, front, dir, collector.Addr().(*net.TCPAddr).Port)
-	if all := inetSockets(t, a.cmd.Process.Pid); all != 0 {
-		t.Errorf("the holder has %d network sockets", all)
+	if all := inetSockets(t, a.cmd.Process.Pid); len(all) != 0 {
+		t.Errorf("the holder has network sockets: %q", all)
 	}
-	if all := inetSockets(t, front); all == 0 {
+	if all := inetSockets(t, front); len(all) == 0 {
 		t.Error("the front has no network socket: the check is wrong")
 	}
 
@@ -353,10 +361,10 @@ func waitGone(pids []int) error {
 	}
 }
 
-// inetSockets is the number of IP sockets of a process.
-func inetSockets(t *testing.T, pid int) (n int) {
+// inetSockets is the local addresses of the IP sockets of a process, as /proc/net has them.
+func inetSockets(t *testing.T, pid int) (out []string) {
 	t.Helper()
-	inodes := map[string]bool{}
+	inodes := map[string]string{}
 	for _, file := range []string{"tcp", "tcp6", "udp", "udp6", "raw", "raw6"} {
 		b, err := os.ReadFile("/proc/net/" + file)
 		if err != nil {
@@ -364,7 +372,7 @@ func inetSockets(t *testing.T, pid int) (n int) {
 		}
 		for line := range strings.Lines(string(b)) {
 			if f := strings.Fields(line); len(f) > 9 {
-				inodes["socket:["+f[9]+"]"] = true
+				inodes["socket:["+f[9]+"]"] = f[1]
 			}
 		}
 	}
@@ -373,11 +381,11 @@ func inetSockets(t *testing.T, pid int) (n int) {
 		t.Fatalf("the descriptors of %d: %v", pid, err)
 	}
 	for _, l := range links {
-		if to, err := os.Readlink(l); err == nil && inodes[to] {
-			n++
+		if to, err := os.Readlink(l); err == nil && inodes[to] != "" {
+			out = append(out, inodes[to])
 		}
 	}
-	return n
+	return out
 }
 
 // ownMetrics is a config with metrics of rows and of histograms, in the network namespace %[1]d.
@@ -474,8 +482,8 @@ func (w agentWorld) queued(a *runningAgent) {
 	}
 }
 
-// TestAgentDemo: the fault of the demo is found, and the demo's processes end
-// with the agent.
+// TestAgentDemo: the address of the page is printed, the fault of the demo is found, nothing but
+// loopback is opened, and the demo's processes end with the agent.
 func TestAgentDemo(t *testing.T) {
 	a := startAgent(t, "--demo")
 	a.await("/api/v1/findings", `"class":"app-slow","severity":"(warn|bad)","object":"demo-shop :\d+"`)
@@ -494,6 +502,16 @@ func TestAgentDemo(t *testing.T) {
 	}
 	if len(all) < 2 {
 		t.Errorf("the processes of the demo are %v", all)
+	}
+	if out, err := os.ReadFile(a.out); err != nil || string(out) != a.url+"/\n" {
+		t.Errorf("it prints %q, want the address of the page, %s/ (%v)", out, a.url, err)
+	}
+	loopback := regexp.MustCompile(`^(.{6}7F|0{24}01000000|0{16}FFFF0000.{6}7F):`) // 127.0.0.0/8 and ::1, in the kernel's form
+	for _, pid := range append([]int{a.front()}, all...) {
+		sockets := inetSockets(t, pid)
+		if i := slices.IndexFunc(sockets, func(s string) bool { return !loopback.MatchString(s) }); i >= 0 || len(sockets) == 0 && pid == a.front() {
+			t.Errorf("process %d has the sockets %q, want some on loopback alone", pid, sockets)
+		}
 	}
 	a.cmd.Process.Signal(os.Interrupt)
 	if err := waitGone(a.front0(all...)); err != nil {
