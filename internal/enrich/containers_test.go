@@ -55,6 +55,7 @@ const ociKubernetes = `{"ociVersion":"1.1.0","process":{"args":["nginx"]},"annot
 	"io.kubernetes.cri.sandbox-name":"web-7f9c","io.kubernetes.cri.sandbox-namespace":"shop"}}`
 
 func TestNames(t *testing.T) {
+	const pod = "0a1b2c3d-1111-2222-3333-444455556666"
 	for _, test := range []struct {
 		name   string
 		files  map[string]string // ID stands for the id, also in the cgroup
@@ -99,6 +100,10 @@ func TestNames(t *testing.T) {
 			"/kubepods.slice/kubepods-pod1.slice/crio-ID.scope", "shop/web-7f9c/nginx"},
 		{"crio, only the list", map[string]string{"/var/lib/containers/storage/overlay-containers/containers.json": `[{"id":"ID","names":["k8s_nginx_web-7f9c_shop_1_0"]}]`},
 			"/kubepods.slice/kubepods-pod1.slice/crio-ID.scope", "k8s_nginx_web-7f9c_shop_1_0"},
+		{"kubelet's log", map[string]string{"/var/log/containers/web-7f9c_shop_nginx-ID.log": "", "/var/log/containers/other_shop_nginx-1.log": "", "/var/log/pods/shop_web-7f9c_" + pod + "/nginx/0.log": ""},
+			"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + strings.ReplaceAll(pod, "-", "_") + ".slice/cri-containerd-ID.scope", "shop/web-7f9c/nginx"},
+		{"kubelet's directory of a pod", map[string]string{"/var/log/pods/shop_web-7f9c_" + pod + "/nginx/0.log": "", "/var/log/pods/shop_other_1-2/nginx/0.log": ""},
+			"/kubepods/besteffort/pod" + pod + "/ID", "shop/web-7f9c"},
 		{"podman", map[string]string{"/var/lib/containers/storage/overlay-containers/containers.json": `[{"id":"x","names":["other"]},{"id":"ID","names":["web","alias"],"layer":"1"}]`},
 			"/machine.slice/libpod-ID.scope/container", "web"},
 		{"podman --rm", map[string]string{"/var/lib/containers/storage/overlay-containers/volatile-containers.json": `[{"id":"ID","names":["web"]}]`},
@@ -134,6 +139,22 @@ func TestNames(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOtherPods: log files of the kubelet name only containers in a pod, and only those of that pod.
+func TestOtherPods(t *testing.T) {
+	tree, own := newTree(t), id("x")
+	tree.write("/var/log/containers/web_shop_nginx-"+own+".log", "")
+	tree.write("/var/log/pods/shop_web_12-34/nginx/0.log", "")
+	for _, path := range []string{"/system.slice/docker-" + own + ".scope", "/tripod12-34/" + own, "/kubepods/" + own} {
+		wantName(t, NewContainers(tree.root), path, own, own[:12])
+	}
+	other := id("y")
+	wantName(t, NewContainers(tree.root), "/kubepods/pod12-34/"+other, other, other[:12]) // its log comes later
+	tree = newTree(t)
+	tree.write("/var/log/pods/shop_web_12-34/nginx/0.log", "")
+	wantName(t, NewContainers(tree.root), "/kubepods/pod12-3/"+other, other, other[:12])
+	wantName(t, NewContainers(tree.root), "/kubepods/pod12-34/"+other, other, "shop/web")
 }
 
 // TestOtherRuntimesFiles: the state of one runtime does not name a container of

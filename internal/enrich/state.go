@@ -37,9 +37,54 @@ func (c *Containers) lookUp(r ref) string {
 		name = c.containerdName(r)
 	}
 	if name == "" {
+		name = c.kubeletName(r)
+	}
+	if name == "" {
 		name = c.apiName(r)
 	}
 	return name
+}
+
+// kubeletName reads the names of log files, which the kubelet makes whatever the runtime is:
+// /var/log/containers/POD_NAMESPACE_CONTAINER-ID.log. Where that directory is not mounted, the one of the
+// pod's logs has at least the names of the pod: /var/log/pods/NAMESPACE_POD_UID.
+func (c *Containers) kubeletName(r ref) string {
+	uid := podUID(r.dir)
+	if uid == "" {
+		return ""
+	}
+	named := func(dir, suffix string) ([]string, error) {
+		entries, err := os.ReadDir(filepath.Join(c.root, dir))
+		for _, e := range entries {
+			if name, ok := strings.CutSuffix(e.Name(), suffix); ok {
+				return strings.Split(name, "_"), nil // names of Kubernetes have no underscore
+			}
+		}
+		return nil, err
+	}
+	if part, err := named("/var/log/containers", "-"+r.id+".log"); len(part) == 3 {
+		return part[1] + "/" + part[0] + "/" + part[2]
+	} else if err == nil {
+		return "" // not yet: the container has just begun
+	}
+	if part, _ := named("/var/log/pods", "_"+uid); len(part) == 2 {
+		return part[0] + "/" + part[1]
+	}
+	return ""
+}
+
+// podUID is the UID of the pod in whose cgroup a container is, "" if there is none: podUID, or
+// kubepods-besteffort-podUID.slice with underscores in the UID.
+func podUID(dir string) string {
+	for _, part := range strings.Split(filepath.Dir(dir), "/") {
+		part = "-" + strings.TrimSuffix(part, ".slice")
+		if i := strings.LastIndex(part, "-pod"); i >= 0 {
+			if uid := strings.ReplaceAll(part[i+len("-pod"):], "_", "-"); isHex(strings.ReplaceAll(uid, "-", "")) && strings.Trim(uid, "-") != "" {
+				return uid
+			}
+		}
+	}
+	return ""
 }
 
 // home is a directory below the home of the container's owner, "" without one.
