@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -110,7 +111,14 @@ func (b *browser) screenshot(name string) {
 // harm; keys are enough; both themes; nothing goes to the console.
 func TestPage(t *testing.T) {
 	b := newBrowser(t)
-	w := newWorld(t, nil)
+	asked := make(chan Question, 1)
+	w := newWorld(t, func(o *Options) {
+		o.Query = func(_ context.Context, out io.Writer, q Question) error {
+			asked <- q
+			_, err := io.WriteString(out, `{"time":"2026-11-16T14:02:01Z","tool":"tcplife","comm":"nginx","lport":443}`+"\n"+`{"time":"2026-11-16T14:02:02Z","tool":"tcplife","comm":"<b>x</b>","lport":80}`+"\n")
+			return err
+		}
+	})
 	w.fill()
 	b.do(chromedp.Navigate(w.server.URL))
 	b.await(`document.querySelectorAll("#services tbody tr").length === 3`)
@@ -185,7 +193,21 @@ func TestPage(t *testing.T) {
 	b.await(`document.querySelectorAll("#connections tbody tr").length === 1`)
 	b.do(chromedp.Click(`#connections tbody a`, chromedp.ByQuery))
 	b.await(`document.querySelector("h2")?.textContent === "client 127.0.0.1:40001 – 127.0.0.1:8080" && document.body.textContent.includes("fast 1, tail loss probe 0, timeout 0")`)
+	b.await(`document.querySelector("td[data-column=closed]")?.textContent === "open, older than the agent"`)
 	b.screenshot("connection")
+
+	// A range of time of the recording: the page asks for it, and shows the rows.
+	b.do(chromedp.Navigate(w.server.URL+"/#recording"), chromedp.SetValue(`#query input[name=since]`, "14:02", chromedp.ByQuery), chromedp.SetValue(`#query input[name=until]`, "14:03", chromedp.ByQuery),
+		chromedp.Click("#query button", chromedp.ByQuery))
+	select {
+	case got := <-asked:
+		if want := (Question{Tool: "tcplife", Since: "14:02", Until: "14:03", Limit: 1000}); got != want {
+			t.Errorf("the page asks %+v, want %+v", got, want)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the page does not ask")
+	}
+	b.await(`[...document.querySelectorAll("#rows-table tbody tr")].map((r) => [...r.cells].map((c) => c.textContent).join(" ")).join("; ") === "2026-11-16T14:02:01Z nginx 443; 2026-11-16T14:02:02Z <b>x</b> 80"`)
 
 	// Both themes have a background of their own, and text that can be read on it.
 	colours := map[string]bool{}

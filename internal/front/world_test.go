@@ -98,7 +98,7 @@ func (w *world) fill() {
 		w.row("flows", "services", at, map[string]any{"side": "out", "comm": "client", "netns": 1, "raddr": here, "rport": 8080, "conns": 2, "turns": 5, "turn_us": turns(5, 310*time.Millisecond), "peer_ms": 1500, "tx_bytes": 500, "rx_bytes": 5000})
 		w.row("flows", "services", at, map[string]any{"side": "out", "comm": hostile, "netns": 1, "raddr": far, "rport": 5432, "conns": 1, "turns": 7, "turn_us": turns(7, time.Millisecond), "peer_ms": 7, "tx_bytes": 70, "rx_bytes": 700})
 		w.row("flows", "connections", at, map[string]any{"comm": "client", "pid": 4711, "netns": 1, "role": "client", "laddr": here, "lport": 40001, "raddr": here, "rport": 8080, "turns": 5, "tx_bytes": 500, "rx_bytes": 5000,
-			"retrans_fast": 1, "srtt_us": 150, "min_rtt_us": 100, "wall_ms": 1000, "peer_ms": 900, "idle_ms": 100})
+			"older": 1, "retrans_fast": 1, "srtt_us": 150, "min_rtt_us": 100, "wall_ms": 1000, "peer_ms": 900, "idle_ms": 100})
 		w.row("soconnect", "", at, map[string]any{"comm": "client", "pid": connectPID, "sock": connectSock, "netns": 1, "raddr": here, "rport": 8080, "proto": "tcp", "latency_us": 2000 + i})
 		w.row("tcpretrans", "", at, map[string]any{"comm": "client", "netns": 1, "lport": 40001, "raddr": here, "rport": 8080, "cause": "fast", "segments": 1, "bytes": 100, "state": "ESTABLISHED"})
 	}
