@@ -950,6 +950,33 @@ func TestAgentKilled(t *testing.T) {
 	}
 }
 
+// TestAgentIdle: an agent without traffic takes little processor time. The promise is 1 % of a processor
+// where nothing else runs. Beside other tests the same work takes more: 1.4 % was seen.
+func TestAgentIdle(t *testing.T) {
+	t.Parallel()
+	const most, over = 0.03, 10 * time.Second
+	w := newAgentWorld(t)
+	a := w.start(t)
+	time.Sleep(3 * time.Second) // its start counts apart
+	used := func() (sum time.Duration) {
+		for _, pid := range []int{a.cmd.Process.Pid, a.front()} {
+			var at unix.Timespec
+			if err := unix.ClockGettime(^int32(pid)<<3|2, &at); err != nil { // CLOCK_PROCESS_CPUTIME_ID of that process
+				t.Fatal(err)
+			}
+			sum += time.Duration(at.Nano())
+		}
+		return sum
+	}
+	before, began := used(), time.Now()
+	time.Sleep(over)
+	share := float64(used()-before) / float64(time.Since(began))
+	t.Logf("an idle agent takes %.2f %% of a processor", 100*share)
+	if share > most {
+		t.Errorf("an idle agent takes %.2f %% of a processor, want at most %.0f", 100*share, 100*most)
+	}
+}
+
 // TestAgentDryRun: --dry-run says how many series there would be, with those of traffic meanwhile,
 // and opens no port.
 func TestAgentDryRun(t *testing.T) {
