@@ -28,8 +28,8 @@ import (
 // that it gave up, its live cases fail too.
 //
 // To start a process takes 60 ms of CPU time, and more than a second where the
-// machine is emulated. There only the first trial of each tool has its own; the
-// others run here, and keep their privileges.
+// machine is emulated. There only the first trial of each tool has its own, or none with
+// Together; the others run here, and keep their privileges.
 
 // apartEnv marks such a process.
 const apartEnv = "SEINE_TRIAL_TOOL"
@@ -174,9 +174,13 @@ type place interface {
 // apartOnce are the tools that have run apart, by name.
 var apartOnce sync.Map
 
+// Together lets the first trial of each tool run in this process too, where the machine is
+// emulated. Another machine must run them apart.
+var Together bool
+
 // startTrial runs a tool, in a process apart unless that costs too much.
 func startTrial(ctx context.Context, schemas []*row.Schema, o apartOrder, apart bool) (place, *attachment, error) {
-	if _, once := apartOnce.Load(o.Tool); once && !apart && lab.Emulated() {
+	if _, once := apartOnce.Load(o.Tool); (once || Together) && !apart && lab.Emulated() {
 		return startHere(ctx, o)
 	}
 	p, a, err := startApart(ctx, schemas, o)

@@ -35,6 +35,7 @@ import (
 var then []string
 
 func init() {
+	flag.BoolVar(&trial.Together, "together", false, "no process of its own for the first case of each tool, where the machine is emulated")
 	flag.Func("then", "a `command` to run when these tests are over, split at blanks; may be given several times", func(command string) error {
 		then = append(then, command)
 		return nil
@@ -44,6 +45,7 @@ func init() {
 var (
 	best   = flag.Bool("best", false, "only the best way of each tool, not every one")
 	first  = flag.Int("first", math.MaxInt, "so many cases of each tool by its best way")
+	spared = flag.String("spared", "^$", "not the cases whose names match this `expression`: those after them take their place")
 	also   = flag.String("also", "^$", "and those after that whose names match this `expression`")
 	others = flag.Int("others", math.MaxInt, "so many cases of each tool by its other ways")
 	forced = flag.String("ways", "", "of the other ways only those whose names match this `expression`")
@@ -93,7 +95,11 @@ func TestLive(t *testing.T) {
 					name = "best"
 				}
 				t.Run(name, func(t *testing.T) {
-					for _, c := range casesBy(tl, way) {
+					list := casesBy(tl, way)
+					if len(list) == 0 {
+						t.Error("no case is left")
+					}
+					for _, c := range list {
 						t.Run(c.Name, func(t *testing.T) { one(t, tl, c, way) })
 					}
 				})
@@ -102,14 +108,13 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// casesBy is the cases that run by a way: all by the best way, or those of -first and
-// -also, and by other ways those of -others. Slow cases do not depend on the way, and are
-// left out on an emulated machine.
+// casesBy is the cases that run by a way: all but those of -spared by the best way, or those of
+// -first and -also, and by other ways those of -others. Slow cases do not depend on the way, and
+// are left out on an emulated machine.
 func casesBy(tl *tool.Tool, way string) []trial.Case {
-	all := cases.All[tl.Name]
-	if way != "" || lab.Emulated() {
-		all = slices.DeleteFunc(slices.Clone(all), func(c trial.Case) bool { return c.Slow })
-	}
+	all := slices.DeleteFunc(slices.Clone(cases.All[tl.Name]), func(c trial.Case) bool {
+		return c.Slow && (way != "" || lab.Emulated()) || match(*spared, tl.Name+"/"+c.Name)
+	})
 	if way == "" {
 		n := min(*first, len(all))
 		return slices.Concat(all[:n], slices.DeleteFunc(slices.Clone(all[n:]), func(c trial.Case) bool { return !match(*also, tl.Name+"/"+c.Name) }))

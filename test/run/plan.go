@@ -40,24 +40,27 @@ type guest struct {
 //   - The newest one preempts programs, which older ones do not. It runs the first case of
 //     each tool, and those with several tasks at once.
 //   - 6.1 has nothing that neither 5.10 nor 6.12 has. It runs the first case of each tool.
+//   - The first case of each tool runs in a process that gives up its privileges, but on 6.1,
+//     which does without that process. All but 6.12 run another case for a dear one.
 //   - 5.10 and 6.12 verify every program by every way. The others verify the programs of the
 //     best way, which are those that a tool takes there.
 //   - TestAgree runs natively, and on 6.12 with the scripts that need it. TestThreads runs
-//     natively. What tells how the engine works runs natively and on 6.12.
+//     natively. What tells how the engine works runs natively and on 6.12. TestOwnersShared
+//     runs all cases natively, and in guests the first of those tools that use all of it.
 //   - Tests of the language run natively; on 6.12 and 5.10 without those that ask a kernel
 //     nothing. The others verify all its scripts. The newest runs those too, and what has to
 //     do with preemption; arm64 what reads registers, stacks and the memory of processes.
 //   - Faults of seine why are made natively. Its rules are the same everywhere, but its tools
 //     are not: the oldest kernel makes two pairs of faults, and make test-full has all make them.
 var guests = []guest{
-	{"6.12", []string{"-first=1", "-others=1", "-ways=^(fentry|fexit|kprobe)$", "-also=" + notHere + "|/(uring|mptcp)", "-agree=" + functions}, "", []string{"Threads"}, "", "", 35 * time.Minute},
-	{"new", []string{"-best", "-load-best", "-first=1", "-also=" + crowded}, "", append(engine, "Agree", "Threads"), "^Test(Corpus|CorpusRuns|Functions|Preempted|PreemptedScratch|Truth|Ways)$", "", 40 * time.Minute},
-	{"5.10", []string{"-first=1", "-others=1", "-ways=^(tp|sys|fentry|fexit|kprobe|uprobe)$"}, "", append(engine, "Agree", "Threads"), "", toldFaults, 35 * time.Minute},
-	{"6.1", []string{"-best", "-load-best", "-first=1"}, "^Test(Offers|Load|Live)$", nil, "^TestCorpus$", "", 25 * time.Minute},
+	{"6.12", []string{"-first=1", "-others=1", "-ways=^(fentry|fexit|kprobe)$", "-also=" + notHere + "|/(uring|mptcp)", "-agree=" + functions, "-shared=" + sharers}, "", []string{"Threads"}, "", "", 35 * time.Minute},
+	{"5.10", []string{"-first=1", "-others=1", "-ways=^(tp|sys|fentry|fexit|kprobe|uprobe)$", "-spared=" + dear, "-shared=" + sharers}, "", append(engine, "Agree", "Threads"), "", toldFaults, 35 * time.Minute},
+	{"new", []string{"-best", "-load-best", "-first=1", "-also=" + crowded, "-spared=" + dear, "-shared=" + sharers}, "", append(engine, "Agree", "Threads"), "^Test(Corpus|CorpusRuns|Functions|Preempted|PreemptedScratch|Truth|Ways)$", "", 40 * time.Minute},
+	{"6.1", []string{"-best", "-load-best", "-first=1", "-spared=" + dear, "-together"}, "^Test(Offers|Load|Live)$", nil, "^TestCorpus$", "", 25 * time.Minute},
 }
 
 // engine is tests of code that is the same on all kernels.
-var engine = []string{"AddRemove", "Apart", "IdleKeys", "LossesTold", "OwnPID", "SameName", "Turns"}
+var engine = []string{"AddRemove", "Apart", "IdleKeys", "LastOutput", "LossesTold", "OwnPID", "SameName", "Turns"}
 
 // asksNothing is tests of the language that do not depend on the kernel, or test the same
 // as others. Only the newest kernel preempts programs, and gives them a per-CPU stack.
@@ -74,9 +77,14 @@ const (
 	toldFaults = "^TestPairs$/^(a_server_that_thinks,_nobody_listens|a_server_that_does_not_accept,_a_name_server_that_fails)$"
 	// functions is the scripts of TestAgree that need such features.
 	functions = "^(soprotocol|sormem_recvmsg|tcpconnect|tcpaccept|tcpwin|tcpsynbl|tcpnagle|udpconnect|qdisclat_functions|ieee80211scan|ipecn)$"
-	// crowded is cases with several concurrent tasks, and features that
-	// differ between kernels.
-	crowded = "/(parallel|preempted|inflight|threads|many|uring|mptcp)"
+	// crowded is cases with several concurrent tasks.
+	crowded = "/(parallel|preempted|inflight|threads|many)"
+	// dear is cases that take a minute where the machine is emulated: they carry megabytes.
+	// They run natively and on 6.12.
+	dear = "^flows/closed"
+	// sharers is tools that together need all that the table of owners can have.
+	// TestOwnersShared fails if something is missing.
+	sharers = "^(sormem|tcpcong|tcpsynbl)$"
 )
 
 // The steps that -only knows, besides the guests.
