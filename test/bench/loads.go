@@ -242,6 +242,9 @@ func requests(o *options) ([]figure, error) {
 		err = beside(every, func() error {
 			m, err := during(every, run)
 			all.Own = append(all.Own, 100*total(m).ns/cpu)
+			if o.each {
+				explain(append(every.args, "over requests"), m, n)
+			}
 			return err
 		})
 		if err != nil {
