@@ -24,9 +24,9 @@ type Merge struct {
 	err     error       // of the sink; nothing is handed on after it
 }
 
-// mergeMost is how many rows wait at the most: 32,000 a second wait for 250 ms. Each takes a
+// mergeMost is how many rows wait at the most: 8,000 a second wait for 250 ms. Each takes a
 // kilobyte or two.
-const mergeMost = 8000
+const mergeMost = 2000
 
 // NewMerge makes a merge whose rows wait for so long. Fail is called once, when next
 // returns an error, which may be that it wants no more.
