@@ -154,10 +154,20 @@ func (f *whyFlags) run(ctx context.Context, fs *pflag.FlagSet, args []string) er
 		return err
 	}
 	f.tell(view, answer, &aim)
+	if f.verbose > 1 && before != nil {
+		f.services("before, ", before)
+	}
 	if limit >= 0 && slices.ContainsFunc(answer.Findings, func(n *why.Finding) bool { return n.Severity >= limit }) {
 		return exitCode(exitFinding)
 	}
 	return nil
+}
+
+// services prints where the time of each service's turns went.
+func (f *whyFlags) services(when string, v *watch.View) {
+	for _, s := range v.Services {
+		f.say("%s%s: %s, p99 %.1f ms, %s", when, s, words.Count(s.Turn.Count, "turn", "turns"), s.Turn.Quantile(0.99)/1000, shares(s))
+	}
 }
 
 // options are the options of the rules.
@@ -356,9 +366,7 @@ func (f *whyFlags) tell(view *watch.View, a *why.Answer, aim *target) {
 		}
 	}
 	if f.verbose > 1 {
-		for _, s := range view.Services {
-			f.say("%s: %s, p99 %.1f ms, %s", s, words.Count(s.Turn.Count, "turn", "turns"), s.Turn.Quantile(0.99)/1000, shares(s))
-		}
+		f.services("", view)
 	}
 	if b := view.Bounds; b.Evicted+b.Refused > 0 {
 		f.say("too much for the model: %s evicted early, %s refused", words.Count(b.Evicted, "entry was", "entries were"), words.Count(b.Refused, "row was", "rows were"))

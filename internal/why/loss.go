@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	lossAsked  = "ten retransmissions of at least one in a thousand bytes sent, or three that take a tenth of the time of turns; this cause costs most"
+	lossAsked  = "ten retransmissions of at least one in a thousand bytes sent that take a hundredth of the time of turns, or three that take a tenth of it; this cause costs most"
 	lossBad    = "warn; bad if they take half of the time of turns"
 	lossLooks  = "a service's retransmissions by cause, and part loss of its turns"
 	lossAdvice = "find where segments are lost: packets that this machine drops are findings of their own; otherwise it is the path or the peer"
@@ -108,13 +108,13 @@ func (l *lossy) hole() bool { return l.inARow >= 3 && l.big > 0 && l.smallOnes =
 
 func (j *judge) losses(cause string, sure Confidence, reason string) (all []*Finding) {
 	for _, l := range j.lossy() {
-		share, sent := 0.0, uint64(0)
+		share, sent, timed := 0.0, uint64(0), false
 		for _, s := range j.Services {
 			if s.ServiceKey == l.key {
-				share, sent = s.Parts.Share(watch.Loss), s.TX
+				share, sent, timed = s.Parts.Share(watch.Loss), s.TX, s.Parts.Turns() > 0
 			}
 		}
-		if share < 0.1 && l.bytes*1000 < sent {
+		if share < 0.1 && l.bytes*1000 < sent || timed && share < 0.01 {
 			continue // congestion control loses this much while it probes for bandwidth
 		}
 		if l.cause() != cause || l.hole() || l.all < 10 && (l.all < 3 || share < 0.1) || j.isSpurious(l.key.Netns) {

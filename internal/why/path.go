@@ -45,7 +45,7 @@ func (j *judge) delays(s *watch.Service) (ms float64) {
 	few := s.Turn.Count < fewTurns || s.Mixed() || s.Retrans > 0 || s.TX/s.Turn.Count >= 3000 || s.Turn.Quantile(0.5) < 35_000
 	fits := func(part watch.Part) bool {
 		ms = perTurn(s, part)
-		return s.Parts.Share(part) >= verdict && (ms >= 35 && ms <= 70 || ms >= 190 && ms <= 260)
+		return blame(&s.Parts, part) >= verdict && (ms >= 35 && ms <= 70 || ms >= 190 && ms <= 260)
 	}
 	if !few && (fits(watch.Network) || !s.Out && j.delayed(s) && fits(watch.Receiving)) {
 		return ms

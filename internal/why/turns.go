@@ -45,7 +45,8 @@ var turnRules = []Rule{
 	},
 	{
 		Class: "peer-window", Short: "the peer's receive window is closed", Looks: "part window of a service's turns, and window probes",
-		Threshold: turnsAsked + "; or a second of it in a stream, and three window probes in its namespace", Severity: turnsBad, Sure: turnsSure, Needs: []string{"flows"},
+		Threshold: turnsAsked + "; part network counts if window takes at least half as long, because a sender that paces waits for its pace and for the window at once; or a second of it in a stream, and three window probes in its namespace",
+		Severity:  turnsBad, Sure: turnsSure, Needs: []string{"flows"},
 		Advice: "the peer's application does not read, or its receive buffer is too small for the path",
 		find: func(j *judge) []*Finding {
 			return append(append(j.turns(watch.Window, false), j.turns(watch.Window, true)...), j.stalls()...)
@@ -99,11 +100,26 @@ func (j *judge) before(k watch.ServiceKey, part watch.Part) float64 {
 	return h.Quantile(0.99) / 1000
 }
 
+// blame is the share of the time of turns that a part is judged by. TCP counts the time until
+// the pace (BBR's, fq's) lets it send as network, even if the peer's window is closed then.
+// Hence network is the window's where both occur.
+func blame(p *watch.Parts, part watch.Part) float64 {
+	window, network := p.Share(watch.Window), p.Share(watch.Network)
+	windowed := window > 0 && window >= network/2
+	switch {
+	case windowed && part == watch.Window:
+		return window + network
+	case windowed && part == watch.Network:
+		return 0
+	}
+	return p.Share(part)
+}
+
 func (j *judge) slow(s *watch.Service, part watch.Part) *Finding {
 	h := times(s, part)
 	p99, share, was := h.Quantile(0.99)/1000, s.Parts.Share(part), j.before(s.ServiceKey, part)
 	slower := was > 0 && p99 >= 3*was && p99 >= j.Slow/10
-	if h.Count < fewTurns || p99 < j.Slow && !slower || share < verdict {
+	if h.Count < fewTurns || p99 < j.Slow && !slower || blame(&s.Parts, part) < verdict {
 		return nil
 	}
 	f := j.finding(service(s.ServiceKey), worse(p99 >= 5*j.Slow), p99)
@@ -118,9 +134,12 @@ func (j *judge) slow(s *watch.Service, part watch.Part) *Finding {
 			f.add("share of part "+o.String(), ms/s.Parts.Turns()*100, "%", "flows")
 		}
 	}
-	if share >= 0.8 {
+	switch {
+	case share >= 0.8:
 		f.sure(Certain, "nearly all of the time is in this part")
-	} else {
+	case part == watch.Window && s.Parts.Share(watch.Network) >= 0.1:
+		f.sure(Likely, "a sender that paces waits for its pace and for the window at once")
+	default:
 		f.sure(Likely, "most of the time is in this part")
 	}
 	if (part == watch.App || part == watch.Peer) && onPurpose(h) {

@@ -261,6 +261,7 @@ var faults = []fault{
 	{name: "some answers take long", class: "app-slow", heavy: true, start: serving(service{Waits: []time.Duration{5 * ms, 5 * ms, 300 * ms}}, users{Count: 6, Turns: 10}), then: []string{"peer-slow"}},
 	{name: "a server that reads late", class: "reads-late", start: talk(lab.Talk{Turns: 25, Late: 150 * ms}), then: []string{"peer-slow"}},
 	{name: "a client that reads late", class: "reads-late", heavy: true, start: ofClient(talk(lab.Talk{Turns: 22, Answer: 256 << 10, RecvBuf: 16 << 10, Slow: 12 * ms})), then: []string{"peer-window"}},
+	{name: "a client with a window that is small for the path", class: "peer-window", heavy: true, start: over(lab.Path{Delay: 10 * ms}, lab.Talk{Turns: 22, Answer: 160 << 10, RecvBuf: 8 << 10})},
 	{name: "a client with a small window", class: "peer-window", heavy: true, start: over(lab.Path{Delay: 10 * ms}, lab.Talk{Turns: 22, Answer: 64 << 10, RecvBuf: 4 << 10})},
 	{name: "a server with a small send buffer", class: "send-buffer", heavy: true, start: over(lab.Path{Delay: 15 * ms}, lab.Talk{Turns: 60, Answer: 160 << 10, SendBuf: 4 << 10})},
 	{name: "a long path", class: "path", start: over(lab.Path{Delay: 80 * ms}, lab.Talk{Turns: 22, Answer: 60_000})},

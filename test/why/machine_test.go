@@ -220,8 +220,8 @@ func pours(p pour) starter {
 				defer busy.Close()
 			}
 			r, err := f.Run()
-			if want := p.rounds > 0 && !p.spread; err == nil && r.Missing > 0 != want {
-				err = fmt.Errorf("%d of %d datagrams were lost before they came to the socket, want some: %v", r.Missing, r.Sent, want)
+			if want := p.rounds > 0 && !p.spread; err == nil && (100*r.Missing > r.Sent) != want { // a busy machine loses some of each load
+				err = fmt.Errorf("%d of %d datagrams were lost before they came to the socket, want more than 1 %%: %v", r.Missing, r.Sent, want)
 			}
 			return err
 		}
