@@ -66,7 +66,8 @@ func TestSubnets(t *testing.T) {
 	}
 }
 
-// TestTCPSubnet: all bytes of the sessions count in the smallest network of their peer.
+// TestTCPSubnet: all bytes of the sessions count in the smallest network of their peer, and in tcptop, tcplife and flows in the
+// networks of --by.
 func TestTCPSubnet(t *testing.T) {
 	t.Parallel()
 	w, err := lab.NewWorld(lab.Options{Hosts: lab.TwoHosts})
@@ -74,7 +75,18 @@ func TestTCPSubnet(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.Close() })
-	p := start(t, nil, "tcpsubnet", "--subnets=192.0.0.0/8,192.0.2.0/24,192.0.2.2,2001:db8::/32", "-o", "json", fmt.Sprintf("--netns=%d", w.Netns("client")))
+	only := []string{"-o", "json", fmt.Sprintf("--netns=%d", w.Netns("client"))}
+	type sum struct{ tx, rx int }
+	wants := map[string][]string{ // the networks
+		"tcpsubnet --subnets=192.0.0.0/8,192.0.2.0/24,192.0.2.2,2001:db8::/32": {"192.0.2.2/32", "2001:db8::/32"},
+		"tcptop --by=raddr/24":         {"192.0.2.0/24", "2001:db8::/64"},
+		"tcplife --by=raddr/24":        {"192.0.2.0/24", "2001:db8::/64"},
+		"flows --closed --by=raddr/24": {"192.0.2.0/24", "2001:db8::/64"},
+	}
+	running := map[string]*process{}
+	for line := range wants {
+		running[line] = start(t, nil, append(strings.Fields(line), only...)...)
+	}
 	const count, send, recv = 7, 20001, 50003
 	for _, n := range []lab.Network{lab.TCP4, lab.TCP6} {
 		if err := lab.RunTCP(w, lab.Sessions{Network: n, Count: count, Send: send, Recv: recv}); err != nil {
@@ -84,23 +96,28 @@ func TestTCPSubnet(t *testing.T) {
 	if err := w.Closed(); err != nil {
 		t.Fatal(err)
 	}
-	p.signal(syscall.SIGINT)
-	p.wantEnd(0)
-	type sum struct{ tx, rx int }
-	got := map[string]sum{}
-	for line := range strings.Lines(p.out.String()) {
-		var r struct {
-			Raddr string
-			TX    int `json:"tx_bytes"`
-			RX    int `json:"rx_bytes"`
-		}
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatalf("%s: %v", line, err)
-		}
-		got[r.Raddr] = sum{got[r.Raddr].tx + r.TX, got[r.Raddr].rx + r.RX}
-	}
 	each := sum{count * send, count * recv}
-	if want := map[string]sum{"192.0.2.2/32": each, "2001:db8::/32": each}; !maps.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
+	for line, networks := range wants {
+		p := running[line]
+		p.signal(syscall.SIGINT)
+		p.wantEnd(0)
+		got, want := map[string]sum{}, map[string]sum{}
+		for line := range strings.Lines(p.out.String()) {
+			var r struct {
+				Raddr string
+				TX    int `json:"tx_bytes"`
+				RX    int `json:"rx_bytes"`
+			}
+			if err := json.Unmarshal([]byte(line), &r); err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			got[r.Raddr] = sum{got[r.Raddr].tx + r.TX, got[r.Raddr].rx + r.RX}
+		}
+		for _, n := range networks {
+			want[n] = each
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", line, got, want)
+		}
 	}
 }
