@@ -71,7 +71,7 @@ func declare(fs *pflag.FlagSet, t *tool.Tool, cfg any) *common {
 	if !slices.ContainsFunc(t.Views(t.NewConfig()), hasRemote) {
 		fs.MarkHidden("names")
 	}
-	fs.StringVar(&c.by, "by", "", "group by these columns; addresses also by network: raddr/24")
+	fs.StringVar(&c.by, "by", "", "group by these columns; addresses also by network: raddr/24 (IPv6: 64), or raddr/24/56 for IPv4 and IPv6")
 	fs.StringVar(&c.networks, "subnets", "", "with --by and an address: group it by the smallest of these networks that it is in: 10.0.0.0/8,192.0.2.0/24")
 	if !slices.ContainsFunc(t.Views(t.NewConfig()), hasAddrs) {
 		fs.MarkHidden("subnets")
