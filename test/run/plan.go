@@ -40,8 +40,8 @@ type guest struct {
 //   - The newest one preempts programs, which older ones do not. It runs the first case of
 //     each tool, and those with several tasks at once.
 //   - 6.1 has nothing that neither 5.10 nor 6.12 has. It runs the first case of each tool.
-//   - The first case of each tool runs in a process that gives up its privileges, but on 6.1,
-//     which does without that process. All but 6.12 run another case for a dear one.
+//   - 5.10 and 6.12 run the first case of each tool in a process that gives up its privileges.
+//     6.1 and the newest do without that process. All but 6.12 run another case for a dear one.
 //   - 5.10 and 6.12 verify every program by every way. The others verify the programs of the
 //     best way, which are those that a tool takes there.
 //   - TestAgree runs natively, and on 6.12 with the scripts that need it. TestThreads runs
@@ -55,7 +55,7 @@ type guest struct {
 var guests = []guest{
 	{"6.12", []string{"-first=1", "-others=1", "-ways=^(fentry|fexit|kprobe)$", "-also=" + notHere + "|/(uring|mptcp)", "-agree=" + functions, "-shared=" + sharers}, "", []string{"Threads"}, "", "", 35 * time.Minute},
 	{"5.10", []string{"-first=1", "-others=1", "-ways=^(tp|sys|fentry|fexit|kprobe|uprobe)$", "-spared=" + dear, "-shared=" + sharers}, "", append(engine, "Agree", "Threads"), "", toldFaults, 35 * time.Minute},
-	{"new", []string{"-best", "-load-best", "-first=1", "-also=" + crowded, "-spared=" + dear, "-shared=" + sharers}, "", append(engine, "Agree", "Threads"), "^Test(Corpus|CorpusRuns|Functions|Preempted|PreemptedScratch|Truth|Ways)$", "", 40 * time.Minute},
+	{"new", []string{"-best", "-load-best", "-first=1", "-also=" + crowded, "-spared=" + dear, "-together", "-shared=" + sharers}, "", append(engine, "Agree", "Threads"), "^Test(Corpus|CorpusRuns|Functions|Preempted|PreemptedScratch|Truth|Ways)$", "", 40 * time.Minute},
 	{"6.1", []string{"-best", "-load-best", "-first=1", "-spared=" + dear, "-together"}, "^Test(Offers|Load|Live)$", nil, "^TestCorpus$", "", 25 * time.Minute},
 }
 
