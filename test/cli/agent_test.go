@@ -44,6 +44,8 @@ type runningAgent struct {
 	url string
 	log *bytes.Buffer
 	out string // file with its standard output
+
+	lines chan string // of its log that are not in log yet
 }
 
 // startAgent starts an agent at a free port.
@@ -75,6 +77,7 @@ func startAgentBy(t *testing.T, command func(string, ...string) *exec.Cmd, args 
 		t.Fatal(err)
 	}
 	lines := make(chan string, 10_000)
+	a.lines = lines
 	go func() {
 		defer close(lines)
 		for sc := bufio.NewScanner(stderr); sc.Scan(); {
@@ -109,6 +112,25 @@ func startAgentBy(t *testing.T, command func(string, ...string) *exec.Cmd, args 
 	}
 	a.await("/readyz", "ready")
 	return a
+}
+
+// logged waits until the log has a line with a text.
+func (a *runningAgent) logged(text string) {
+	a.t.Helper()
+	for timeout := time.After(agentPatience); ; {
+		select {
+		case line, ok := <-a.lines:
+			if !ok {
+				a.t.Fatalf("the agent ended before it logged %q", text)
+			}
+			fmt.Fprintln(a.log, line)
+			if strings.Contains(line, text) {
+				return
+			}
+		case <-timeout:
+			a.t.Fatalf("the agent does not log %q", text)
+		}
+	}
 }
 
 func (a *runningAgent) get(path string) (string, error) {
@@ -432,6 +454,7 @@ func TestAgentReload(t *testing.T) {
 
 	write("hots: second.example\n")
 	a.cmd.Process.Signal(syscall.SIGHUP)
+	a.logged("the config is not valid") // before the file changes again: else it may be read while it is empty
 	write("host: second.example\n")
 	a.cmd.Process.Signal(syscall.SIGHUP)
 	for end := time.Now().Add(agentPatience); asked("second.example") != http.StatusOK; time.Sleep(100 * time.Millisecond) {
