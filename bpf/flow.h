@@ -65,6 +65,7 @@ struct flow {
 	__u32 wrote, copied;	    /* write_seq and copied_seq at the last look */
 	__u32 from;		    /* write_seq when this message began */
 	__u32 busy, window, buffer; /* chronograph at the last look */
+	__u32 window_left, buffer_left; /* of their growth before that: not charged yet, nanoseconds */
 	__u32 rtt;		    /* of the handshake, microseconds; 0: not known */
 	__u32 resent, dsacks;	    /* of this message: retransmissions; dsack_dups before the first */
 	__u32 turns, overlaps, unasked;
@@ -160,27 +161,35 @@ static __always_inline void flow_look_chrono(struct flow *f, const struct chrono
 	f->busy = c->busy;
 	f->window = c->window;
 	f->buffer = c->buffer;
+	f->window_left = f->buffer_left = 0;
 }
 
-/* The time up to end was spent sending: charge it to the parts. Window and buffer are in
- * jiffies. The excess over this time is left for the next charge.
+/* The chronograph has grown by this many jiffies: charge them, and what an earlier charge
+ * had no time for. Returns what this one has no time for. Sends may follow each other
+ * faster than jiffies, so it counts nanoseconds.
  */
+static __always_inline __u32 flow_charge_ticks(struct flow *f, const enum flow_part part, __u64 end, __u32 ticks, __u32 left)
+{
+	__u64 n = ticks * tick_ns + left, before = f->mark;
+
+	flow_charge_most(f, part, end, n);
+	n -= f->mark - before;
+	return n < ~0U ? n : ~0U;
+}
+
+/* The time up to end was spent sending: charge it to the parts. */
 static __always_inline void charge_sending(struct flow *f, const struct chrono *c, __u64 end)
 {
-	__u64 before;
-
 	if (f->lossy_since && end > f->lossy_since) {
 		f->lossy += end - f->lossy_since;
 		f->lossy_since = end;
 	}
 	if (end <= f->mark)
 		return;
-	before = f->mark;
-	flow_charge_most(f, PART_WINDOW, end, (__u64)(c->window - f->window) * tick_ns);
-	f->window += (f->mark - before) / tick_ns;
-	before = f->mark;
-	flow_charge_most(f, PART_BUFFER, end, (__u64)(c->buffer - f->buffer) * tick_ns);
-	f->buffer += (f->mark - before) / tick_ns;
+	f->window_left = flow_charge_ticks(f, PART_WINDOW, end, c->window - f->window, f->window_left);
+	f->buffer_left = flow_charge_ticks(f, PART_BUFFER, end, c->buffer - f->buffer, f->buffer_left);
+	f->window = c->window;
+	f->buffer = c->buffer;
 	flow_charge_most(f, PART_BUFFER, end, f->blocked);
 	f->blocked = 0;
 	flow_charge_most(f, PART_LOSS, end, f->lossy);

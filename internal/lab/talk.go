@@ -30,6 +30,7 @@ type Talk struct {
 	Chunks int           // server: pieces of an answer; default 1
 	Pause  time.Duration // server: delay between them; with poll, whenever there is no room
 	Greet  time.Duration // server: delay before it sends first
+	Wait   time.Duration // client: delay before it reads an answer
 	Slow   time.Duration // client: delay after each read of an answer
 	Gap    time.Duration // client: delay before each request except the first
 
@@ -492,6 +493,7 @@ func (t *Talk) ask(fd int, s *TalkSide) error {
 			return err
 		}
 	}
+	rest(&s.Slow, t.Wait)
 	buf := make([]byte, 64<<10)
 	for left := t.Answer / t.Chunks * t.Chunks; left > 0; {
 		n, err := recv(fd, buf[:min(left, len(buf))], 0)

@@ -219,6 +219,11 @@ func table(exact bool) []scenario {
 			{role: server, part: "window", from: func(r *lab.TalkResult) int64 { return r.Server.Window }, loose: 0.9, open: true},
 			{role: server, part: onWire, from: func(r *lab.TalkResult) int64 { return r.Client.Slow }, loose: 0.5, open: true},
 		}},
+		// The window is closed for a while. Then come pieces that are closer together
+		// than jiffies.
+		{Talk: lab.Talk{Name: "window-before", Turns: 1, Answer: 250_000, Chunks: 500, Pause: 3 * ms, RecvBuf: 16 << 10, Wait: 200 * ms}, path: far, want: []want{
+			{role: server, part: "window", from: func(r *lab.TalkResult) int64 { return r.Server.Window }, loose: 0.9, open: true},
+		}},
 		{Talk: lab.Talk{Name: "idle", Turns: 4, Gap: 300 * ms}, want: []want{
 			{role: client, part: "idle", from: func(r *lab.TalkResult) int64 { return r.Client.Gap }},
 			{role: server, part: "idle", from: func(r *lab.TalkResult) int64 { return r.Client.Gap }, ticks: 1},
