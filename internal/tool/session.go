@@ -160,6 +160,14 @@ func (s *Session) loop(ctx context.Context) error {
 		}
 	}
 	defer answer()
+	// Sessions that were started at the same time stay in phase: each wake-up of the process costs.
+	after := func(at time.Time, every time.Duration) time.Time {
+		late := time.Since(at)
+		if late < 0 {
+			return at
+		}
+		return at.Add(late - late%every + every)
+	}
 	for ctx.Err() == nil {
 		until := tell
 		if s.opts.Interval > 0 && next.Before(until) {
@@ -183,7 +191,7 @@ func (s *Session) loop(ctx context.Context) error {
 			if err := s.tick(); err != nil {
 				return err
 			}
-			look = now.Add(lateEvery)
+			look = after(look, lateEvery)
 		}
 		if ctx.Err() != nil {
 			break
@@ -192,7 +200,7 @@ func (s *Session) loop(ctx context.Context) error {
 			if err := s.tellLosses(false); err != nil {
 				return err
 			}
-			tell = now.Add(tick)
+			tell = after(tell, tick)
 		}
 		if s.opts.Interval > 0 && !time.Now().Before(next) {
 			// If a tick and the end come at the same time, the end counts.
@@ -201,9 +209,7 @@ func (s *Session) loop(ctx context.Context) error {
 					return err
 				}
 			}
-			for !next.After(time.Now()) {
-				next = next.Add(s.opts.Interval)
-			}
+			next = after(next, s.opts.Interval)
 		}
 		answer()
 	}

@@ -11,10 +11,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"seine/internal/lab"
 )
@@ -105,6 +108,20 @@ func (s *tmuxScreen) top(args string) {
 	s.await(`\[1 Services\]`)
 }
 
+// pid is the process of seine top.
+func (s *tmuxScreen) pid() (pid int) {
+	s.t.Helper()
+	shell := strings.TrimSpace(s.tmux("display-message", "-p", "#{pane_pid}"))
+	out, err := exec.Command("pgrep", "-P", shell, "-f", seine+" top").Output()
+	if err == nil {
+		pid, err = strconv.Atoi(strings.TrimSpace(string(out)))
+	}
+	if err != nil {
+		s.t.Fatalf("pgrep: %v: %s", err, out)
+	}
+	return pid
+}
+
 // listenLow is [lab.ListenLow] for a test.
 func listenLow(t *testing.T) net.Listener {
 	t.Helper()
@@ -144,12 +161,17 @@ func briefly(n int) (port int, err error) {
 	}
 	defer l.Close()
 	go answer(l)
+	return l.Addr().(*net.TCPAddr).Port, askOften(l.Addr(), n)
+}
+
+// askOften makes n short connections, one after the other.
+func askOften(to net.Addr, n int) error {
 	for range n {
-		if err := ask(l.Addr()); err != nil {
-			return 0, err
+		if err := ask(to); err != nil {
+			return err
 		}
 	}
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return nil
 }
 
 // ask makes a short connection.
@@ -177,14 +199,17 @@ func answer(l net.Listener) {
 }
 
 // TestTop: the screens, keys and sizes in a real terminal, over known traffic. Connections that
-// lived for less than a refresh are counted to the last one, by both ends.
+// lived for less than a refresh are counted to the last one, by both ends. They come in parts for
+// which the ring has room, however late top is scheduled.
 func TestTop(t *testing.T) {
 	s := newTmux(t, 160, 24)
 	s.top("")
 	s.await(`live, last 10 s`)
-	const n = 10_000
-	port := brief(t, n)
-	name := ownComm(t)
+	const n, part = 10_000, 2500
+	l := listenLow(t)
+	defer l.Close()
+	go answer(l)
+	port, name := l.Addr().(*net.TCPAddr).Port, ownComm(t)
 
 	s.keys("4")
 	s.await(`\[4 Events\]`)
@@ -194,8 +219,14 @@ func TestTop(t *testing.T) {
 	s.keys("Tab")
 	s.types(fmt.Sprintf(`== %d || rport == %d)`, port, port))
 	s.keys("Enter")
-	s.await(fmt.Sprintf(`(?m)10,000 +closed +%s :%d`, regexp.QuoteMeta(name), port))
-	s.await(fmt.Sprintf(`(?m)10,000 +closed +%s → 127.0.0.1:%d`, regexp.QuoteMeta(name), port))
+	for done := part; done <= n; done += part {
+		if err := askOften(l.Addr(), part); err != nil {
+			t.Fatal(err)
+		}
+		for _, side := range []string{":", "→ 127.0.0.1:"} {
+			s.await(fmt.Sprintf(`(?m) %d,%03d +closed +%s %s%d`, done/1000, done%1000, regexp.QuoteMeta(name), side, port))
+		}
+	}
 
 	s.keys("c")
 	s.await(`(?m)^seine tcplife `)
@@ -232,12 +263,7 @@ func TestTopEnds(t *testing.T) {
 	s := newTmux(t, 100, 30)
 	for _, sig := range []string{"TERM", "INT", "HUP"} {
 		s.top("")
-		child := strings.TrimSpace(s.tmux("display-message", "-p", "#{pane_pid}"))
-		out, err := exec.Command("pgrep", "-P", child, "-f", seine+" top").Output()
-		if err != nil {
-			t.Fatalf("pgrep: %v", err)
-		}
-		if err := exec.Command("kill", "-"+sig, strings.TrimSpace(string(out))).Run(); err != nil {
+		if err := exec.Command("kill", "-"+sig, fmt.Sprint(s.pid())).Run(); err != nil {
 			t.Fatal(err)
 		}
 		s.wantBack("ended 0")
@@ -318,6 +344,56 @@ func TestTopJSON(t *testing.T) {
 	}
 }
 
+// TestTopLost: connections that the ring has no room for are counted. Together with those that are
+// shown they are all that there were.
+func TestTopLost(t *testing.T) {
+	p := start(t, nil, "top", "-o", "json")
+	p.signal(syscall.SIGSTOP)
+	const n = 10_000
+	port := brief(t, n)
+	p.signal(syscall.SIGCONT)
+	p.signal(syscall.SIGINT)
+	p.wantEnd(0)
+	m := regexp.MustCompile(`seine: tcplife lost ([\d,]+) events`).FindStringSubmatch(p.err.String())
+	if m == nil {
+		t.Fatalf("want losses of tcplife: %s", p.err.String())
+	}
+	lost, err := strconv.Atoi(strings.ReplaceAll(m[1], ",", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := ended(t, p.out.String(), port)
+	if shown := ends["server"] + ends["client"]; shown == 0 || lost == 0 || shown+lost < 2*n {
+		t.Errorf("%v are shown and %d lost of %d connections with two ends each", ends, lost, n)
+	}
+}
+
+// TestTopIdle: a screen without traffic takes little processor time. The promise is 1 % of a processor
+// where nothing else runs. Beside other tests the same work takes more.
+func TestTopIdle(t *testing.T) {
+	const most, over = 0.03, 5 * time.Second
+	s := newTmux(t, 120, 40)
+	s.top("")
+	pid := s.pid()
+	time.Sleep(2 * time.Second) // its start counts apart
+	used := func() time.Duration {
+		var at unix.Timespec
+		if err := unix.ClockGettime(^int32(pid)<<3|2, &at); err != nil { // CLOCK_PROCESS_CPUTIME_ID of that process
+			t.Fatal(err)
+		}
+		return time.Duration(at.Nano())
+	}
+	before, began := used(), time.Now()
+	time.Sleep(over)
+	share := float64(used()-before) / float64(time.Since(began))
+	t.Logf("an idle top takes %.2f %% of a processor", 100*share)
+	if share > most {
+		t.Errorf("an idle top takes %.2f %% of a processor, want at most %.0f", 100*share, 100*most)
+	}
+	s.keys("q")
+	s.wantBack("ended 0")
+}
+
 // TestDemoTop: the demo has traffic of its own, and the fault in it is found.
 func TestDemoTop(t *testing.T) {
 	p := start(t, nil, "demo", "top", "-o", "json")
@@ -372,12 +448,13 @@ func TestTopNobody(t *testing.T) {
 	}
 }
 
-// TestTopPast: a recording shows the past traffic, [ goes back to the time before it, and
-// missing parts of the recording are reported.
+// TestTopPast: a recording shows the past traffic, { goes back to the time before it, and
+// missing parts of the recording are reported. The recording starts with other traffic.
 func TestTopPast(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "rec")
 	p := start(t, nil, "record", "tcplife", "flows -i 1", "--dir", dir)
-	time.Sleep(12 * time.Second) // a past to go back to
+	brief(t, 1)
+	time.Sleep(3 * time.Second) // more than the second of the recording's first row
 	port := brief(t, 53)
 	p.signal(syscall.SIGINT)
 	p.wantEnd(0)
@@ -388,8 +465,8 @@ func TestTopPast(t *testing.T) {
 	s.types(fmt.Sprintf("lport == %d", port))
 	s.keys("Enter")
 	s.await(fmt.Sprintf(`53 +closed +\S+ :%d`, port))
-	s.keys("[")
-	s.await(`10 s before its end`)
+	s.keys("{")
+	s.await(`\d+ s before its end`)
 	s.await(`No row matches the filter|No connect failed`)
 	s.keys("5")
 	s.await(`it was not recorded`)

@@ -56,6 +56,10 @@ func TestMain(m *testing.M) {
 		object.Use(os.DirFS(folder)) // make mutants sets it; children inherit it
 	}
 	lab.Main()
+	if os.Getenv(asSeine) != "" {
+		os.Unsetenv(asSeine)
+		os.Exit(cli.Main(append([]string{"seine"}, os.Args[1:]...), os.Stdout, os.Stderr))
+	}
 	cli.TrialMain()
 	lab.Programs = programs.Path
 	if os.Getenv(askPID) != "" {

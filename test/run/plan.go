@@ -55,7 +55,7 @@ type guest struct {
 var guests = []guest{
 	{"6.12", []string{"-first=1", "-others=1", "-ways=^(fentry|fexit|kprobe)$", "-also=" + notHere + "|/(uring|mptcp)", "-agree=" + functions, "-shared=" + sharers}, "", []string{"Threads"}, "", "", 35 * time.Minute},
 	{"5.10", []string{"-first=1", "-others=1", "-ways=^(tp|sys|fentry|fexit|kprobe|uprobe)$", "-spared=" + dear, "-shared=" + sharers}, "", append(engine, "Agree", "Threads"), "", toldFaults, 35 * time.Minute},
-	{"new", []string{"-best", "-load-best", "-first=1", "-also=" + crowded, "-spared=" + dear, "-together", "-shared=" + sharers}, "", append(engine, "Agree", "Threads"), "^Test(Corpus|CorpusRuns|Functions|Preempted|PreemptedScratch|Truth|Ways)$", "", 40 * time.Minute},
+	{"new", []string{"-best", "-load-best", "-first=1", "-also=" + crowded, "-spared=" + dear, "-together", "-shared=" + sharers}, "", append(engine, "Agree", "Threads", "Top"), "^Test(Corpus|CorpusRuns|Functions|Preempted|PreemptedScratch|Truth|Ways)$", "", 40 * time.Minute},
 	{"6.1", []string{"-best", "-load-best", "-first=1", "-spared=" + dear, "-together"}, "^Test(Offers|Load|Live)$", nil, "^TestCorpus$", "", 25 * time.Minute},
 }
 
