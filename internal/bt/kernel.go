@@ -56,9 +56,12 @@ var running = sync.OnceValue(newKernel)
 func newKernel() *kernel {
 	k := &kernel{cache: btf.NewCache()}
 	k.types = sync.OnceValues(func() (*btf.Spec, error) {
+		if path := probe.BTFPath(); path != "" {
+			return btf.LoadSpec(path)
+		}
 		spec, err := k.cache.Kernel()
 		if err != nil {
-			return nil, fmt.Errorf("%w: no BTF (CONFIG_DEBUG_INFO_BTF)", probe.ErrNotSupported)
+			return nil, fmt.Errorf("%w: no BTF (CONFIG_DEBUG_INFO_BTF): give this kernel's with --btf FILE", probe.ErrNotSupported)
 		}
 		return spec, nil
 	})

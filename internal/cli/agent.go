@@ -76,6 +76,7 @@ type agentFlags struct {
 	series        int
 	maxCPU        float64
 	log           string
+	btf           btfFlag
 	stdout, stder io.Writer
 
 	file  *agent.File
@@ -141,6 +142,7 @@ func (f *agentFlags) declare(fs *pflag.FlagSet) {
 	fs.Var(&percentFlag{&f.maxCPU}, "max-cpu", "limit of processor time, as a share of one processor, BPF programs included. Above it the agent stops some tools and logs that (default 2%)")
 	fs.Lookup("max-cpu").DefValue = ""
 	fs.StringVar(&f.log, "log", "text", "format of the log: text, json")
+	f.btf.declare(fs)
 }
 
 // keys are the names of the flags that a config file can have.
@@ -174,6 +176,9 @@ func (f *agentFlags) load(fs *pflag.FlagSet) error {
 				return tool.Usagef("%s: line %d: %s: %s", f.config, s.Line, s.Key, oneLine(errors.Unwrap(err)))
 			}
 		}
+	}
+	if err := f.btf.use(); err != nil {
+		return err
 	}
 	return f.check()
 }
@@ -404,7 +409,7 @@ func (h *holder) run(ctx context.Context, f *agentFlags) error {
 			return err
 		}
 	}
-	if !slices.ContainsFunc(plan, func(w *watched) bool { return w.session != nil }) {
+	if !slices.ContainsFunc(plan, func(w *watched) bool { return w.taped != nil }) {
 		return fmt.Errorf("none of the agent's tools can run here: 'seine doctor' says why")
 	}
 	sampler := watch.NewSampler()

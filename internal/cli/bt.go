@@ -49,6 +49,7 @@ func (f *btFlags) declare(cmd *cobra.Command) {
 	fs.Var(&sizeFlag{&f.buffer}, "buffer", "size of the ring buffer between the kernel and seine (default 1M)")
 	fs.CountVarP(&f.verbose, "verbose", "v", "explain what is attached and why; -vv adds the verifier's log")
 	fs.StringVar(&f.way, "way", "", "trace kernel functions by kprobe or fentry only")
+	new(btfFlag).of(cmd)
 }
 
 func (f *btFlags) options(name string, out, errw io.Writer) (o bt.Options, err error) {

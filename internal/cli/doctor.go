@@ -134,6 +134,7 @@ func doctorCommand(stdout, stderr io.Writer) *cobra.Command {
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "format: table, json")
 	completeList(cmd, "output", "table", "json")
 	cmd.Flags().BoolVar(&selftest, "selftest", false, "run one or two cases of known traffic for each tool and compare its rows; exits 3 if a tool was not seen to work, 4 if privileges are missing")
+	new(btfFlag).of(cmd)
 	cmd.Flags().CountVarP(&verbose, "verbose", "v", "print the details of every tool; without it only those of tools that are named")
 	return cmd
 }

@@ -23,19 +23,20 @@ import (
 
 // common holds the flags that every tool takes.
 type common struct {
-	output, columns, sort, by, networks, where, timeFormat, view, btf string
-	duration, interval                                                time.Duration
-	count                                                             uint64
-	top                                                               int
-	noClear, stats, summary, names                                    bool
-	rate                                                              uint64
-	buffer, memory                                                    uint64
-	ways                                                              []string
-	verbose                                                           int
-	filters                                                           filterFlags
-	from                                                              fromFlags
-	subnets                                                           map[string]row.Subnet // columns of --by that are grouped by network
-	given                                                             *pflag.FlagSet
+	output, columns, sort, by, networks, where, timeFormat, view string
+	btf                                                          btfFlag
+	duration, interval                                           time.Duration
+	count                                                        uint64
+	top                                                          int
+	noClear, stats, summary, names                               bool
+	rate                                                         uint64
+	buffer, memory                                               uint64
+	ways                                                         []string
+	verbose                                                      int
+	filters                                                      filterFlags
+	from                                                         fromFlags
+	subnets                                                      map[string]row.Subnet // columns of --by that are grouped by network
+	given                                                        *pflag.FlagSet
 }
 
 // declare adds the common flags and those of the tool's config to fs.
@@ -89,7 +90,7 @@ func declare(fs *pflag.FlagSet, t *tool.Tool, cfg any) *common {
 	fs.Var(&sizeFlag{&c.memory}, "memory", "limit for the memory of all BPF maps (default 32M)")
 	fs.BoolVar(&c.stats, "stats", false, "print the cost of the run at the end")
 	fs.StringArrayVar(&c.ways, "way", nil, "force a way to attach: WAY or POINT=WAY")
-	fs.StringVar(&c.btf, "btf", "", "file with the BTF of this kernel, if the kernel has none: raw BTF, or a vmlinux with BTF")
+	c.btf.declare(fs)
 	fs.CountVarP(&c.verbose, "verbose", "v", "explain what is attached and why; -vv adds the verifier's log")
 	if t.Buffer > 0 {
 		buffer := fs.Lookup("buffer")
@@ -150,17 +151,6 @@ func formats(t *tool.Tool) []string {
 	return slices.Concat([]string{"table", "json", "csv"}, t.Formats, []string{"parquet"})
 }
 
-// useBTF takes the kernel's types from the file that --btf names.
-func (c *common) useBTF() error {
-	if c.btf == "" {
-		return nil
-	}
-	if err := probe.UseBTF(c.btf); err != nil {
-		return tool.Usagef("--btf %s: %v", c.btf, err)
-	}
-	return nil
-}
-
 // options turns the flags into options of the engine. args are the positionals: the
 // tool's own argument if it has one, then [interval [count]].
 func (c *common) options(t *tool.Tool, cfg any, args []string) (o tool.Options, err error) {
@@ -170,7 +160,7 @@ func (c *common) options(t *tool.Tool, cfg any, args []string) (o tool.Options, 
 	if err := c.check(args); err != nil {
 		return o, err
 	}
-	if err := c.useBTF(); err != nil {
+	if err := c.btf.use(); err != nil {
 		return o, err
 	}
 	if v, ok := cfg.(tool.Viewer); ok {

@@ -53,6 +53,7 @@ func listCommand(w, _ io.Writer) *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "format: table, json")
 	completeList(cmd, "output", "table", "json")
+	new(btfFlag).of(cmd)
 	return cmd
 }
 

@@ -81,6 +81,7 @@ func recordCommand(stdout, stderr io.Writer) *cobra.Command {
 	fs.StringVar(&f.cut, "cut", "", "write the part of a recording that --from, --since and --until name into one file")
 	fs.StringVarP(&f.output, "output", "o", "table", "format of --list: table, json, csv")
 	fs.CountVarP(&f.verbose, "verbose", "v", "explain what is attached and why")
+	new(btfFlag).of(cmd)
 	f.from.declare(fs)
 	fs.MarkHidden("follow")
 	cmd.SetFlagErrorFunc(flagError)

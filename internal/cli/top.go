@@ -80,6 +80,7 @@ rows of all screens, second by second.`,
 	for _, name := range []string{"interval", "duration"} {
 		fs.Lookup(name).DefValue = "" // the text has it
 	}
+	new(btfFlag).of(cmd)
 	f.from.declare(fs)
 	fs.Lookup("from").Usage = "look at this recording instead of the machine: a directory or a file"
 	fs.Lookup("since").Usage = "with --from: the earliest time to look at"
@@ -190,6 +191,10 @@ func (f *topFlags) live(ctx context.Context, state *top.State, full bool) error 
 	sampler := watch.NewSampler()
 	defer sampler.Close()
 	model.Asked(watch.Counters, "")
+	left := model.LeftOut()
+	for _, name := range sortedKeys(left) {
+		f.say("without %s: %s", name, left[name])
+	}
 	debug.SetGCPercent(usual)
 	debug.FreeOSMemory() // used to read BTF and to load programs
 	source := newLiveSource(model)

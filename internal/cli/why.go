@@ -89,6 +89,7 @@ times as slow.`,
 	fs.Var(&durationFlag{&f.slow, true}, "slow", "a turn that takes this long is slow (default 100ms)")
 	fs.BoolVar(&f.rules, "rules", false, "print the rules: what each looks at, and when it reports a finding")
 	fs.CountVarP(&f.verbose, "verbose", "v", "print how many rows each tool gave; twice: all services too")
+	new(btfFlag).of(cmd)
 	f.from.declare(fs)
 	fs.Lookup("from").Usage = "look at this recording instead of the machine: a directory or a file"
 	for _, name := range []string{"duration", "slow"} {

@@ -116,7 +116,7 @@ func (w *with) do(cmd *cobra.Command, args []string) error {
 	if err := w.flags.check(nil); err != nil {
 		return err
 	}
-	if err := w.flags.useBTF(); err != nil {
+	if err := w.flags.btf.use(); err != nil {
 		return err
 	}
 	for _, arg := range args {

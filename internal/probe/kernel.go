@@ -34,13 +34,20 @@ type Kernel struct {
 	wants needs
 }
 
-// fromFile is the types that UseBTF has read.
-var fromFile *kbtf.Types
+// fromFile is the types that UseBTF has read from the file BTFPath.
+var (
+	fromFile *kbtf.Types
+	btfPath  string
+)
+
+// BTFPath is the file that UseBTF was given; empty if the kernel's own types are used.
+func BTFPath() string { return btfPath }
 
 // UseBTF makes Running take the types of the kernel from a file, for a kernel without BTF of its
 // own. The file must belong to the running kernel, which cannot be checked. UseBTF has to be
 // called before Running.
 func UseBTF(path string) (err error) {
+	btfPath = path
 	fromFile, err = kbtf.File(path)
 	return err
 }

@@ -112,6 +112,19 @@ func (m *Model) Asked(source, why string) {
 	m.source(source).Why = why
 }
 
+// LeftOut are the sources that will not feed the model, and why.
+func (m *Model) LeftOut() map[string]string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := map[string]string{}
+	for name, s := range m.sources {
+		if s.Why != "" {
+			out[name] = s.Why
+		}
+	}
+	return out
+}
+
 // Dropped says that a source has rows which did not reach the model.
 func (m *Model) Dropped(source string, n uint64) {
 	m.mu.Lock()
@@ -188,8 +201,13 @@ func (m *Model) Row(r *row.Row) error {
 	return nil
 }
 
-// End takes the losses of a batch.
-func (m *Model) End(e row.End) error { return m.Lost(e.Tool, e.Losses) }
+// End takes the losses of a batch. Without losses it does not say whose batch it is.
+func (m *Model) End(e row.End) error {
+	if len(e.Losses) == 0 {
+		return nil
+	}
+	return m.Lost(e.Tool, e.Losses)
+}
 
 func (m *Model) saw(at int64) {
 	if m.first == 0 || at < m.first {
