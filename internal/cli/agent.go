@@ -449,8 +449,12 @@ func (h *holder) run(ctx context.Context, f *agentFlags) error {
 	wait.Go(func() {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
+		var lost unrecorded
 		for ctx.Err() == nil {
 			sampler.Sample(h.model, time.Now())
+			if rec != nil {
+				lost.tell(h.log, rec.Lost(), time.Now())
+			}
 			pid, _ := keeper.Status()
 			spent, _ := bpf.Total(time.Now())
 			shed.tell(time.Now(), agent.Used(pid)+spent)

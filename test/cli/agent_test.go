@@ -476,6 +476,22 @@ func TestAgentReload(t *testing.T) {
 	}
 }
 
+// TestAgentDiskFull: if the disk is full, the agent says so in its log and goes on.
+func TestAgentDiskFull(t *testing.T) {
+	w := newAgentWorld(t)
+	disk := t.TempDir()
+	if err := unix.Mount("seine-test", disk, "tmpfs", 0, "size=64k"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Unmount(disk, unix.MNT_DETACH) })
+	a := w.start(t, "--dir", filepath.Join(disk, "rec"))
+	os.WriteFile(filepath.Join(disk, "fill"), make([]byte, 64<<10), 0o600) // as far as there is room
+	const n = 11
+	w.counted(a, n, `seine_tcp_accepts_total\{result="ok",service="\S+ :%d",side="in"\} `+fmt.Sprint(n)+`\n`)
+	a.logged("rows were not recorded: the disk is full")
+	a.await("/metrics", `seine_recorder_lost_rows_total [1-9]`)
+}
+
 // queued sends packets into a queue with a rate. The agent must count each, with at least the time that
 // the rate makes them wait.
 func (w agentWorld) queued(a *runningAgent) {
