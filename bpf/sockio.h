@@ -10,7 +10,8 @@
  * The tool that includes this header defines sock_io(). ret is the result of the
  * call. If a system call moves several messages, sock_io() runs for each. It is not
  * inlined, because some fifty programs call it. A tool that needs only receives
- * defines SOCKIO_RECV; then sends cost nothing. Go: tool.SockIO, tool.SockRecv.
+ * defines SOCKIO_RECV; then sends cost nothing. A tool whose sock_io() uses ctx
+ * defines SOCKIO_CTX. Go: tool.SockIO, tool.SockRecv.
  */
 #pragma once
 #include "count.h"
@@ -132,6 +133,20 @@ static __noinline int io_exit(void *ctx, long ret)
 #define MMSG_LEN 56
 #define MMSG_MOST 64 /* messages of one call that are looked at */
 
+#ifdef SOCKIO_CTX
+#define io_message(ctx, sk, dir, len, flags) sock_io(ctx, sk, dir, len, flags)
+#else
+/* Not static, and with numbers as arguments: it is verified once, not for each
+ * message of a call. All of them are used, else the compiler leaves them unset.
+ */
+__noinline int io_message_number(__u64 sk, __u32 dir, __u32 len, __u32 flags)
+{
+	asm volatile("" : "+r"(sk), "+r"(dir), "+r"(len), "+r"(flags));
+	return sock_io(0, (void *)sk, dir, len, flags);
+}
+#define io_message(ctx, sk, dir, len, flags) io_message_number((__u64)(sk), dir, len, flags)
+#endif
+
 /* sendmmsg and recvmmsg return the number of messages; each has its length. */
 static __noinline int io_exit_msgs(void *ctx, long ret)
 {
@@ -146,7 +161,7 @@ static __noinline int io_exit_msgs(void *ctx, long ret)
 
 		if (bpf_probe_read_user(&len, sizeof(len), (void *)(c.msgs + i * MMSG_SIZE + MMSG_LEN)))
 			lose(LOSS_READ);
-		sock_io(ctx, c.sk, c.dir, len, c.flags);
+		io_message(ctx, c.sk, c.dir, len, c.flags);
 	}
 	if (ret > MMSG_MOST)
 		__sync_fetch_and_add(&losses[LOSS_BATCH], ret - MMSG_MOST);

@@ -2,6 +2,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
 /* socksize - sizes of sends and receives, as histograms by key. */
+#define SOCKIO_CTX
 #include "hist.h"
 #include "iokey.h"
 #include "stack.h"
