@@ -47,7 +47,7 @@ static __always_inline __u32 sock_bind_options(const struct sock *sk)
 	if (sock_family(sk) == AF_INET6 && BPF_CORE_READ_BITFIELD_PROBED(sk, __sk_common.skc_ipv6only))
 		o |= OPT_V6ONLY;
 	if (bpf_core_field_exists(inet->inet_flags)) {
-		unsigned long flags = BPF_CORE_READ(inet, inet_flags);
+		unsigned long flags = FIELD(inet, struct inet_sock___since66, inet_flags);
 
 		if (flags >> INET_FREEBIND & 1)
 			o |= OPT_FREEBIND;
@@ -68,7 +68,7 @@ static __always_inline __u32 sock_bind_options(const struct sock *sk)
 
 static __always_inline __u32 sock_options(const struct sock *sk)
 {
-	unsigned long flags = BPF_CORE_READ(sk, __sk_common.skc_flags);
+	unsigned long flags = FIELD(sk, struct sock, __sk_common.skc_flags);
 	__u32 o = sock_bind_options(sk);
 	__u8 nagle;
 

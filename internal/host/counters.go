@@ -207,36 +207,54 @@ type Netns struct {
 // has named. It does not find namespaces that only a descriptor holds. It needs
 // CAP_SYS_PTRACE.
 func AllNetns() []Netns {
-	return netnsAt(append([]string{"/proc/[0-9]*/task/[0-9]*/ns/net"}, netnsNames()...))
+	var paths []string
+	for _, p := range numbers("/proc") {
+		for _, t := range numbers(p + "/task") {
+			paths = append(paths, t+"/ns/net")
+		}
+	}
+	return netnsAt(append(paths, netnsNames()...))
+}
+
+// numbers lists the entries of a directory that are numbers. filepath.Glob would also read all
+// directories of each process.
+func numbers(dir string) (paths []string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if n := e.Name(); n[0] >= '0' && n[0] <= '9' {
+			paths = append(paths, dir+"/"+n)
+		}
+	}
+	return paths
 }
 
 // NamedNetns lists those that ip-netns(8) has named, which needs no privilege.
 func NamedNetns() []Netns { return netnsAt(netnsNames()) }
 
-func netnsNames() (patterns []string) {
+func netnsNames() (paths []string) {
 	for _, dir := range netnsDirs {
-		patterns = append(patterns, dir+"/*")
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			paths = append(paths, dir+"/"+e.Name())
+		}
 	}
-	return patterns
+	return paths
 }
 
-func netnsAt(patterns []string) []Netns {
+func netnsAt(paths []string) []Netns {
 	var all []Netns
 	seen := map[uint32]bool{}
-	for _, p := range patterns {
-		paths, _ := filepath.Glob(p)
-		for _, path := range paths {
-			var st unix.Stat_t
-			if unix.Stat(path, &st) == nil && seen[uint32(st.Ino)] && strings.HasPrefix(path, "/proc/") {
-				continue // most threads share a namespace, and opening each takes five calls
-			}
-			ino, err := netnsFile(path)
-			if err != nil || seen[ino] {
-				continue // it has ended, or belongs to another user
-			}
-			seen[ino] = true
-			all = append(all, Netns{ino, path})
+	for _, path := range paths {
+		var st unix.Stat_t
+		if unix.Stat(path, &st) == nil && seen[uint32(st.Ino)] && strings.HasPrefix(path, "/proc/") {
+			continue // most threads share a namespace, and opening each takes five calls
 		}
+		ino, err := netnsFile(path)
+		if err != nil || seen[ino] {
+			continue // it has ended, or belongs to another user
+		}
+		seen[ino] = true
+		all = append(all, Netns{ino, path})
 	}
 	return all
 }

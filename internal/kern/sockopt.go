@@ -4,6 +4,7 @@ package kern
 
 import (
 	"strings"
+	"sync/atomic"
 
 	"seine/internal/row"
 )
@@ -19,16 +20,28 @@ var sockOptions = [...]string{
 // Kind is Text.
 func (SockOptions) Kind() row.Kind { return row.Text }
 
+// optionNames keeps the texts that were made: most sockets of a machine have the same options.
+var optionNames [1 << len(sockOptions)]atomic.Pointer[string]
+
 // Cell has their names, with commas between. No option is no value.
 func (o *SockOptions) Cell(c *row.Cell) {
 	if *c = (row.Cell{}); *o == 0 {
 		return
 	}
+	kept := &optionNames[*o%SockOptions(len(optionNames))]
+	if kept.Load() == nil {
+		text := o.text()
+		kept.Store(&text)
+	}
+	c.SetText(*kept.Load())
+}
+
+func (o *SockOptions) text() string {
 	var on []string
 	for i, name := range sockOptions {
 		if *o>>i&1 != 0 {
 			on = append(on, name)
 		}
 	}
-	c.SetText(strings.Join(on, ","))
+	return strings.Join(on, ",")
 }

@@ -103,26 +103,31 @@ func (r *existsReader[K, T]) compare(all []*T, at time.Time) (show []*T) {
 
 func (r *existsReader[K, T]) output(bool) error {
 	var all []*T
-	seen := map[K]*T{}
+	var room []T          // for further copies: one by one they would cost twice as much
+	seen := map[K]int32{} // indices: the collector does not scan a map without pointers
 	err := r.Read(r.ses, func(t *T) {
 		k := r.Key(t)
-		if have := seen[k]; have != nil {
-			r.Again(have, t)
+		if i, known := seen[k]; known {
+			r.Again(all[i], t)
 			return
 		}
-		one := *t
-		seen[k] = &one
-		all = append(all, &one)
+		if len(room) == 0 {
+			room = make([]T, min(len(all)+16, 256))
+		}
+		seen[k] = int32(len(all))
+		room[0] = *t
+		all, room = append(all, &room[0]), room[1:]
 	})
 	if err != nil {
 		return err
 	}
 	at := time.Now()
 	each := r.Whole(all)
+	moment := r.row.Get("time")
 	for _, t := range r.compare(all, at) {
 		r.row.Schema.Fill(r.row, unsafe.Pointer(t))
-		if c := r.row.Get("time"); c != nil {
-			*c = row.Cell{Kind: row.Time, N: uint64(at.UnixNano())}
+		if moment != nil {
+			*moment = row.Cell{Kind: row.Time, N: uint64(at.UnixNano())}
 		}
 		if !each(t, r.row) {
 			continue

@@ -85,7 +85,11 @@ EVENT(struct sock_entry);
 
 static __always_inline __u64 sock_inode(const struct sock *sk)
 {
-	return BPF_CORE_READ(sk, sk_socket, file, f_inode, i_ino);
+	const struct socket *socket = FIELD(sk, struct sock, sk_socket);
+	const struct file *file = socket ? FIELD(socket, struct socket, file) : NULL;
+	const struct inode *inode = file ? FIELD(file, struct file, f_inode) : NULL;
+
+	return inode ? FIELD(inode, struct inode, i_ino) : 0;
 }
 
 static __always_inline __u64 ago_ms(__u32 jiffies)
@@ -131,6 +135,20 @@ static __always_inline __u64 unaccepted_ms(const struct sock *sk)
 	return child ? ago_ms(TCP(child, lsndtime)) : NONE;
 }
 
+/* tcp_bytes_read, by plain loads where the kernel has them and the socket does not change meanwhile. */
+static __always_inline void bytes_read(struct tcp_bytes *b, const struct tcp_sock *tp, __u8 state)
+{
+	if (typed_any) {
+		const struct tcp_sock *typed = AS(tp, struct tcp_sock);
+		__u32 una = typed->snd_una;
+
+		tcp_bytes_load(b, typed, state, SYN_GUESS);
+		if (sock_state((void *)tp) == state && typed->snd_una == una)
+			return;
+	}
+	tcp_bytes_read(b, tp, state, SYN_GUESS);
+}
+
 static __always_inline void of_tcp(struct sock_figures *f, const struct sock *sk, __u8 state)
 {
 	const struct tcp_sock *tp = (void *)sk;
@@ -139,19 +157,19 @@ static __always_inline void of_tcp(struct sock_figures *f, const struct sock *sk
 
 	if (state == TCP_CLOSE)
 		return;
-	tcp_bytes_read(&b, tp, state, SYN_GUESS);
+	bytes_read(&b, tp, state);
 	f->tx = b.tx;
 	f->rx = b.rx;
-	unread = BPF_CORE_READ(tp, rcv_nxt) - BPF_CORE_READ(tp, copied_seq);
+	unread = TCP(tp, rcv_nxt) - TCP(tp, copied_seq);
 	f->rx_queue = unread > 0 ? unread : 0;
-	f->tx_queue = BPF_CORE_READ(tp, write_seq) - BPF_CORE_READ(tp, snd_una);
-	f->srtt_us = BPF_CORE_READ(tp, srtt_us) >> 3;
-	f->cwnd = BPF_CORE_READ(tp, snd_cwnd);
-	f->retrans = BPF_CORE_READ(tp, total_retrans);
+	f->tx_queue = TCP(tp, write_seq) - TCP(tp, snd_una);
+	f->srtt_us = TCP(tp, srtt_us) >> 3;
+	f->cwnd = TCP(tp, snd_cwnd);
+	f->retrans = TCP(tp, total_retrans);
 	if (b.tx)
-		f->sent = ago_ms(BPF_CORE_READ(tp, lsndtime));
+		f->sent = ago_ms(TCP(tp, lsndtime));
 	if (b.rx)
-		f->received = ago_ms(BPF_CORE_READ(tp, inet_conn.icsk_ack.lrcvtime));
+		f->received = ago_ms(TCP(tp, inet_conn.icsk_ack.lrcvtime));
 	BPF_CORE_READ_STR_INTO(&f->cc, tp, inet_conn.icsk_ca_ops, name);
 	if (state == TCP_SYN_SENT)
 		f->waiting = syn_ms(sk);
@@ -237,13 +255,13 @@ static __always_inline void of_sock(struct sock_main *e, const struct sock *sk)
 	struct sock *peer;
 
 	e->inode = sock_inode(sk);
-	e->type = BPF_CORE_READ(sk, sk_type);
-	e->rcvbuf = BPF_CORE_READ(sk, sk_rcvbuf);
-	e->sndbuf = BPF_CORE_READ(sk, sk_sndbuf);
+	e->type = FIELD(sk, struct sock, sk_type);
+	e->rcvbuf = FIELD(sk, struct sock, sk_rcvbuf);
+	e->sndbuf = FIELD(sk, struct sock, sk_sndbuf);
 	e->drops = sock_drops(sk);
 	e->options = sock_options(sk);
-	e->ifindex = BPF_CORE_READ(sk, __sk_common.skc_bound_dev_if);
-	e->mark = BPF_CORE_READ((struct sock___mark *)sk, sk_mark);
+	e->ifindex = FIELD(sk, struct sock, __sk_common.skc_bound_dev_if);
+	e->mark = FIELD(sk, struct sock___mark, sk_mark);
 	if (e->tuple.family == AF_UNIX && (peer = BPF_CORE_READ((struct unix_sock *)sk, peer)))
 		e->peer_inode = sock_inode(peer);
 }
@@ -279,10 +297,90 @@ static __always_inline void of_mini(struct sock_main *e, const struct sock *sk)
 	e->state = e->state == TCP_NEW_SYN_RECV ? TCP_SYN_RECV : BPF_CORE_READ((struct inet_timewait_sock *)sk, tw_substate);
 }
 
+/* Sockets that the walk has found: the tcp and udp iterators need not read them again. The kernel
+ * numbers each run of an iterator: what an earlier run has left here does not count. A socket may
+ * replace another one if a set is full. The replaced one is read twice, and Go merges both records.
+ */
+#define SET_BITS 16
+#define SET_WAYS 4
+struct found {
+	__u64 sk[SET_WAYS], run[SET_WAYS];
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1 << SET_BITS);
+	__type(key, __u32);
+	__type(value, struct found);
+} walked SEC(".maps");
+
+__u64 walk = 0; /* its last run */
+
+/* The verifier does not compute with a pointer, but it does with a number from a map. */
+volatile __u64 address = 0;
+
+static __always_inline struct found *found_set(const struct sock *sk)
+{
+	__u32 set;
+
+	address = (__u64)sk;
+	set = (address >> 6) * 0x9e3779b97f4a7c15 >> (64 - SET_BITS);
+	return bpf_map_lookup_elem(&walked, &set);
+}
+
+static __always_inline void found_put(const struct sock *sk, __u64 run)
+{
+	struct found *f = found_set(sk);
+	__u32 way = SET_WAYS - 1;
+
+	walk = run;
+	if (!f)
+		return;
+#pragma unroll
+	for (int i = SET_WAYS - 2; i >= 0; i--)
+		if (f->run[i] != run)
+			way = i;
+	f->sk[way & (SET_WAYS - 1)] = address;
+	f->run[way & (SET_WAYS - 1)] = run;
+}
+
+static __always_inline bool was_walked(const struct sock *sk)
+{
+	const struct found *f = found_set(sk);
+
+	if (!f)
+		return false;
+#pragma unroll
+	for (int way = 0; way < SET_WAYS; way++)
+		if (f->run[way] == walk && f->sk[way] == address)
+			return true;
+	return false;
+}
+
+/* The process of the socket before. A walk has all sockets of a process one after the other. */
+struct {
+	__u64 run;
+	__u32 tid;
+	struct who who;
+} before = {};
+
+static __always_inline void who_walked(struct who *w, struct task_struct *task, __u64 run)
+{
+	__u32 tid = task->pid;
+
+	if (before.run != run || before.tid != tid) {
+		__builtin_memset(&before.who, 0, sizeof(before.who));
+		who_task(&before.who, task);
+		before.run = run;
+		before.tid = tid;
+	}
+	*w = before.who;
+}
+
 SEC("iter/task_file") int walk__iter(struct bpf_iter__task_file *ctx)
 {
 	struct task_struct *task = ctx->task;
 	struct file *file = ctx->file;
+	__u64 run = ctx->meta->session_id;
 	struct sock_main e = {};
 	struct sock *sk;
 
@@ -294,8 +392,9 @@ SEC("iter/task_file") int walk__iter(struct bpf_iter__task_file *ctx)
 	begin(&e, sk);
 	e.fd = ctx->fd;
 	tuple_fill(&e.tuple, sk);
-	who_task(&e.head.who, task);
+	who_walked(&e.head.who, task, run);
 	of_sock(&e, sk);
+	found_put(sk, run);
 	return entry_write(ctx->meta->seq, &e, sk, false);
 }
 
@@ -303,6 +402,8 @@ static __always_inline int without(struct seq_file *seq, const struct sock *sk, 
 {
 	struct sock_main e = {};
 
+	if (was_walked(sk))
+		return 0;
 	begin(&e, sk);
 	if (mini) {
 		of_mini(&e, sk);

@@ -155,40 +155,51 @@ type ends struct {
 // connections. Several network namespaces may use the same addresses. A socket of the same
 // namespace is preferred. One of another namespace is taken only if it is the only match.
 func whole(all []*entry) func(*entry, *row.Row) bool {
-	inodes := make(map[kern.ID]*entry, len(all))
-	flows := make(map[ends]*entry, len(all))
+	// Indices into all: the collector does not scan a map without pointers.
+	inodes := map[kern.ID]int32{}
+	flows := make(map[ends]int32, len(all))
 	more := map[ends][]*entry{} // of other namespaces
-	for _, t := range all {
+	of := func(inode kern.ID) *entry {
+		if i, known := inodes[inode]; known && inode != 0 {
+			return all[i]
+		}
+		return nil
+	}
+	for i, t := range all {
 		if t.PID != 0 {
 			t.Holders++
 		}
-		if have := inodes[t.Inode]; have == nil {
-			inodes[t.Inode] = t
-		} else if t.PID == 0 && t.Inode != 0 {
-			// A TCP subflow has the inode of its MPTCP socket.
-			t.Who, t.FD, t.Holders, t.Also = have.Who, have.FD, have.Holders, have.Also
+		if t.Proto != protoTCP {
+			if of(t.Inode) == nil {
+				inodes[t.Inode] = int32(i)
+			}
+		} else if t.PID == 0 {
+			if have := of(t.Inode); have != nil { // a subflow has the inode of its MPTCP socket
+				t.Who, t.FD, t.Holders, t.Also = have.Who, have.FD, have.Holders, have.Also
+			}
 		}
 		if t.Rport != 0 {
 			e := ends{t.Laddr, t.Raddr, t.Lport, t.Rport, t.Proto}
-			if flows[e] == nil {
-				flows[e] = t
+			if _, known := flows[e]; !known {
+				flows[e] = int32(i)
 			} else {
 				more[e] = append(more[e], t)
 			}
 		}
 	}
 	for _, t := range all {
-		if p := inodes[t.PeerInode]; p != nil && t.PeerInode != 0 {
+		if p := of(t.PeerInode); p != nil {
 			t.PeerPID, t.PeerComm = p.PID, p.Comm
 		}
 		if t.Rport == 0 {
 			continue
 		}
 		e := ends{t.Raddr, t.Laddr, t.Rport, t.Lport, t.Proto}
-		p := flows[e]
-		if p == nil {
+		i, known := flows[e]
+		if !known {
 			continue
 		}
+		p := all[i]
 		if p.Netns != t.Netns {
 			others := more[e]
 			if i := slices.IndexFunc(others, func(o *entry) bool { return o.Netns == t.Netns }); i >= 0 {
@@ -200,8 +211,8 @@ func whole(all []*entry) func(*entry, *row.Row) bool {
 		t.PeerPID, t.PeerComm = p.PID, p.Comm
 	}
 	return func(t *entry, r *row.Row) bool {
-		if t.PeerInode != 0 && inodes[t.PeerInode] != nil {
-			inodes[t.PeerInode].name(r.Get("raddr"))
+		if p := of(t.PeerInode); p != nil {
+			p.name(r, "raddr")
 		}
 		finish(t, r)
 		return !t.Hidden
@@ -215,9 +226,9 @@ const (
 )
 
 // name writes the name of a UNIX socket, if it has one.
-func (t *entry) name(c *row.Cell) {
+func (t *entry) name(r *row.Row, id string) {
 	if t.Path != (kern.Path{}) {
-		t.Path.Cell(c)
+		t.Path.Cell(r.Get(id))
 	}
 }
 
@@ -225,8 +236,10 @@ func finish(t *entry, r *row.Row) {
 	if t.State == stateClose && t.Proto != protoTCP {
 		r.Get("state").SetText("UNCONN")
 	}
-	t.name(r.Get("laddr"))
-	kern.NoEnd(r, "raddr", "rport")
+	t.name(r, "laddr")
+	if t.Rport == 0 {
+		kern.NoEnd(r, "raddr", "rport")
+	}
 	if !t.Proto.OfIP() {
 		*r.Get("lport") = row.Cell{}
 	}
@@ -239,20 +252,21 @@ func finish(t *entry, r *row.Row) {
 	}
 }
 
-// key identifies a socket by its address in memory. UNIX sockets use the inode or the cookie
-// instead, because unix_diag does not tell the address.
-type key struct {
-	sk, inode, cookie uint64
-}
+// key identifies a socket by its address in memory, which has the highest bit set. UNIX sockets use
+// the inode, or the cookie and a bit that neither of the others has, because unix_diag does not
+// tell the address.
+type key uint64
+
+const byCookie key = 1 << 62
 
 func keyOf(t *entry) key {
 	switch {
 	case t.Family != unix.AF_UNIX:
-		return key{sk: t.Sk}
+		return key(t.Sk)
 	case t.Inode != 0:
-		return key{inode: uint64(t.Inode)}
+		return key(t.Inode)
 	}
-	return key{cookie: uint64(t.Sock)}
+	return key(t.Sock) | byCookie
 }
 
 // sameSocket reports whether two records with the same key are of one socket. The kernel may have reused the memory.
