@@ -3,6 +3,8 @@
 package cli
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -45,6 +47,19 @@ var bccFlags = map[string]map[string]string{
 	"trace":     {"n": "a filter, as ($comm == \"NAME\")", "M": "--count N", "max-events": "--count N", "T": "-t", "u": "-o json", "unix-timestamp": "-o json"},
 }
 
+// bccArgs maps tools whose argument is not the interval in BCC and libbpf-tools to flags of
+// seine, with %s for the argument.
+var bccArgs = map[string]string{"tcppktlat": "--events --min %sus"}
+
+// bccArg returns what to write for an argument of BCC's tool, empty if it means the same.
+func bccArg(toolName, arg string) string {
+	ours, ok := bccArgs[toolName]
+	if _, err := strconv.ParseUint(arg, 10, 32); !ok || err != nil {
+		return ""
+	}
+	return fmt.Sprintf(ours, arg)
+}
+
 // elsewhere maps names of other programs to our commands.
 var elsewhere = map[string]string{"bpftrace": "seine run"}
 
@@ -57,7 +72,7 @@ func bccFlag(toolName, flag string) string {
 	return ours
 }
 
-// checkLetters refuses flags that have another meaning in BCC's tool, if seine was
+// checkLetters refuses flags and arguments that have another meaning in BCC's tool, if seine was
 // called by that tool's name. BCC's parser does not take --flag=value for the long ones,
 // so that form has seine's meaning.
 func checkLetters(name string, fs *pflag.FlagSet, args []string) error {
@@ -74,6 +89,9 @@ func checkLetters(name string, fs *pflag.FlagSet, args []string) error {
 			}
 			continue
 		case len(args[i]) < 2 || args[i][0] != '-':
+			if ours := bccArg(name, args[i]); ours != "" {
+				return tool.Usagef("%s means something else in libbpf-tools' %s: write %s, or -i %s for an interval in seconds", args[i], name, ours, args[i])
+			}
 			continue
 		}
 		wants, err := checkCluster(fs, name, args[i][1:])

@@ -54,6 +54,32 @@ func TestCheckLetters(t *testing.T) {
 	}
 }
 
+// TestArgument: the argument of libbpf-tools' tcppktlat is a least latency, and ours is an interval.
+func TestArgument(t *testing.T) {
+	cmd, _, err := New(io.Discard, io.Discard).Find([]string{"tcppktlat"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for args, refused := range map[string]bool{"1000": true, "5": true, "--pid 7 1000": true, "--pid 7": false, "-i 5": false, "5s": false, "": false} {
+		err := checkLetters("tcppktlat", cmd.Flags(), strings.Fields(args))
+		if (err != nil) != refused || err != nil && code(err) != exitUsage {
+			t.Errorf("tcppktlat %s: got %v, want refused: %t", args, err, refused)
+		}
+		if err == nil {
+			continue
+		}
+		_, ours, _ := strings.Cut(err.Error(), "write ")
+		ours, _, _ = strings.Cut(ours, ",")
+		if err := parses(cmd, ours); err != nil {
+			t.Errorf("tcppktlat %s: the hint %q: %v", args, ours, err)
+		}
+	}
+	fs := New(io.Discard, io.Discard).Flags()
+	if err := checkLetters("tcplife", fs, []string{"1000"}); err != nil {
+		t.Errorf("tcplife 1000: %v", err)
+	}
+}
+
 // What is suggested must be there: every hint for a tool that exists parses.
 func TestHintsParse(t *testing.T) {
 	for name, hints := range bccFlags {

@@ -59,6 +59,9 @@ const startGC = 300
 // ten would take more memory than all the rest.
 const startManyGC = 50
 
+// longInterval is an interval that a user may have meant as something else.
+const longInterval = 100 * time.Second
+
 func (r *run) do(ctx context.Context) error {
 	usual := debug.SetGCPercent(startGC)
 	o, err := r.flags.options(r.tool, r.cfg, r.args)
@@ -178,6 +181,11 @@ func (r *run) do(ctx context.Context) error {
 			r.say("warning: %v", err)
 		} else if r.flags.verbose > 0 {
 			r.say("capabilities kept: %s", inWords(privileges(kept)))
+		}
+	}
+	if len(r.args) > 0 && o.Interval >= longInterval {
+		if ours := bccArg(r.tool.Name, r.args[0]); ours != "" {
+			r.say("the first output comes after %v; the argument of libbpf-tools' %s is %s here", o.Interval, r.tool.Name, ours)
 		}
 	}
 	r.say("ready")
