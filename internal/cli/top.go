@@ -158,9 +158,10 @@ func isScreen(out io.Writer) bool {
 	return is && in && os.Getenv("TERM") != "dumb"
 }
 
-// topTools are the tools of why. flows also gives rows of connections.
+// topTools are the tools of why. flows also gives rows of connections. sni gives names of remote
+// addresses that nobody looked up. It runs at each packet that is sent, so why goes without it.
 func topTools() []string {
-	lines := slices.Clone(whyTools)
+	lines := append(slices.Clone(whyTools), "sni")
 	lines[slices.Index(lines, flowsLine)] = flowsLine + " --view all"
 	return lines
 }

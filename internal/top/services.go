@@ -141,7 +141,7 @@ var services = newTable("services", "worst",
 	slices.Concat([]column[service]{
 		{id: "service", head: "SERVICE", help: "process, and the port that it serves or the address that it calls", kind: row.Text, width: 24, grow: 3, left: true, up: true, cut: middle,
 			cell: func(s *service, c *row.Cell) { c.SetText(name(s.ServiceKey)) }, text: func(s *service) string { return name(s.ServiceKey) }},
-		{id: "rname", head: "NAME", help: "out: name of the remote address, as a name server told it; absent if none did", kind: row.Text, width: 16, grow: 1, rank: 7, left: true, up: true,
+		{id: "rname", head: "NAME", help: "out: name of the remote address, as a name server or a TLS client told it; absent if none did", kind: row.Text, width: 16, grow: 1, rank: 7, left: true, up: true,
 			cell: func(s *service, c *row.Cell) { setText(c, s.rname) }, text: func(s *service) string { return s.rname }},
 		{id: "side", head: "SIDE", help: "in: it serves; out: it calls", kind: row.Text, width: 4, rank: 8, left: true, up: true,
 			cell: func(s *service, c *row.Cell) { c.SetText(side(s.Out)) }, text: func(s *service) string { return side(s.Out) }},

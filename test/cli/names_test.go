@@ -4,6 +4,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os/exec"
@@ -175,4 +176,30 @@ func TestFlowsNames(t *testing.T) {
 	if out := p.out.String(); strings.Contains(out, "RNAME") {
 		t.Errorf("flows shows names in a pipe:\n%s", out)
 	}
+}
+
+// TestTopNames: top names a remote address by the server name of a TLS handshake, if no program has looked up a name.
+func TestTopNames(t *testing.T) {
+	w, err := lab.NewWorld(lab.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	tls, err := lab.StartTLS(w, "", "web", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, nil, "top", "-o", "json")
+	c, err := lab.StartCommand(w, "", "openssl", "s_client", "-connect", tls.Addr, "-servername", "secure.example")
+	if errors.Is(err, lab.ErrNotSupported) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Tell("go"); err != nil {
+		t.Fatal(err)
+	}
+	p.await(&p.out, `"view":"services"[^\n]*"service":"openssl[^\n]*"rname":"secure.example"`)
+	p.signal(syscall.SIGINT)
+	p.wantEnd(0)
 }
