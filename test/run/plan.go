@@ -45,7 +45,7 @@ type guest struct {
 //   - 5.10 and 6.12 verify every program by every way. The others verify the programs of the
 //     best way, which are those that a tool takes there.
 //   - TestAgree runs natively, and on 6.12 with the scripts that need it. TestThreads runs
-//     natively. What tells how the engine works runs natively and on 6.12. TestOwnersShared
+//     natively. What tells how the engine works runs natively and on 6.12, TestTop on 5.10 too. TestOwnersShared
 //     runs all cases natively, and in guests the first of those tools that use all of it.
 //   - Tests of the language run natively; on 6.12 and 5.10 without those that ask a kernel
 //     nothing. The others verify all its scripts. The newest runs those too, and what has to
