@@ -36,6 +36,9 @@ const mergeWait = 250 * time.Millisecond
 //	kernel ─► ├► Session ─► row.Pipe ─┼► row.Merge ─► sink.Timeline ─► table, csv
 //	          └► Session ─► row.Pipe ─┘             └────────────────► json
 //
+// The engine is ordered: events come almost in order of time. The merge does the rest, and puts
+// outputs of tools that count between them.
+//
 // With --from a past takes the place of each session, and row.Replay that of row.Merge.
 type with struct {
 	flags    *common
@@ -157,7 +160,7 @@ func (w *with) do(cmd *cobra.Command, args []string) error {
 			defer stop()
 		}
 	}
-	engine, err := tool.NewEngine(tool.EngineOptions{Buffer: w.flags.buffer})
+	engine, err := tool.NewEngine(tool.EngineOptions{Buffer: w.flags.buffer, Ordered: true})
 	if err != nil {
 		return err
 	}

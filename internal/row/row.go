@@ -87,18 +87,11 @@ type Row struct {
 
 // Clone returns a row that stays valid.
 func (r *Row) Clone() *Row {
-	n := &Row{}
-	r.cloneTo(n)
-	return n
-}
-
-// cloneTo makes n a clone of r, in the room that n has.
-func (r *Row) cloneTo(n *Row) {
-	n.Schema, n.Bytes = r.Schema, append(n.Bytes[:0], r.Bytes...)
-	n.Cells = slices.Grow(n.Cells[:0], len(r.Cells))
-	for _, c := range r.Cells {
-		n.Cells = append(n.Cells, c.Clone())
+	n := &Row{Schema: r.Schema, Bytes: slices.Clone(r.Bytes), Cells: slices.Clone(r.Cells)}
+	for i := range n.Cells {
+		n.Cells[i].S = strings.Clone(n.Cells[i].S)
 	}
+	return n
 }
 
 // Get returns the cell of the column called id, nil if there is none.

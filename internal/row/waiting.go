@@ -3,25 +3,26 @@
 package row
 
 import (
-	"container/heap"
+	"slices"
 	"time"
+	"unsafe"
 )
 
 // waitingRows are rows in the order of their time. Rows of the same time are in the order in
-// which they came.
+// which they came. Rows come almost in order, so a new one is put at the end or close to it.
 type waitingRows struct {
-	heap rowHeap
+	rows []*waitingRow // the oldest first
+	from int           // where the oldest is
 	free []*waitingRow // their room is used again
-	seq  uint64
 }
 
 // freeMost is how many rows that wait no more are kept for the next ones.
 const freeMost = 1000
 
-func (w *waitingRows) len() int { return len(w.heap) }
+func (w *waitingRows) len() int { return len(w.rows) - w.from }
 
 // oldest is the time of the next row.
-func (w *waitingRows) oldest() time.Time { return w.heap[0].at }
+func (w *waitingRows) oldest() time.Time { return w.rows[w.from].at }
 
 // put keeps a clone of r.
 func (w *waitingRows) put(r *Row, at time.Time) {
@@ -30,14 +31,34 @@ func (w *waitingRows) put(r *Row, at time.Time) {
 		n = w.free[last]
 		w.free = w.free[:last]
 	}
-	w.seq++
-	n.at, n.seq = at, w.seq
-	r.cloneTo(&n.row)
-	heap.Push(&w.heap, n)
+	n.at = at
+	n.clone(r)
+	if w.from > 0 && len(w.rows) == cap(w.rows) { // use the room in front again
+		w.rows = slices.Delete(w.rows, 0, w.from)
+		w.from = 0
+	}
+	if last := len(w.rows) - 1; last < w.from || !at.Before(w.rows[last].at) {
+		w.rows = append(w.rows, n)
+		return
+	}
+	i, _ := slices.BinarySearchFunc(w.rows[w.from:], at, func(old *waitingRow, at time.Time) int {
+		if old.at.After(at) {
+			return 1
+		}
+		return -1 // behind those of the same time
+	})
+	w.rows = slices.Insert(w.rows, w.from+i, n)
 }
 
 // take returns the oldest row. The caller gives it to done when it has been used.
-func (w *waitingRows) take() *waitingRow { return heap.Pop(&w.heap).(*waitingRow) }
+func (w *waitingRows) take() *waitingRow {
+	r := w.rows[w.from]
+	w.rows[w.from] = nil
+	if w.from++; w.from == len(w.rows) {
+		w.rows, w.from = w.rows[:0], 0
+	}
+	return r
+}
 
 // done makes the room of r free for another row.
 func (w *waitingRows) done(r *waitingRow) {
@@ -46,28 +67,23 @@ func (w *waitingRows) done(r *waitingRow) {
 	}
 }
 
-// waitingRow is a row with its time, and its number for rows of the same time.
+// waitingRow is a row with its time.
 type waitingRow struct {
-	row Row
-	at  time.Time
-	seq uint64
+	row  Row
+	at   time.Time
+	text []byte // of all cells of the row
 }
 
-type rowHeap []*waitingRow
-
-func (h rowHeap) Len() int      { return len(h) }
-func (h rowHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h rowHeap) Less(i, j int) bool {
-	if !h[i].at.Equal(h[j].at) {
-		return h[i].at.Before(h[j].at)
+// clone makes the row one like r, in the room that it has.
+func (w *waitingRow) clone(r *Row) {
+	w.text = w.text[:0]
+	w.row.Schema, w.row.Bytes = r.Schema, append(w.row.Bytes[:0], r.Bytes...)
+	w.row.Cells = append(w.row.Cells[:0], r.Cells...)
+	for i := range w.row.Cells {
+		if c := &w.row.Cells[i]; c.S != "" {
+			from := len(w.text)
+			w.text = append(w.text, c.S...)
+			c.S = unsafe.String(&w.text[from], len(c.S))
+		}
 	}
-	return h[i].seq < h[j].seq
-}
-func (h *rowHeap) Push(x any) { *h = append(*h, x.(*waitingRow)) }
-func (h *rowHeap) Pop() any {
-	last := len(*h) - 1
-	r := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	return r
 }

@@ -28,6 +28,7 @@ type Engine struct {
 	alone  bool          // for one tool, which has the whole ring
 	poll   time.Duration // 0: poll
 	guard  func()
+	line   *line // nil: each tool has a feed of its own
 
 	mu       sync.Mutex
 	ring     *ring // made for the first tool
@@ -43,6 +44,9 @@ type EngineOptions struct {
 	// Poll is how long an event may wait in the ring before it is read; 0: 50 ms. The reader
 	// wakes up so often even if nothing happens.
 	Poll time.Duration
+	// Ordered makes sessions show events in the order of the ring, across all tools. A sink that is
+	// slow then delays all of them.
+	Ordered bool
 	// Guard is deferred by each goroutine that the engine starts, so that it can recover from a
 	// panic there. May be nil.
 	Guard func()
@@ -71,7 +75,11 @@ func NewEngine(o EngineOptions) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Engine{kernel: k, buffer: size, poll: o.Poll, guard: o.Guard, sessions: map[*Session]bool{}}, nil
+	e := &Engine{kernel: k, buffer: size, poll: o.Poll, guard: o.Guard, sessions: map[*Session]bool{}}
+	if o.Ordered {
+		e.line = newLine()
+	}
+	return e, nil
 }
 
 // ringSize is the next size that a ring can have.
@@ -214,23 +222,33 @@ func (e *Engine) join(s *Session, p *Prepared) (err error) {
 	if e.alone || takesPackets(p.spec) { // packets come by a buffer and a reader of their own
 		most = 1
 	}
-	s.feed = newFeed(most)
-	id, err := e.ring.join(s.feed)
-	if err != nil {
+	if e.line != nil && most == 0 {
+		s.line, s.feed = e.line, e.line.feed
+	} else {
+		s.feed = newFeed(most)
+	}
+	if s.id, err = e.ring.join(s.feed); err != nil {
 		return err
+	}
+	if s.line != nil {
+		s.line.join(s)
 	}
 	e.sessions[s] = true
 	if e.alone {
 		return nil
 	}
-	return errors.Join(setConstant(p.spec, "tool_id", id), setConstant(p.spec, "ring_most", e.ring.size()/ringMost),
+	return errors.Join(setConstant(p.spec, "tool_id", s.id), setConstant(p.spec, "ring_most", e.ring.size()/ringMost),
 		setConstant(p.spec, "wake_bytes", e.ring.size()/ringWake))
 }
 
 // leave takes the session out of the engine. Its programs have been detached.
 func (e *Engine) leave(s *Session) {
 	e.ring.sync()
-	e.ring.leave(s.feed)
+	s.closeFeed()
+	e.ring.leave(s.id)
+	if s.line != nil {
+		s.line.leave(s)
+	}
 	e.leaveOwners(s.owners)
 	e.mu.Lock()
 	delete(e.sessions, s)

@@ -120,16 +120,11 @@ func (r *ring) join(f *feed) (id uint16, err error) {
 
 // leave frees the number. No program may still use it, and sync must have been called since:
 // otherwise its records would be taken for those of the next tool.
-func (r *ring) leave(f *feed) {
-	f.close(nil)
+func (r *ring) leave(id uint16) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	feeds := append([]*feed(nil), *r.feeds.Load()...)
-	for i := range feeds {
-		if feeds[i] == f {
-			feeds[i] = nil
-		}
-	}
+	feeds[id] = nil
 	r.feeds.Store(&feeds)
 }
 

@@ -38,12 +38,16 @@ type Session struct {
 	readers []reader // of the views
 	sink    row.Sink
 	feed    *feed
+	id      uint16             // of the tool in the ring
+	line    *line              // that shows its events; nil: it has a feed of its own
+	place   linePlace          // in the line
 	hold    *Hold              // keeps events until they are asked for; nil: they are shown as they come
 	packets *packets           // that fill the feed in place of the ring; nil: the tool takes none
 	asked   chan chan struct{} // for what is in the feed
 	records []byte             // of the feed, that were taken last
 	taken   uint64             // bytes of the ring
 	credit  *ebpf.Variable     // ring_taken, where it is counted
+	given   uint64             // what it was set to last
 	told    Report             // the losses that were reported already
 	onLoss  func(*Report)
 	ticks   bool              // more than one output may come
@@ -81,7 +85,7 @@ func drain(it interface{ Open() (io.ReadCloser, error) }) error {
 // Close detaches everything. A session that runs is ended by its context instead.
 func (s *Session) Close() {
 	s.closing.Do(func() {
-		s.feed.close(nil)
+		s.closeFeed()
 		s.set.Detach()
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -115,8 +119,8 @@ func (s *Session) Warn(text string) {
 func (s *Session) OnNotice(f func(pid uint32)) { s.notice = f }
 
 // Run hands rows to sink until ctx ends, the duration is over or the sink wants
-// no more; then it prints what has been gathered, detaches, and reports. The sink is
-// called by this goroutine alone.
+// no more; then it prints what has been gathered, detaches, and reports. The sink is called by
+// this goroutine alone, or in an ordered engine by one goroutine at a time.
 func (s *Session) Run(ctx context.Context, sink row.Sink) (*Report, error) {
 	defer s.Close()
 	s.sink = sink
@@ -168,27 +172,33 @@ func (s *Session) loop(ctx context.Context) error {
 		}
 		return at.Add(late - late%every + every)
 	}
+	defer s.line.busy(s)
 	for ctx.Err() == nil {
 		until := tell
 		if s.opts.Interval > 0 && next.Before(until) {
 			until = next
 		}
-		if s.polls() && look.Before(until) {
-			until = look
-		}
+		s.line.brief(func() error { // others may show its events
+			if s.polls() && look.Before(until) {
+				until = look
+			}
+			return nil
+		})
 		timer.Reset(time.Until(until))
+		s.line.wait(s)
 		select {
 		case <-s.feed.ready:
+		case <-s.place.wake:
 		case <-s.hold.wakes():
 		case <-timer.C:
 		case ack = <-s.asked:
 		case <-ctx.Done():
 		}
-		if err := cmp.Or(s.consume(), s.showHeld()); err != nil {
+		if err := cmp.Or(s.consume(), s.line.brief(s.showHeld)); err != nil {
 			return err
 		}
 		if now := time.Now(); ack != nil || !now.Before(look) {
-			if err := s.tick(); err != nil {
+			if err := s.line.brief(s.tick); err != nil {
 				return err
 			}
 			look = after(look, lateEvery)
@@ -197,7 +207,7 @@ func (s *Session) loop(ctx context.Context) error {
 			break
 		}
 		if now := time.Now(); !now.Before(tell) {
-			if err := s.tellLosses(false); err != nil {
+			if err := s.line.brief(func() error { return s.tellLosses(false) }); err != nil {
 				return err
 			}
 			tell = after(tell, tick)
@@ -205,6 +215,7 @@ func (s *Session) loop(ctx context.Context) error {
 		if s.opts.Interval > 0 && !time.Now().Before(next) {
 			// If a tick and the end come at the same time, the end counts.
 			if end, ok := ctx.Deadline(); !ok || time.Until(end) > s.opts.Interval/10 {
+				s.line.busy(s)
 				if err := s.output(false); err != nil {
 					return err
 				}
@@ -213,6 +224,7 @@ func (s *Session) loop(ctx context.Context) error {
 		}
 		answer()
 	}
+	s.line.busy(s)
 	return s.end()
 }
 
@@ -286,42 +298,74 @@ func (s *Session) during(fs ...func() error) error {
 	go func() { done <- all() }()
 	var failed error
 	for {
+		s.line.wait(s)
 		select {
 		case <-s.feed.ready:
-			if failed == nil {
+			if failed == nil || s.line != nil { // the records may be of others
 				failed = s.consume()
 			}
 			if failed != nil {
-				s.feed.close(nil) // else the reader might wait for room
+				s.closeFeed() // else the reader might wait for room
 			}
 		case err := <-done:
-			if err = cmp.Or(failed, err); err != nil {
-				return err
+			if err = cmp.Or(failed, err); err == nil {
+				err = s.consume()
 			}
-			return s.consume()
+			s.line.busy(s)
+			return err
 		}
+	}
+}
+
+// closeFeed makes the reader hand over nothing more, unless the feed is that of others too.
+func (s *Session) closeFeed() {
+	if s.line == nil {
+		s.feed.close(nil)
 	}
 }
 
 // consume shows the events that have been read.
 func (s *Session) consume() error {
+	if s.line != nil {
+		return s.line.consume(s)
+	}
 	for {
 		var err error
 		if s.records, err = s.feed.take(s.records); err != nil {
 			return fmt.Errorf("ring: %w", err)
 		}
 		if len(s.records) == 0 {
-			return s.sink.End(row.End{Time: time.Now()})
+			return s.endBatch()
 		}
 		if err := each(s.records, s.dispatch); err != nil {
 			return err
 		}
-		if s.credit != nil {
-			if err := s.credit.Set(s.taken); err != nil {
-				return fmt.Errorf("ring_taken: %w", err)
-			}
-		}
 	}
+}
+
+// endBatch tells the kernel side and the sink that a batch of events has become rows.
+func (s *Session) endBatch() error {
+	if err := s.giveCredit(0); err != nil {
+		return err
+	}
+	return s.sink.End(row.End{Time: time.Now()})
+}
+
+// creditStep is how many bytes become rows before the kernel side is told: a small part of what
+// may wait for one tool.
+const creditStep = 64 << 10
+
+// giveCredit tells the kernel side how many bytes of the ring have become rows, if it does not
+// know of more than least of them.
+func (s *Session) giveCredit(least uint64) error {
+	if s.credit == nil || s.taken-s.given <= least {
+		return nil
+	}
+	s.given = s.taken
+	if err := s.credit.Set(s.taken); err != nil {
+		return fmt.Errorf("ring_taken: %w", err)
+	}
+	return nil
 }
 
 // polls says whether a view has to look for something now and then.
@@ -349,6 +393,9 @@ const noticeView = 0xffff
 
 func (s *Session) dispatch(raw []byte) error {
 	s.taken += uint64(recordBytes(len(raw)))
+	if err := s.giveCredit(creditStep); err != nil {
+		return err
+	}
 	if len(raw) < int(unsafe.Sizeof(kern.Head{})) {
 		s.undecodable.Add(1)
 		return nil

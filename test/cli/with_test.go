@@ -107,6 +107,51 @@ func withFlood(t *testing.T) (differ []error) {
 	return differ
 }
 
+// TestWithOrder: rows are in order of time, also while more come than can be written at once:
+// thousands of connections are closed in one go.
+func TestWithOrder(t *testing.T) {
+	w, only := twoHosts(t)
+	const connections = 7001
+	tcp, err := lab.StartTCP(w, lab.Sessions{Count: connections, Send: 100, Recv: 50, Hold: true, Brief: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tcp.Open(); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, nil, append([]string{"with", "tcplife", "tcpstates", "tcpaccept", "soconnect", "--buffer", "64M", "-o", "json"}, only...)...)
+	if _, err := tcp.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Quiet(); err != nil {
+		t.Fatal(err)
+	}
+	p.signal(syscall.SIGINT)
+	p.wantEnd(0)
+	var last time.Time
+	rows, late, most := map[string]int{}, 0, time.Duration(0)
+	for _, o := range linesOf(t, p.out.String()) {
+		if o.Losses != nil {
+			t.Errorf("%s lost events: %v", o.Tool, o.Losses)
+			continue
+		}
+		rows[o.Tool]++
+		if o.Time.Before(last) {
+			late++
+			most = max(most, last.Sub(o.Time))
+		} else {
+			last = o.Time
+		}
+	}
+	if late > 0 {
+		t.Errorf("%d rows stand below a later one, by up to %v", late, most)
+	}
+	// A session ends at both sides. Each side changes its state three times, or twice.
+	if rows["tcplife"] != 2*connections || rows["tcpstates"] < 4*connections {
+		t.Errorf("rows %v of %d sessions", rows, connections)
+	}
+}
+
 // TestWith: rows of tools that see the same connections are merged by time, and a
 // filter that is given once applies to all tools.
 func TestWith(t *testing.T) {
