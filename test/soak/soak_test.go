@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -18,7 +19,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -70,10 +70,11 @@ type tool struct {
 	cmd  *exec.Cmd
 	up   time.Duration // from exec to attached
 	err  strings.Builder
-	rows map[int]int // by process
 	done chan error
 
-	mu      sync.Mutex
+	out     *bufio.Reader  // of the file that the rows are written to
+	part    []byte         // of a row that has not been written to its end
+	rows    map[int]int    // by process
 	outputs map[string]int // connections of all services by the time of the output
 }
 
@@ -85,10 +86,20 @@ var (
 func start(t *testing.T, args ...string) *tool {
 	t.Helper()
 	x := &tool{cmd: exec.Command(seine, append(args, "-o", "json")...), rows: map[int]int{}, outputs: map[string]int{}, done: make(chan error, 1)}
-	out, err := x.cmd.StdoutPipe()
+	// To read the rows takes more processor time than to make them. So they go to a file, and are read
+	// when the tool has ended.
+	out, err := os.Create(filepath.Join(t.TempDir(), "rows"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer out.Close()
+	x.cmd.Stdout = out
+	in, err := os.Open(out.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close() })
+	x.out = bufio.NewReaderSize(in, 1<<20)
 	said, err := x.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -110,20 +121,6 @@ func start(t *testing.T, args ...string) *tool {
 		ended <- true
 	}()
 	go func() {
-		d := json.NewDecoder(bufio.NewReaderSize(out, 1<<20))
-		for d.More() {
-			var r row
-			if err := d.Decode(&r); err != nil {
-				x.done <- err
-				return
-			}
-			if r.Tool == args[0] || args[0] == "with" && r.Tool == args[1] {
-				x.rows[r.PID]++
-			}
-			x.mu.Lock()
-			x.outputs[r.Time] += r.Conns
-			x.mu.Unlock()
-		}
 		<-ended
 		x.done <- x.cmd.Wait()
 	}()
@@ -174,10 +171,37 @@ func (x *tool) maps(t *testing.T) (sum int) {
 	return sum
 }
 
+// read reads the rows that have been written since the last time.
+func (x *tool) read(t *testing.T) {
+	t.Helper()
+	of := x.cmd.Args[1]
+	if of == "with" {
+		of = x.cmd.Args[2] // the first of its tools
+	}
+	for {
+		line, err := x.out.ReadBytes('\n')
+		x.part = append(x.part, line...)
+		if err == io.EOF {
+			return
+		}
+		var r row
+		if err == nil {
+			err = json.Unmarshal(x.part, &r)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.part = x.part[:0]
+		if r.Tool == of {
+			x.rows[r.PID]++
+		}
+		x.outputs[r.Time] += r.Conns
+	}
+}
+
 // shown is how many outputs have come.
-func (x *tool) shown() int {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+func (x *tool) shown(t *testing.T) int {
+	x.read(t)
 	return len(x.outputs)
 }
 
@@ -193,6 +217,7 @@ func (x *tool) end(t *testing.T) {
 	case <-time.After(2 * time.Minute):
 		t.Fatalf("does not end: %s", x.err.String())
 	}
+	x.read(t)
 	if m := summary.FindStringSubmatch(x.err.String()); m == nil || m[1] != "0" || strings.Contains(x.err.String(), "refused") {
 		t.Errorf("want 0 lost and no map full: %s", x.err.String())
 	}
@@ -290,6 +315,7 @@ func snapshot(t *testing.T, all []*lab.TCP, args ...string) []error {
 	if err := <-x.done; err != nil {
 		t.Fatalf("%v: %s", err, x.err.String())
 	}
+	x.read(t)
 	u := x.cmd.ProcessState
 	took := u.UserTime() + u.SystemTime()
 	t.Logf("beside %d sockets %s took %v of processor time", *sockets, args[0], took)
@@ -312,9 +338,9 @@ func TestFlows(t *testing.T) {
 	open(t, w, n)
 	// From now on nothing happens on the connections.
 	time.Sleep(1500 * time.Millisecond)
-	began, from := x.cpu(t), x.shown()
+	began, from := x.cpu(t), x.shown(t)
 	const passes = 2
-	for late := time.Now().Add(time.Minute); x.shown() < from+passes && time.Now().Before(late); {
+	for late := time.Now().Add(time.Minute); x.shown(t) < from+passes && time.Now().Before(late); {
 		time.Sleep(10 * time.Millisecond)
 	}
 	took, rss, maps := x.cpu(t)-began, x.resident(t), x.maps(t)
