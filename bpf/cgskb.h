@@ -40,7 +40,8 @@ static __always_inline __u32 skb_sk_netns(struct __sk_buff *skb)
 
 /* The process that sends; who_current() needs more than these programs have.
  * TCP also sends in softirq, where the current task is unrelated. A process
- * that sends holds the socket's lock.
+ * that sends holds the socket's lock. A listener answers a SYN without its lock,
+ * which its process may hold on another processor meanwhile.
  */
 static __always_inline bool skb_sender(struct who *w, const struct sock *sk, __u16 proto)
 {
@@ -48,7 +49,7 @@ static __always_inline bool skb_sender(struct who *w, const struct sock *sk, __u
 
 	if (BPF_CORE_READ(task, flags) & PF_KTHREAD)
 		return false;
-	if (proto == IPPROTO_TCP && (!sk || !BPF_CORE_READ(sk, sk_lock.owned)))
+	if (proto == IPPROTO_TCP && (!sk || BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_LISTEN || !BPF_CORE_READ(sk, sk_lock.owned)))
 		return false;
 	who_task(w, task);
 	return true;

@@ -49,6 +49,9 @@ func tcpServer(c *Child) error {
 	if err := c.Report(port); err != nil {
 		return err
 	}
+	if s.Locked {
+		defer s.lock()()
+	}
 	if s.Hold {
 		err = s.hold(c, s.accept, s.answer)
 	} else {
@@ -58,6 +61,20 @@ func tcpServer(c *Child) error {
 		return err
 	}
 	return c.Report(s.result())
+}
+
+// lock starts a thread that locks the listener until the returned function is called. The
+// kernel compiles a filter under the lock, which takes long.
+func (s *side) lock() (stop func()) {
+	var stopped atomic.Bool
+	var wg sync.WaitGroup
+	all := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 1 << 31}
+	wg.Go(func() {
+		for !stopped.Load() {
+			unix.SetsockoptSockFprog(s.listener, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &all})
+		}
+	})
+	return func() { stopped.Store(true); wg.Wait() }
 }
 
 // tcpClient is the body of the client: wait for "go", make Count sessions,

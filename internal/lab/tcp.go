@@ -41,6 +41,10 @@ type Sessions struct {
 	// settings of its host allow it.
 	Fast bool
 
+	// Locked makes a thread of the server lock its listener again and again, as accept
+	// does for a moment.
+	Locked bool
+
 	// Plain makes the clients of an MPTCP server use plain TCP.
 	Plain bool
 
