@@ -31,7 +31,7 @@ func Live() []trial.Case {
 		{Name: "older", Hosts: lab.TwoHosts, Run: trial.Undisturbed(older)},
 		{Name: "reset", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 7, Send: 101, Recv: 53, Close: lab.ByReset})},
 		// A SYN-ACK is sent in softirq, where the client may be the current process.
-		{Name: "locked", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 31, Send: 101, Recv: 53, Locked: true})},
+		{Name: "locked", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 11, Send: 101, Recv: 53, Locked: true})},
 		{Name: "ping", Hosts: lab.TwoHosts, Run: trial.Undisturbed(ping(lab.Ping4))},
 		{Name: "gone", Hosts: lab.TwoHosts, Run: trial.Undisturbed(gone)},
 		{Name: "pings", Hosts: lab.TwoHosts, Run: trial.Undisturbed(pings)},
