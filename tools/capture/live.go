@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/netip"
 	"os"
+	"runtime"
 	"slices"
 	"time"
 
@@ -30,8 +31,9 @@ func Live() []trial.Case {
 		{Name: "large", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 1, Send: 300007, Recv: 53})},
 		{Name: "older", Hosts: lab.TwoHosts, Run: trial.Undisturbed(older)},
 		{Name: "reset", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 7, Send: 101, Recv: 53, Close: lab.ByReset})},
-		// A SYN-ACK is sent in softirq, where the client may be the current process.
-		{Name: "locked", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 11, Send: 101, Recv: 53, Locked: true})},
+		// A SYN-ACK is sent in softirq, where the client may be the current process, while
+		// the server holds the lock on another processor.
+		{Name: "locked", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: min(61, 1+60*(runtime.NumCPU()-1)), Send: 101, Recv: 53, Locked: true})},
 		{Name: "ping", Hosts: lab.TwoHosts, Run: trial.Undisturbed(ping(lab.Ping4))},
 		{Name: "gone", Hosts: lab.TwoHosts, Run: trial.Undisturbed(gone)},
 		{Name: "pings", Hosts: lab.TwoHosts, Run: trial.Undisturbed(pings)},
