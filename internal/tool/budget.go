@@ -65,6 +65,8 @@ func (p *Prepared) size() error {
 		case strings.HasPrefix(name, "filter_"): // as many as the filters have
 			fixed += mapBytes(m, cpus)
 			continue
+		case p.spec.Variables[name+sets] != nil: // a cache: it need not be as large as it is
+			m.MaxEntries = uint32(max(1, min(uint64(m.MaxEntries)*p.opts.Memory/DefaultMemory, uint64(m.MaxEntries))))
 		case m.Type != ebpf.Hash && m.Type != ebpf.LRUHash && m.Type != ebpf.StackTrace && m.Type != ebpf.Queue: // as many as there are keys
 			fixed += mapBytes(m, cpus)
 			continue
@@ -103,6 +105,11 @@ func (p *Prepared) size() error {
 			m.MaxEntries = entriesIn(m, share, cpus)
 		}
 		free -= min(free, mapBytes(m, cpus))
+		if p.spec.Variables[name+sets] != nil {
+			if err := setConstant(p.spec, name+sets, m.MaxEntries); err != nil {
+				return err
+			}
+		}
 	}
 	for _, name := range counted {
 		m := p.spec.Maps[name]
@@ -110,6 +117,9 @@ func (p *Prepared) size() error {
 	}
 	return nil
 }
+
+// sets ends the name of a constant of the programs: how many sets an array has that is a cache.
+const sets = "_sets"
 
 // seenMost is how many sockets have an entry of seen.h with the default of --memory, and seenBytes
 // what the kernel allocates for one: 192 bytes for all storage of a socket, 128 for the entry.

@@ -23,7 +23,6 @@ func (s *lineSink) End(row.End) error { s.ends++; return nil }
 
 // lineReader keeps the times of its events in a list that all sessions share.
 type lineReader struct {
-	noEvents
 	shown *[]uint64
 	fails error
 }

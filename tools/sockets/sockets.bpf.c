@@ -301,17 +301,19 @@ static __always_inline void of_mini(struct sock_main *e, const struct sock *sk)
  * numbers each run of an iterator: what an earlier run has left here does not count. A socket may
  * replace another one if a set is full. The replaced one is read twice, and Go merges both records.
  */
-#define SET_BITS 16
 #define SET_WAYS 4
 struct found {
 	__u64 sk[SET_WAYS], run[SET_WAYS];
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1 << SET_BITS);
+	__uint(max_entries, 1 << 16);
 	__type(key, __u32);
 	__type(value, struct found);
 } walked SEC(".maps");
+
+/* How many entries the map has. Set by Go. */
+const volatile __u32 walked_sets = 1;
 
 __u64 walk = 0; /* its last run */
 
@@ -323,7 +325,7 @@ static __always_inline struct found *found_set(const struct sock *sk)
 	__u32 set;
 
 	address = (__u64)sk;
-	set = (address >> 6) * 0x9e3779b97f4a7c15 >> (64 - SET_BITS);
+	set = ((address >> 6) * 0x9e3779b97f4a7c15 >> 32) * walked_sets >> 32;
 	return bpf_map_lookup_elem(&walked, &set);
 }
 
