@@ -70,7 +70,7 @@ struct flow {
 	__u32 resent, dsacks;	    /* of this message: retransmissions; dsack_dups before the first */
 	__u32 turns, overlaps, unasked;
 	__u32 fast, tlp, rto, syn;  /* retransmitted segments, by cause */
-	__u32 pid, exec, name;	    /* the reader at the last look */
+	__u32 pid, program;	    /* the reader at the last look; a hash of its name and execs */
 	__u32 opaque;		    /* see opaque() */
 	__u8 state, role;
 	__u8 left;   /* all data had left when the last send returned */

@@ -161,16 +161,14 @@ static __noinline int flow_reader(struct flow *f, const struct sock *sk)
 static __always_inline struct flow *flow_used(const struct sock *sk)
 {
 	struct flow *f = flow_of(sk);
-	__u32 pid = bpf_get_current_pid_tgid() >> 32, exec, name;
+	__u32 pid = bpf_get_current_pid_tgid() >> 32, program;
 
 	if (!f || (f->state < FLOW_FOUND && f->state != FLOW_QUEUED))
 		return NULL;
-	exec = who_exec();
-	name = who_name();
-	if (f->pid != pid || f->exec != exec || f->name != name) {
+	program = who_name() ^ who_exec() * 0x9e3779b1;
+	if (f->pid != pid || f->program != program) {
 		f->pid = pid;
-		f->exec = exec;
-		f->name = name;
+		f->program = program;
 		flow_reader(f, sk);
 	}
 	return f;
