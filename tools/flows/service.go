@@ -93,9 +93,10 @@ const fewTurns = 10
 // directory makes services of connections.
 type directory struct {
 	named map[uint64]*service // by number, without figures; also those of the last output
+	early map[uint64]*turns   // of the last output, of services that had no name yet
 }
 
-func newDirectory() *directory { return &directory{map[uint64]*service{}} }
+func newDirectory() *directory { return &directory{named: map[uint64]*service{}} }
 
 // rows adds up the connections of an output and the turns that were counted.
 func (d *directory) rows(span time.Duration, moved []event, counted map[uint64]*turns) []service {
@@ -115,12 +116,25 @@ func (d *directory) rows(span time.Duration, moved []event, counted map[uint64]*
 		s.RX += a.RX
 		s.Resent += uint64(a.Fast) + uint64(a.TLP) + uint64(a.RTO) + uint64(a.Syn)
 	}
+	early := map[uint64]*turns{}
+	for id, t := range d.early {
+		if c := counted[id]; c != nil {
+			c.Turn.Merge(&t.Turn)
+			c.First.Merge(&t.First)
+		} else if now[id] != nil {
+			counted[id] = t
+		}
+	}
 	for id, t := range counted {
 		s := now[id]
 		if s == nil {
 			was := d.named[id]
 			if was == nil {
-				continue // all its connections are hidden by a filter
+				// The end of its connections may still be in the ring. Or a filter hides all of them.
+				if d.early[id] == nil {
+					early[id] = t
+				}
+				continue
 			}
 			again := *was
 			s = &again
@@ -128,6 +142,7 @@ func (d *directory) rows(span time.Duration, moved []event, counted map[uint64]*
 		}
 		s.Turn.Hist, s.First.Hist = t.Turn, t.First
 	}
+	d.early = early
 	out := make([]service, 0, len(now))
 	d.named = make(map[uint64]*service, len(now))
 	for id, s := range now {
