@@ -17,8 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"seine/internal/lab"
 )
 
@@ -374,22 +372,7 @@ func TestTopIdle(t *testing.T) {
 	const most, over = 0.03, 5 * time.Second
 	s := newTmux(t, 120, 40)
 	s.top("")
-	pid := s.pid()
-	time.Sleep(2 * time.Second) // its start counts apart
-	used := func() time.Duration {
-		var at unix.Timespec
-		if err := unix.ClockGettime(^int32(pid)<<3|2, &at); err != nil { // CLOCK_PROCESS_CPUTIME_ID of that process
-			t.Fatal(err)
-		}
-		return time.Duration(at.Nano())
-	}
-	before, began := used(), time.Now()
-	time.Sleep(over)
-	share := float64(used()-before) / float64(time.Since(began))
-	t.Logf("an idle top takes %.2f %% of a processor", 100*share)
-	if share > most {
-		t.Errorf("an idle top takes %.2f %% of a processor, want at most %.0f", 100*share, 100*most)
-	}
+	wantIdle(t, "top", most, over, s.pid())
 	s.keys("q")
 	s.wantBack("ended 0")
 }
