@@ -105,6 +105,11 @@ static __always_inline __u32 opaque(struct flow *f, __u32 n)
 	return *(volatile __u32 *)&f->opaque;
 }
 
+static __always_inline __u64 opaque_time(struct flow *f, __u64 t)
+{
+	return (__u64)opaque(f, t >> 32) << 32 | opaque(f, t);
+}
+
 static __always_inline void flow_charge(struct flow *f, const enum flow_part part, __u64 until)
 {
 	if (until <= f->mark)
@@ -411,8 +416,12 @@ static __always_inline void flow_settle(struct flow *f, const struct sock *sk, b
 {
 	__u64 until = unread ? flow_came(f, sk, now) : now;
 
+	if (!copy)
+		until = opaque_time(f, until);
 	if (flow_has_sent(f, sk))
 		flow_sent_unseen(f, sk, until, false, copy);
+	if (!copy)
+		until = opaque_time(f, until);
 	switch (f->state) {
 	case FLOW_OPENING:
 		flow_charge(f, PART_CONNECT, until);

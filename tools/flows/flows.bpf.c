@@ -50,7 +50,11 @@ struct {
 	__type(value, struct flow);
 } flows SEC(".maps");
 
-/* Turns of one service. Go: turns. */
+/* Turns of one service. Go: turns. Processors whose numbers differ in these bits count in
+ * entries of their own, so that they do not wait for each other's cache lines. The number
+ * of a service has no such bits. Go: shards.
+ */
+#define SHARDS 3
 struct turns {
 	struct hist turn, first; /* microseconds */
 };
@@ -106,7 +110,7 @@ static __always_inline __u64 micros(__u64 ns)
 
 static __noinline int turn_count(struct flow *f, __u64 took)
 {
-	__u64 key = f->service, us = micros(took);
+	__u64 key = f->service | (bpf_get_smp_processor_id() & SHARDS), us = micros(took);
 	struct turns *t;
 
 	if (f->overlaps * 10 > f->turns)
@@ -137,8 +141,10 @@ static __noinline __u64 service_of(const struct who *w, const struct tuple *t, _
 	__u64 sum = mix(mix(mix(mix(1, comm[0]), comm[1]), w->cgroup), netns);
 
 	if (role != ROLE_CLIENT)
-		return mix(sum, t->lport) | 1;
-	return mix(mix(mix(sum, addr[0]), addr[1]), 1 << 16 | t->rport) | 1;
+		sum = mix(sum, t->lport);
+	else
+		sum = mix(mix(mix(sum, addr[0]), addr[1]), 1 << 16 | t->rport);
+	return (sum & ~(__u64)SHARDS) | (SHARDS + 1); /* never 0 */
 }
 
 /* The current process reads from sk or sends on it for the first time: find its
@@ -379,6 +385,7 @@ static __always_inline void flow_state(const struct sock *sk, int old, int new)
 {
 	struct flow *f;
 	__u64 key = (__u64)sk, now;
+	enum flow_end how;
 
 	if (new == TCP_SYN_SENT || (new == TCP_SYN_RECV && old == TCP_LISTEN)) {
 		if (!sock_wanted(sk))
@@ -405,7 +412,10 @@ static __always_inline void flow_state(const struct sock *sk, int old, int new)
 	}
 	if (new != TCP_CLOSE && new != TCP_CLOSE_WAIT && new != TCP_FIN_WAIT1 && new != TCP_LAST_ACK)
 		return;
-	flow_leave(f, sk, new == TCP_CLOSE ? END_CLOSE : new == TCP_CLOSE_WAIT ? END_PEERS_FIN : END_FIN, now);
+	how = opaque(f, new == TCP_CLOSE ? END_CLOSE : new == TCP_CLOSE_WAIT ? END_PEERS_FIN : END_FIN);
+	old = opaque(f, old);
+	new = opaque(f, new);
+	flow_leave(f, sk, how, now);
 	if (new != TCP_CLOSE)
 		return;
 	if (f->state)

@@ -18,6 +18,11 @@ import (
 // turns is struct turns of flows.bpf.c: the turns of one service, in microseconds.
 type turns struct{ Turn, First kern.Hist }
 
+func (t *turns) add(o *turns) {
+	t.Turn.Merge(&o.Turn)
+	t.First.Merge(&o.First)
+}
+
 // service is a process name of a container or network namespace, with one port that
 // it serves or one address that it sends requests to.
 type service struct {
@@ -90,6 +95,23 @@ func ofTurn(part int) bool {
 // fewTurns is the least number of turns for a verdict.
 const fewTurns = 10
 
+// shards is SHARDS of flows.bpf.c: the bits of the number under which turns are counted that are
+// not the service's.
+const shards = 3
+
+// unsharded adds up the turns of each service that different processors counted.
+func unsharded(counted map[uint64]*turns) map[uint64]*turns {
+	out := make(map[uint64]*turns, len(counted))
+	for id, t := range counted {
+		if id &^= shards; out[id] == nil {
+			out[id] = t
+		} else {
+			out[id].add(t)
+		}
+	}
+	return out
+}
+
 // directory makes services of connections.
 type directory struct {
 	named map[uint64]*service // by number, without figures; also those of the last output
@@ -117,10 +139,10 @@ func (d *directory) rows(span time.Duration, moved []event, counted map[uint64]*
 		s.Resent += uint64(a.Fast) + uint64(a.TLP) + uint64(a.RTO) + uint64(a.Syn)
 	}
 	early := map[uint64]*turns{}
+	counted = unsharded(counted)
 	for id, t := range d.early {
 		if c := counted[id]; c != nil {
-			c.Turn.Merge(&t.Turn)
-			c.First.Merge(&t.First)
+			c.add(t)
 		} else if now[id] != nil {
 			counted[id] = t
 		}
