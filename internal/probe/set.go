@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -48,10 +49,12 @@ type Set struct {
 	Programs map[string]*ebpf.Program
 	Iters    map[string][]*link.Iter // by point, for the way iter: run them to see what is there
 
-	coll   *ebpf.Collection
-	opts   ebpf.CollectionOptions // for its programs
-	links  []placed
-	loaded map[string]*ebpf.Program // classic tracepoints, by their code
+	coll  *ebpf.Collection
+	opts  ebpf.CollectionOptions // for its programs
+	links []placed
+
+	mu     sync.Mutex                               // guards Programs and what follows while programs are loaded
+	loaded map[string]func() (*ebpf.Program, error) // classic tracepoints, by their code
 	twice  *Twice
 }
 
@@ -147,7 +150,7 @@ func Attach(k *Kernel, spec *ebpf.CollectionSpec, points []Point, o Options) (_ 
 	opts.MapReplacements = coll.Maps
 	s := &Set{
 		Maps: coll.Maps, Vars: coll.Variables, coll: coll, opts: opts,
-		Programs: map[string]*ebpf.Program{}, Iters: map[string][]*link.Iter{}, loaded: map[string]*ebpf.Program{},
+		Programs: map[string]*ebpf.Program{}, Iters: map[string][]*link.Iter{}, loaded: map[string]func() (*ebpf.Program, error){},
 	}
 	defer func() {
 		if err != nil {
@@ -164,13 +167,9 @@ func Attach(k *Kernel, spec *ebpf.CollectionSpec, points []Point, o Options) (_ 
 			return nil, err
 		}
 	}
-	var all []*candidate
-	for _, p := range points {
-		c, err := s.candidate(k, spec, p, o.Force)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, c)
+	all, err := s.candidates(k, spec, points, o.Force)
+	if err != nil {
+		return nil, err
 	}
 	for _, c := range all {
 		err := c.attach(s)
@@ -205,6 +204,27 @@ type loaded struct {
 type placed struct {
 	io.Closer
 	again bool
+}
+
+// candidates loads the programs of all points, as many at once as there are processors: the verifier takes most of the time.
+func (s *Set) candidates(k *Kernel, spec *ebpf.CollectionSpec, points []Point, f Force) ([]*candidate, error) {
+	all, errs := make([]*candidate, len(points)), make([]error, len(points))
+	free := make(chan struct{}, runtime.GOMAXPROCS(0))
+	var wg sync.WaitGroup
+	for i, p := range points {
+		wg.Go(func() {
+			free <- struct{}{}
+			all[i], errs[i] = s.candidate(k, spec, p, f)
+			<-free
+		})
+	}
+	wg.Wait()
+	for _, err := range errs { // the first point's, whichever was first in time
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // candidate loads the programs of the first way to p that can be loaded.
@@ -334,6 +354,8 @@ func (s *Set) loadWay(k *Kernel, spec *ebpf.CollectionSpec, p Point, w Way) ([]l
 }
 
 func (s *Set) copies(p Point, w Way, ps *ebpf.ProgramSpec) []Copy {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
 	case p.Attach != nil:
 		return []Copy{{ps, 0}}
@@ -371,28 +393,34 @@ func (s *Set) place(p Point, all []loaded) error {
 // know where they are attached, so those of the same code are loaded once: the
 // exits of a dozen system calls are one program.
 func (s *Set) load(spec *ebpf.CollectionSpec, ps *ebpf.ProgramSpec, name string) (*ebpf.Program, error) {
-	code := ""
-	if ps.Type == ebpf.TracePoint {
-		code = codeOf(ps)
-		if prog := s.loaded[code]; prog != nil {
-			return prog, nil
+	load := func() (*ebpf.Program, error) {
+		one := &ebpf.CollectionSpec{
+			Maps: spec.Maps, Types: spec.Types, ByteOrder: spec.ByteOrder, Variables: spec.Variables,
+			Programs: map[string]*ebpf.ProgramSpec{name: ps},
 		}
+		coll, err := ebpf.NewCollectionWithOptions(one, s.opts)
+		if err != nil {
+			return nil, err
+		}
+		defer coll.Close()
+		prog := coll.DetachProgram(name)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.Programs[name] = prog
+		return prog, nil
 	}
-	one := &ebpf.CollectionSpec{
-		Maps: spec.Maps, Types: spec.Types, ByteOrder: spec.ByteOrder, Variables: spec.Variables,
-		Programs: map[string]*ebpf.ProgramSpec{name: ps},
+	if ps.Type != ebpf.TracePoint {
+		return load()
 	}
-	coll, err := ebpf.NewCollectionWithOptions(one, s.opts)
-	if err != nil {
-		return nil, err
+	code := codeOf(ps)
+	s.mu.Lock()
+	once := s.loaded[code]
+	if once == nil {
+		once = sync.OnceValues(load)
+		s.loaded[code] = once
 	}
-	defer coll.Close()
-	prog := coll.DetachProgram(name)
-	s.Programs[name] = prog
-	if code != "" {
-		s.loaded[code] = prog
-	}
-	return prog, nil
+	s.mu.Unlock()
+	return once()
 }
 
 // codeOf is equal for programs of the same instructions.
