@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cilium/ebpf/btf"
+
 	"seine/internal/lab"
 )
 
@@ -200,15 +202,13 @@ func (o *options) aRally() (cpu float64, err error) {
 	return float64(res.Client.CPU() + res.Server.CPU()), err
 }
 
-// requests measures tcplife and the tools of seine why over connections that
-// stay open.
+// requests measures tcplife over connections that stay open.
 func requests(o *options) ([]figure, error) {
 	repair := figure{What: "tcplife: owner repair, of the load's CPU", Unit: "%", Beside: "empty on the same", Goal: &goal{Bound: 2}}
 	perRun := figure{What: "tcplife: owner repair per run", Unit: "ns", Beside: "empty on the same"}
 	perRequest := figure{What: "tcplife: BPF per request", Unit: "ns"}
 	load := figure{What: "load with tcplife: CPU per request", Unit: "ns", Beside: "without"}
-	all := figure{What: "why: BPF, of the load's CPU", Unit: "%", Goal: &goal{Bound: 5}}
-	own, every, peer := o.own("tcplife"), o.own("why", "-d", "600"), o.peer()
+	own, peer := o.own("tcplife"), o.peer()
 	if peer != nil {
 		perRequest.Beside = peerName
 	}
@@ -239,17 +239,6 @@ func requests(o *options) ([]figure, error) {
 		if err != nil {
 			return nil, err
 		}
-		err = beside(every, func() error {
-			m, err := during(every, run)
-			all.Own = append(all.Own, 100*total(m).ns/cpu)
-			if o.each {
-				explain(append(every.args, "over requests"), m, n)
-			}
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
 		if peer == nil {
 			continue
 		}
@@ -262,7 +251,7 @@ func requests(o *options) ([]figure, error) {
 			return nil, err
 		}
 	}
-	return []figure{repair, perRun, perRequest, load, all}, nil
+	return []figure{repair, perRun, perRequest, load}, nil
 }
 
 // onHooks runs a load with empty programs at all of the hooks.
@@ -272,7 +261,10 @@ func (o *options) onHooks(hooks []*empty, run func() error, take func(cost)) err
 			for _, h := range hooks[:i] {
 				h.stop()
 			}
-			return nil // no such tracepoint on this kernel
+			if errors.Is(err, btf.ErrNotFound) {
+				return nil // no such tracepoint on this kernel
+			}
+			return fmt.Errorf("a program at %s: %w", h.tracepoint, err)
 		}
 	}
 	err := run()

@@ -54,7 +54,7 @@ func main() {
 	flag.IntVar(&o.slow, "slow", 1, "how often those of peers that take a minute to start")
 	flag.IntVar(&o.sessions, "sessions", 0, "TCP sessions of a round (default 20000; 2000 where emulated)")
 	flag.IntVar(&o.requests, "requests", 0, "requests of a round (default 50000; 2000 where emulated)")
-	flag.StringVar(&o.only, "only", "", "one `part`: start, sessions, requests, flows, top, tools, together, language, peers, sinks, recordings or gigabyte, which is heavy and runs only so")
+	flag.StringVar(&o.only, "only", "", "one `part`: start, sessions, requests, flows, windows, tools, together, language, peers, sinks, recordings or gigabyte, which is heavy and runs only so")
 	flag.StringVar(&o.tools, "tools", "", "of the parts tools and peers, only these `names`, with commas between")
 	flag.StringVar(&o.markdown, "o", "", "also write the tables into a `file` of Markdown, in the place of those it has of the same machine")
 	flag.StringVar(&o.vm, "vm", "", "the `program` of test/vm, to measure in a guest too")
@@ -126,7 +126,7 @@ func (o *options) measure() (*machine, error) {
 	for _, p := range []struct {
 		name string
 		take func(*options) ([]figure, error)
-	}{{"start", starts}, {"sessions", sessions}, {"requests", requests}, {"flows", flowCosts}, {"top", topCosts}, {"tools", everyTool}, {"together", together}, {"language", language}, {"peers", peers}, {"sinks", sinks}, {"recordings", recordings}, {"gigabyte", gigabyte}} {
+	}{{"start", starts}, {"sessions", sessions}, {"requests", requests}, {"flows", flowCosts}, {"windows", windowCosts}, {"tools", everyTool}, {"together", together}, {"language", language}, {"peers", peers}, {"sinks", sinks}, {"recordings", recordings}, {"gigabyte", gigabyte}} {
 		if o.only != "" && o.only != p.name {
 			continue
 		}

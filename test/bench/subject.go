@@ -77,12 +77,20 @@ type empty struct {
 func (e *empty) start() (err error) {
 	does := asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}
 	if e.looks {
-		m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 312, MaxEntries: 1 << 15})
+		entries, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 312, MaxEntries: 1 << 15})
 		if err != nil {
 			return err
 		}
-		defer m.Close() // the program holds it
-		does = looking(m)
+		defer entries.Close() // the program holds it
+		hists, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 2464, MaxEntries: 1 << 10})
+		if err != nil {
+			return err
+		}
+		defer hists.Close()
+		if err := hists.Put(uint64(0), make([]byte, 2464)); err != nil {
+			return err
+		}
+		does = looking(entries, hists)
 	}
 	e.prog, err = ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: e.tracepoint, License: "GPL",
