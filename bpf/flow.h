@@ -293,20 +293,16 @@ static __noinline __u32 flow_held(const struct flow *f, const struct sock *sk)
 /* After a send, until the next one begins: sending, then the application's time. */
 static __always_inline void flow_pause(struct flow *f, const struct sock *sk, const struct chrono *c, __u64 began)
 {
-	__u64 end;
+	__u64 end = f->ended + flow_rtt(f, sk); /* data that had left when the last call returned */
+	bool late;
 
 	flow_needless(f, sk);
-	if ((f->full || f->resent || !f->left) && seq_after(f->wrote, TCP(sk, snd_una))) {
-		charge_sending(f, c, began); /* busy all along */
-		return;
-	}
-	/* Data that had left when the last call returned arrived an RTT later. Otherwise
-	 * the chronograph says how long it took.
-	 */
-	end = f->ended + flow_rtt(f, sk);
-	if (f->resent || !f->left) {
+	late = f->resent || !f->left;
+	if ((f->full || late) && seq_after(f->wrote, TCP(sk, snd_una))) {
+		end = began; /* busy all along */
+	} else if (late) {
 		f->resent = 0;
-		end = f->mark + (__u64)(c->busy - f->busy) * tick_ns;
+		end = f->mark + (__u64)(c->busy - f->busy) * tick_ns; /* the chronograph says how long it took */
 		if (end < f->ended)
 			end = f->ended;
 	}

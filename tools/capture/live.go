@@ -28,6 +28,7 @@ func Live() []trial.Case {
 		{Name: "handed-rights", Hosts: lab.TwoHosts, Run: trial.Undisturbed(handed("rights"))},
 		{Name: "handed-fork", Hosts: lab.TwoHosts, Run: trial.Undisturbed(handed("fork"))},
 		{Name: "loopback", Run: trial.Undisturbed(loopback)},
+		{Name: "loopback-filter", Run: trial.Undisturbed(loopbackFilter)},
 		{Name: "large", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 1, Send: 300007, Recv: 53})},
 		{Name: "older", Hosts: lab.TwoHosts, Run: trial.Undisturbed(older)},
 		{Name: "reset", Hosts: lab.TwoHosts, Run: sessions(lab.Sessions{Count: 7, Send: 101, Recv: 53, Close: lab.ByReset})},
@@ -195,6 +196,41 @@ func loopback(x *trial.Trial) error {
 	}
 	if n := len(rows); n < 7*7 {
 		x.Errorf("%d packets of 7 sessions, want 49 at least", n)
+	}
+	return nil
+}
+
+// loopbackFilter: a packet passes if its sender or its receiver does. Packets between two other
+// processes do not.
+func loopbackFilter(x *trial.Trial) error {
+	var all []*lab.TCP
+	for _, server := range []string{"web", "api"} {
+		t, err := lab.StartTCP(x.World, lab.Sessions{Count: 3, Send: 101, Recv: 53, ClientComm: "browser", ServerComm: server})
+		if err != nil {
+			return err
+		}
+		all = append(all, t)
+	}
+	rows, err := x.Rows(func() error {
+		for _, t := range all {
+			if _, err := t.Run(); err != nil {
+				return err
+			}
+		}
+		return x.World.Closed()
+	}, "--comm=web", "--proto=tcp")
+	if err != nil {
+		return err
+	}
+	to := map[string]int{}
+	for _, r := range rows {
+		if port(r, all[0].Port) == "" {
+			x.Errorf("neither from nor to web: %s", trial.Dump(r))
+		}
+		to[r.Get("to_comm").S]++
+	}
+	if to["web"] < 3*3 || to["browser"] < 3*3 {
+		x.Errorf("packets by receiver %v, want 9 at least of 3 sessions to both", to)
 	}
 	return nil
 }

@@ -170,6 +170,8 @@ func secondServer(x *trial.Trial) error {
 		if unanswered := r.Get("rcode").S == timeout; unanswered != (r.Get("latency_us").Kind == row.Null) {
 			x.Errorf("latency of %s", trial.Dump(r))
 		}
+		x.Want(r, "family", "inet")
+		x.Want(r, "laddr", "127.0.0.1")
 	}
 	return nil
 }
@@ -193,6 +195,7 @@ func pending(x *trial.Trial) error {
 		x.Want(r, "rcode", "-")
 		x.Want(r, "answers", "-")
 		x.Want(r, "raddr", "127.0.0.1")
+		x.Want(r, "family", "inet")
 	}
 	wantTally(x, tally(rows, "name", "type"), map[string]int{"mute.example A": 1, "mute.example AAAA": 1})
 	return nil

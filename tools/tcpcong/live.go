@@ -161,13 +161,22 @@ func ticks(x *trial.Trial) error {
 	}
 	var sum [caStates]uint64
 	var changes uint64
-	for _, r := range rows {
+	for n, r := range rows {
 		x.Want(r, "pid", p.PID)
 		x.Want(r, "lport", s.Port)
+		var all uint64
 		for i, id := range stateIDs {
 			sum[i] += r.Get(id).N
+			all += r.Get(id).N
 		}
 		changes += r.Get("changes").N
+		if n == 0 {
+			continue
+		}
+		// An output without news of the connection has no row. The wall clock may differ a little from the monotonic one.
+		if since := int64(r.Get("time").N - rows[n-1].Get("time").N); int64(all) > since+1e6 {
+			x.Errorf("%v after the row before, and the states took %v", time.Duration(since), time.Duration(all))
+		}
 	}
 	// Two timeouts of at least 200 ms make 12 outputs. A busy machine has fewer.
 	if len(rows) < 3 {
