@@ -69,6 +69,9 @@ func flowCosts(o *options) ([]figure, error) {
 	return []figure{part, each, exact, bulk, session, room}, nil
 }
 
+// histShards is how many histograms there are for processors to count in.
+const histShards = 4
+
 // looking does what any tool must that times each read by connection and counts it in a histogram: it reads the clock, looks
 // the socket up among entries as large as those of flows, and then a histogram, and counts in it.
 func looking(entries, hists *ebpf.Map) asm.Instructions {
@@ -101,8 +104,9 @@ func looking(entries, hists *ebpf.Map) asm.Instructions {
 		asm.LoadMem(asm.R8, asm.R0, 0, asm.DWord).WithSymbol("found"),
 		asm.StoreMem(asm.R0, 0, asm.R7, asm.DWord),
 		asm.Sub.Reg(asm.R7, asm.R8),
-		asm.Mov.Imm(asm.R1, 0),
-		asm.StoreMem(asm.RFP, -16, asm.R1, asm.DWord),
+		asm.FnGetSmpProcessorId.Call(),
+		asm.And.Imm(asm.R0, histShards-1),
+		asm.StoreMem(asm.RFP, -16, asm.R0, asm.DWord),
 		asm.LoadMapPtr(asm.R1, hists.FD()),
 		asm.Mov.Reg(asm.R2, asm.RFP),
 		asm.Add.Imm(asm.R2, -16),

@@ -87,8 +87,10 @@ func (e *empty) start() (err error) {
 			return err
 		}
 		defer hists.Close()
-		if err := hists.Put(uint64(0), make([]byte, 2464)); err != nil {
-			return err
+		for i := range uint64(histShards) {
+			if err := hists.Put(i, make([]byte, 2464)); err != nil {
+				return err
+			}
 		}
 		does = looking(entries, hists)
 	}
