@@ -54,7 +54,7 @@ struct flow {
 	__u64 born;
 	__u64 mark;
 	__u64 began;	   /* start of the current turn; 0: none */
-	__u64 first;	   /* of this turn: from its first byte to the first of the answer */
+	__u64 first;	   /* of this turn: from its first byte to the first of the answer; undefined after it */
 	__u64 ended;	   /* the last send or read */
 	__u64 lossy;	   /* time that losses took, not charged yet */
 	__u64 lossy_since; /* start of a loss that is not repaired; 0: none */
@@ -65,7 +65,7 @@ struct flow {
 	__u32 wrote, copied;	    /* write_seq and copied_seq at the last look */
 	__u32 from;		    /* write_seq when this message began */
 	__u32 busy, window, buffer; /* chronograph at the last look */
-	__u32 window_left, buffer_left; /* of their growth before that: not charged yet, nanoseconds */
+	__u32 window_left, buffer_left; /* of their growth before that: not charged yet, in LEFT_NS */
 	__u32 rtt;		    /* of the handshake, microseconds; 0: not known */
 	__u32 resent, dsacks;	    /* of this message: retransmissions; dsack_dups before the first */
 	__u32 turns, overlaps, unasked;
@@ -97,7 +97,8 @@ static __always_inline bool flow_stale(const struct flow *f, const struct sock *
 static int turn_count(struct flow *f, __u64 took);
 
 /* The verifier walks the rest of a program once for each known value of a number.
- * A value that is read back from a map is unknown, so it walks only once.
+ * A value that is read back from a map is unknown, so it walks only once. Only for what runs
+ * under the socket's lock.
  */
 static __always_inline __u32 opaque(struct flow *f, __u32 n)
 {
@@ -171,14 +172,15 @@ static __always_inline void flow_look_chrono(struct flow *f, const struct chrono
 
 /* The chronograph has grown by this many jiffies: charge them, and what an earlier charge
  * had no time for. Returns what this one has no time for. Sends may follow each other
- * faster than jiffies, so it counts nanoseconds.
+ * faster than jiffies, so it counts in microseconds, nearly: in 32 bits for more than an hour.
  */
+#define LEFT_NS 1024
 static __always_inline __u32 flow_charge_ticks(struct flow *f, const enum flow_part part, __u64 end, __u32 ticks, __u32 left)
 {
-	__u64 n = ticks * tick_ns + left, before = f->mark;
+	__u64 n = ticks * tick_ns + (__u64)left * LEFT_NS, before = f->mark;
 
 	flow_charge_most(f, part, end, n);
-	n -= f->mark - before;
+	n = (n - (f->mark - before)) / LEFT_NS;
 	return n < ~0U ? n : ~0U;
 }
 

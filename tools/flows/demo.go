@@ -224,6 +224,11 @@ func table(exact bool) []scenario {
 		{Talk: lab.Talk{Name: "window-before", Turns: 1, Answer: 250_000, Chunks: 500, Pause: 3 * ms, RecvBuf: 16 << 10, Wait: 200 * ms}, path: far, want: []want{
 			{role: server, part: "window", from: func(r *lab.TalkResult) int64 { return r.Server.Window }, loose: 0.9, open: true},
 		}},
+		// A probe is the last look before the window is closed for longer than 32 bits count
+		// nanoseconds.
+		{Talk: lab.Talk{Name: "window-long", Turns: 1, Answer: 48_000, Chunks: 16, Pause: 300 * ms, RecvBuf: 4 << 10, Wait: 7000 * ms}, loss: &lab.Loss{From: 1, Data: 1, Count: 1}, want: []want{
+			{role: server, part: "window", from: func(r *lab.TalkResult) int64 { return r.Server.Window }, loose: 0.97, open: true},
+		}},
 		{Talk: lab.Talk{Name: "idle", Turns: 4, Gap: 300 * ms}, want: []want{
 			{role: client, part: "idle", from: func(r *lab.TalkResult) int64 { return r.Client.Gap }},
 			{role: server, part: "idle", from: func(r *lab.TalkResult) int64 { return r.Client.Gap }, ticks: 1},

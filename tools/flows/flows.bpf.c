@@ -108,9 +108,18 @@ static __always_inline __u64 micros(__u64 ns)
 	return ns >> 32 ? ns / 1000 : ns * 274877907 >> 38;
 }
 
+/* turn_slot, and the verifier does not know which: see opaque(). The turn is over, so this
+ * word of it is free.
+ */
+static __always_inline __u32 turn_put(struct flow *f, __u64 us)
+{
+	*(volatile __u64 *)&f->first = turn_slot(us);
+	return *(volatile __u64 *)&f->first;
+}
+
 static __noinline int turn_count(struct flow *f, __u64 took)
 {
-	__u64 key = f->service | (bpf_get_smp_processor_id() & SHARDS), us = micros(took);
+	__u64 key = f->service | (bpf_get_smp_processor_id() & SHARDS), us = micros(took), first;
 	struct turns *t;
 
 	if (f->overlaps * 10 > f->turns)
@@ -118,11 +127,11 @@ static __noinline int turn_count(struct flow *f, __u64 took)
 	t = count_at(COUNTED(turns), &key, &no_turns);
 	if (!t)
 		return 0;
-	hist_put_at(&t->turn, us, opaque(f, turn_slot(us)));
 	if (f->first) {
-		us = micros(f->first);
-		hist_put_at(&t->first, us, opaque(f, turn_slot(us)));
+		first = micros(f->first);
+		hist_put_at(&t->first, first, turn_put(f, first));
 	}
+	hist_put_at(&t->turn, us, turn_put(f, us));
 	return 0;
 }
 
