@@ -295,7 +295,7 @@ static __noinline __u32 flow_held(const struct flow *f, const struct sock *sk)
 /* After a send, until the next one begins: sending, then the application's time. */
 static __always_inline void flow_pause(struct flow *f, const struct sock *sk, const struct chrono *c, __u64 began)
 {
-	__u64 end = f->ended + flow_rtt(f, sk); /* data that had left when the last call returned */
+	__u64 end;
 	bool late;
 
 	flow_needless(f, sk);
@@ -307,6 +307,8 @@ static __always_inline void flow_pause(struct flow *f, const struct sock *sk, co
 		end = f->mark + (__u64)(c->busy - f->busy) * tick_ns; /* the chronograph says how long it took */
 		if (end < f->ended)
 			end = f->ended;
+	} else {
+		end = f->ended + flow_rtt(f, sk); /* all data had left when the last call returned */
 	}
 	charge_sending(f, c, end < began ? end : began);
 	flow_charge(f, PART_APP, began);

@@ -6,9 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
 	"seine/internal/object"
+	"seine/internal/tool"
 )
 
 // privateStack is BPF_PRIV_STACK_MIN_SIZE: from 6.13 on, a function that uses this
@@ -40,6 +42,51 @@ func TestUprobeStacks(t *testing.T) {
 	if checked == 0 {
 		t.Error("no tool has a uprobe")
 	}
+}
+
+// mostStack is MAX_BPF_STACK. Kernels before 6.13 round each function up to 32 bytes, and the chain of calls that has
+// most may have no more than this; newer ones count less.
+const mostStack = 512
+
+// unused is stack of code that constants switch off when the program is loaded: the kernel does not count it.
+var unused = map[string]int{
+	"tcpstates/state__btf": 32, "tcpstates/state__raw": 32, // owner_take, or the tool's own entry
+}
+
+// TestStacks: every kernel has room for what a chain of calls puts on the stack.
+func TestStacks(t *testing.T) {
+	each(t, func(t *testing.T, tl *tool.Tool, spec *ebpf.CollectionSpec) {
+		for name, p := range spec.Programs {
+			own, calls := stacks(p.Instructions), callees(p.Instructions)
+			var deepest func(fn string) (int, string)
+			deepest = func(fn string) (most int, chain string) {
+				for _, to := range calls[fn] {
+					if n, c := deepest(to); n > most {
+						most, chain = n, " → "+c
+					}
+				}
+				return most + max(32, (own[fn]+31)&^31), fn + chain
+			}
+			if n, chain := deepest(p.Instructions[0].Symbol()); n > mostStack+unused[tl.Name+"/"+name] {
+				t.Errorf("%s: %d bytes of stack in %s, want %d at most", name, n, chain, mostStack)
+			}
+		}
+	})
+}
+
+// callees lists the functions that each function calls.
+func callees(insns asm.Instructions) map[string][]string {
+	out := map[string][]string{}
+	fn := ""
+	for _, ins := range insns {
+		if s := ins.Symbol(); s != "" {
+			fn = s
+		}
+		if ins.IsFunctionCall() {
+			out[fn] = append(out[fn], ins.Reference())
+		}
+	}
+	return out
 }
 
 // stacks is the stack size of each function, in bytes.
