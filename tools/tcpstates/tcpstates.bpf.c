@@ -56,7 +56,7 @@ static __noinline struct owner *entry_at(const struct sock *sk, int new)
 		first.kept.exec = who_exec();
 	}
 	if (!o || owner_stale(o, sk)) {
-		first.cookie = sock_cookie(sk); /* of a listener's child it is 0: see owner_born */
+		first.cookie = new == TCP_SYN_RECV ? 0 : sock_cookie(sk); /* see owner_born */
 		owner_put(sk, &first, 0, BPF_ANY);
 		return owner_entry(sk);
 	}
@@ -68,12 +68,12 @@ static __noinline struct owner *entry_at(const struct sock *sk, int new)
 }
 
 /* The same for a tool that shares the table. */
-static __noinline struct owner_own *own_at(const struct sock *sk)
+static __noinline struct owner_own *own_at(const struct sock *sk, int new)
 {
 	struct owner_own *own = owner_own_entry(sk), first = {};
 
 	if (!own || (own->cookie && own->cookie != sock_cookie(sk))) {
-		first.cookie = sock_cookie(sk);
+		first.cookie = new == TCP_SYN_RECV ? 0 : sock_cookie(sk);
 		owner_own_put(sk, &first, BPF_ANY);
 		return owner_own_entry(sk);
 	}
@@ -103,7 +103,7 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 	owner_listener(sk, old, new);
 	now = bpf_ktime_get_ns();
 	if (owner_shared) {
-		own = own_at(sk);
+		own = own_at(sk, new);
 		o = owner_entry(sk);
 	} else {
 		o = entry_at(sk, new);
