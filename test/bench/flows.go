@@ -3,6 +3,8 @@
 package main
 
 import (
+	"slices"
+
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
@@ -75,28 +77,32 @@ const histShards = 4
 // looking does what any tool must that times each read by connection and counts it in a histogram: it reads the clock, looks
 // the socket up among entries as large as those of flows, and then a histogram, and counts in it.
 func looking(entries, hists *ebpf.Map) asm.Instructions {
-	return asm.Instructions{
+	lookUp := func(m *ebpf.Map, key int16) asm.Instructions {
+		return asm.Instructions{
+			asm.LoadMapPtr(asm.R1, m.FD()),
+			asm.Mov.Reg(asm.R2, asm.RFP),
+			asm.Add.Imm(asm.R2, int32(key)),
+			asm.FnMapLookupElem.Call(),
+		}
+	}
+	return slices.Concat(asm.Instructions{
 		asm.LoadMem(asm.R6, asm.R1, 0, asm.DWord),
 		asm.FnKtimeGetNs.Call(),
 		asm.Mov.Reg(asm.R7, asm.R0),
+		asm.FnGetSmpProcessorId.Call(),
+		asm.And.Imm(asm.R0, histShards-1),
+		asm.StoreMem(asm.RFP, -16, asm.R0, asm.DWord),
+	}, lookUp(hists, -16), asm.Instructions{
+		asm.JEq.Imm(asm.R0, 0, "end"),
+		asm.Mov.Reg(asm.R9, asm.R0),
 		asm.StoreMem(asm.RFP, -8, asm.R6, asm.DWord),
-		asm.LoadMapPtr(asm.R1, entries.FD()),
-		asm.Mov.Reg(asm.R2, asm.RFP),
-		asm.Add.Imm(asm.R2, -8),
-		asm.FnMapLookupElem.Call(),
+	}, lookUp(entries, -8), asm.Instructions{
 		asm.JNE.Imm(asm.R0, 0, "found"),
 		// The first read of the socket. What the new entry has in it does not matter: it is a histogram's memory.
-		asm.Mov.Imm(asm.R1, 0),
-		asm.StoreMem(asm.RFP, -16, asm.R1, asm.DWord),
-		asm.LoadMapPtr(asm.R1, hists.FD()),
-		asm.Mov.Reg(asm.R2, asm.RFP),
-		asm.Add.Imm(asm.R2, -16),
-		asm.FnMapLookupElem.Call(),
-		asm.JEq.Imm(asm.R0, 0, "end"),
-		asm.Mov.Reg(asm.R3, asm.R0),
 		asm.LoadMapPtr(asm.R1, entries.FD()),
 		asm.Mov.Reg(asm.R2, asm.RFP),
 		asm.Add.Imm(asm.R2, -8),
+		asm.Mov.Reg(asm.R3, asm.R9),
 		asm.Mov.Imm(asm.R4, 0),
 		asm.FnMapUpdateElem.Call(),
 		asm.Ja.Label("end"),
@@ -104,25 +110,17 @@ func looking(entries, hists *ebpf.Map) asm.Instructions {
 		asm.LoadMem(asm.R8, asm.R0, 0, asm.DWord).WithSymbol("found"),
 		asm.StoreMem(asm.R0, 0, asm.R7, asm.DWord),
 		asm.Sub.Reg(asm.R7, asm.R8),
-		asm.FnGetSmpProcessorId.Call(),
-		asm.And.Imm(asm.R0, histShards-1),
-		asm.StoreMem(asm.RFP, -16, asm.R0, asm.DWord),
-		asm.LoadMapPtr(asm.R1, hists.FD()),
-		asm.Mov.Reg(asm.R2, asm.RFP),
-		asm.Add.Imm(asm.R2, -16),
-		asm.FnMapLookupElem.Call(),
-		asm.JEq.Imm(asm.R0, 0, "end"),
 		asm.Mov.Imm(asm.R1, 1),
-		asm.StoreXAdd(asm.R0, asm.R1, asm.DWord),
-		asm.Add.Imm(asm.R0, 8),
-		asm.StoreXAdd(asm.R0, asm.R7, asm.DWord),
+		asm.StoreXAdd(asm.R9, asm.R1, asm.DWord),
+		asm.Add.Imm(asm.R9, 8),
+		asm.StoreXAdd(asm.R9, asm.R7, asm.DWord),
 		asm.RSh.Imm(asm.R7, 10),
 		asm.And.Imm(asm.R7, 31),
 		asm.LSh.Imm(asm.R7, 3),
-		asm.Add.Imm(asm.R0, 24),
-		asm.Add.Reg(asm.R0, asm.R7),
-		asm.StoreXAdd(asm.R0, asm.R1, asm.DWord),
+		asm.Add.Imm(asm.R9, 24),
+		asm.Add.Reg(asm.R9, asm.R7),
+		asm.StoreXAdd(asm.R9, asm.R1, asm.DWord),
 		asm.Mov.Imm(asm.R0, 0).WithSymbol("end"),
 		asm.Return(),
-	}
+	})
 }
