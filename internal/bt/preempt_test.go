@@ -8,10 +8,12 @@ import (
 	"os"
 	"regexp"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -24,21 +26,41 @@ import (
 func preempting(t *testing.T) (n int) {
 	const wakes, each = 1009, 3
 	event := func() { _, _ = unix.Getpgid(0) }
+	stop := busy(t, event)
 	done := make(chan int)
+	pinned(t, unix.SCHED_FIFO, func() {
+		wake(wakes, each, event)
+		done <- wakes * each
+	})
+	n = <-done
+	_, more := stop()
+	return n + more
+}
+
+// busy makes events in a thread on the first processor until it is stopped, and
+// returns after the first one: a thread that waits for a busy processor would be
+// preempted nowhere. Its end gives the thread and how many events there were.
+func busy(t *testing.T, event func()) (end func() (tid, n int)) {
+	// A thread of FIFO may wait for the collector in a loop, and keep it from the processor.
+	gc := debug.SetGCPercent(-1)
+	begun, done := make(chan bool), make(chan [2]int)
 	var stop atomic.Bool
 	pinned(t, unix.SCHED_NORMAL, func() {
-		n := 0
+		event()
+		close(begun)
+		n := 1
 		for ; !stop.Load(); n++ {
 			event()
 		}
-		done <- n
+		done <- [2]int{unix.Gettid(), n}
 	})
-	pinned(t, unix.SCHED_FIFO, func() {
-		wake(wakes, each, event)
+	<-begun
+	return func() (tid, n int) {
 		stop.Store(true)
-		done <- wakes * each
-	})
-	return <-done + <-done
+		d := <-done
+		debug.SetGCPercent(gc)
+		return d[0], d[1]
+	}
 }
 
 // pinned runs work in a thread of its own on the first processor.
@@ -58,13 +80,18 @@ func pinned(t *testing.T, policy uint32, work func()) {
 	}()
 }
 
-// wake makes some events after each of many short sleeps.
+// wake makes some events after each of many short sleeps. It sleeps four times as
+// long as its events took: on a slow processor, too, time is left for what it preempts.
 func wake(wakes, each int, event func()) {
+	took := time.Duration(0)
 	for range wakes {
-		_ = unix.Nanosleep(&unix.Timespec{Nsec: 50_000}, nil)
+		sleep := unix.NsecToTimespec(max(50*time.Microsecond, 4*took).Nanoseconds())
+		_ = unix.Nanosleep(&sleep, nil)
+		begun := time.Now()
 		for range each {
 			event()
 		}
+		took = time.Since(begun)
 	}
 }
 
@@ -155,29 +182,22 @@ func TestUprobeStack(t *testing.T) {
 		@[tid, $a, $b, $n > 0] = count();
 	}`
 	event := func() { sink += traced(unix.Gettid()) }
-	done := make(chan [2]int)
-	var stop atomic.Bool
 	counts := map[string]int{}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads + 2)) // no thread waits for Go's leave to run
 	out, errs := live(t, script(text, fmt.Sprint(os.Getpid())), Options{}, func() {
-		pinned(t, unix.SCHED_NORMAL, func() {
-			n := 0
-			for ; !stop.Load(); n++ {
-				event()
-			}
-			done <- [2]int{unix.Gettid(), n}
-		})
+		count := func(tid, n int) { counts[fmt.Sprintf("@[%d, %[1]d, %[1]d, true]", tid)] = n }
+		stop := busy(t, event)
+		done := make(chan int)
 		for range threads {
 			pinned(t, unix.SCHED_FIFO, func() {
 				wake(wakes, each, event)
-				done <- [2]int{unix.Gettid(), wakes * each}
+				done <- unix.Gettid()
 			})
 		}
-		for i := range threads + 1 {
-			d := <-done
-			counts[fmt.Sprintf("@[%d, %d, %d, true]", d[0], d[0], d[0])] = d[1]
-			stop.Store(i >= threads-1)
+		for range threads {
+			count(<-done, wakes*each)
 		}
+		count(stop())
 	})
 	lost := 0
 	for _, m := range regexp.MustCompile(`(?m)^(\d+) (runs?|events?|stacks?|updates?) `).FindAllStringSubmatch(errs, -1) {
