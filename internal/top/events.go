@@ -30,6 +30,8 @@ var kinds = map[watch.Kind]struct{ word, tool string }{
 	watch.Query:      {"DNS query", "dns"},
 	watch.Lookup:     {"lookup", "gethostlatency"},
 	watch.Held:       {"held back", "tcpnagle"},
+	watch.Overflow:   {"buffer full", "sormem"},
+	watch.Marked:     {"marked", "ipecn"},
 }
 
 // word names the event.
@@ -40,7 +42,7 @@ func (e *event) word() string {
 	case e.Kind == watch.Connecting && e.What == "pending":
 		return "connect waits"
 	}
-	return cmp.Or(kinds[e.Kind].word, string(e.Kind))
+	return kinds[e.Kind].word
 }
 
 // detail says how or why it happened.
@@ -64,7 +66,7 @@ func (e *event) detail() string {
 	case watch.QueueFull:
 		add(e.What)
 		add("limit " + words.Thousands(e.Limit))
-	case watch.Drop:
+	case watch.Drop, watch.Marked:
 		add(e.What)
 		add(e.Note)
 		add(e.Dev)
@@ -163,13 +165,15 @@ func (s *Snapshot) events(do func(*event)) {
 		return
 	}
 	for _, t := range s.Events.Tallies {
-		do(&event{t})
+		if kinds[t.Kind].word != "" {
+			do(&event{t})
+		}
 	}
 }
 
 // totals counts each kind of event, in one line.
 func (s *Snapshot) totals() string {
-	sums, order := map[string]uint64{}, []string{"connect failed", "reset", "sent again", "dropped", "queue full", "accept failed", "DNS query", "lookup", "closed"}
+	sums, order := map[string]uint64{}, []string{"connect failed", "reset", "sent again", "dropped", "queue full", "accept failed", "buffer full", "marked", "DNS query", "lookup", "closed"}
 	s.events(func(e *event) { sums[e.word()] += e.Count })
 	var out []string
 	for _, w := range order {

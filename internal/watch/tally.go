@@ -18,6 +18,9 @@ const (
 	Query      Kind = "dns"        // What: the answer's code, or TIMEOUT, or "pending"
 	Lookup     Kind = "lookup"     // a call of the C library; What: result, or "pending"
 	Held       Kind = "held"       // a write that was held back; What: by what
+	Overflow   Kind = "overflow"   // data that did not fit into a receive buffer; What: reason; Note: protocol
+	Marked     Kind = "marked"     // received packets with a mark of congestion; Raddr: their sender
+	Queued     Kind = "queued"     // packets that left a queue of a device, which is no event; What: its kind
 )
 
 // TallyKey is the key of a tally.
@@ -50,7 +53,7 @@ type Tally struct {
 	Bytes   uint64
 	Big     uint64 // retransmissions of large segments
 	Segment uint64 // the largest one
-	Limit   uint64 // of a queue
+	Limit   uint64 // of a queue, or of a buffer
 	InARow  uint64 // timeouts of one segment
 	Took    Hist   // microseconds; of closed sessions: milliseconds that they lived
 	Example string // such as the name that was looked up
@@ -101,6 +104,9 @@ var takers = map[string]func(m *Model, at int64, r reader){
 	"sni/":              takeHello,
 	"gethostlatency/":   takeLookup,
 	"tcpnagle/held":     takeHeld,
+	"sormem/overflow":   takeOverflow,
+	"ipecn/":            takeMarked,
+	"qdisclat/":         takeQueued,
 	Counters + "/":      takeRecorded,
 }
 
@@ -208,5 +214,36 @@ func takeHeld(m *Model, at int64, r reader) {
 	}
 	c := m.tally(at, r, TallyKey{Kind: Held, What: r.text("metric"), Raddr: r.addr("raddr"), Rport: r.port("rport")})
 	c.count += h.Count
+	c.took.merge(h)
+}
+
+func takeOverflow(m *Model, at int64, r reader) {
+	if r.text("kind") != "receive" {
+		return
+	}
+	c := m.tally(at, r, TallyKey{Kind: Overflow, What: r.text("reason"), Note: r.text("proto"), Lport: r.port("lport")})
+	c.count += r.count("drops")
+	c.limit = max(c.limit, r.count("limit_bytes"))
+}
+
+// takeMarked takes both kinds of rows that ipecn has: packets, and counts of a flow.
+func takeMarked(m *Model, at int64, r reader) {
+	n := r.count("segs")
+	if r.has("ce") {
+		n = r.count("ce")
+	}
+	if n == 0 || r.text("dir") != "in" {
+		return
+	}
+	m.tally(at, r, TallyKey{Kind: Marked, Raddr: r.addr("saddr"), Dev: r.text("dev")}).count += n
+}
+
+func takeQueued(m *Model, at int64, r reader) {
+	h := r.hist("latency_us")
+	if h == nil {
+		return
+	}
+	c := m.tally(at, r, TallyKey{Kind: Queued, What: r.text("kind"), Dev: r.text("dev")})
+	c.count += r.count("dequeued")
 	c.took.merge(h)
 }

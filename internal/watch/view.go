@@ -23,6 +23,7 @@ type View struct {
 	Local    Addrs                                 // of this machine
 	Conns    func(do func(c *Conn))                // the connections, the most recently active first
 	Name     func(who Who, addr netip.Addr) string // as Model.Name
+	Closer   float64                               // seconds of the closer look that some tallies are of; 0: there was none
 	Bounds   Bounds
 }
 

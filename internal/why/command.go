@@ -27,6 +27,14 @@ func command(tool string, k watch.ServiceKey) string {
 	return out
 }
 
+// onDevice is the command line of a tool, for one device.
+func onDevice(tool, dev string) string {
+	if dev != plain(dev) {
+		return "seine " + tool
+	}
+	return "seine " + tool + " --dev " + dev
+}
+
 // plain drops the characters of a name that a shell or a pattern would interpret.
 func plain(name string) string {
 	return strings.Map(func(c rune) rune {

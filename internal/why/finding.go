@@ -127,6 +127,12 @@ func (f *Finding) add(what string, value float64, unit, from string) *Finding {
 	return f
 }
 
+// within says how many seconds the last evidence was looked for, if not in all of the view.
+func (f *Finding) within(seconds float64) *Finding {
+	f.Evidence[len(f.Evidence)-1].Window = seconds
+	return f
+}
+
 func (f *Finding) sure(c Confidence, reason string) *Finding {
 	f.Confidence, f.Reason = c, reason
 	return f

@@ -40,7 +40,7 @@ func Judge(v *watch.View, o Options) *Answer {
 				f.Rname = v.Name(f.Object.Who, f.Object.Raddr)
 			}
 			for i := range f.Evidence {
-				if e := &f.Evidence[i]; e.Window == 0 { // else it is of the past
+				if e := &f.Evidence[i]; e.Window == 0 { // else it is of the past, or of a closer look
 					e.Window = v.Seconds()
 				}
 			}

@@ -15,16 +15,24 @@ import (
 // kernelRules are about packets that the kernel drops and resources that it lacks.
 var kernelRules = []Rule{
 	{
-		Class: "udp-overflow", Short: "UDP receive buffers overflow", Looks: "the UDP counters RcvbufErrors, and drops by port",
+		Class: "udp-overflow", Short: "UDP receive buffers overflow", Looks: "the UDP counters RcvbufErrors, and drops by port; a closer look (sormem) names the process",
 		Threshold: "ten datagrams", Severity: "warn; bad from 1,000 datagrams on", Sure: "certain: the kernel counts them", Needs: []string{watch.Counters, "skbdrop"}, Any: true,
 		Advice: "the process reads too slowly, or its buffer is too small: SO_RCVBUF, net.core.rmem_max, net.core.rmem_default",
 		find:   udpOverflow,
+		closer: func(found []*Finding) string {
+			line := "sormem --view overflow --proto udp"
+			if port := found[0].Object.Lport; len(found) == 1 && port != 0 {
+				line += fmt.Sprintf(" --lport %d", port)
+			}
+			return line
+		},
 	},
 	{
-		Class: "memory-pressure", Short: "TCP is short of memory", Looks: "counters of memory pressure and pruning, and TCP's memory against net.ipv4.tcp_mem",
+		Class: "memory-pressure", Short: "TCP is short of memory", Looks: "counters of memory pressure and pruning, and TCP's memory against net.ipv4.tcp_mem; a closer look (sormem) names the process whose buffers are full",
 		Threshold: "memory pressure once, or ten segments pruned", Severity: "bad for pressure, warn for pruning", Sure: "certain: the kernel counts it", Needs: []string{watch.Counters},
 		Advice: "find sockets whose data nobody reads (ss -tm), or raise net.ipv4.tcp_mem",
 		find:   memory,
+		closer: func([]*Finding) string { return fullTCP },
 	},
 	{
 		Class: "packets-dropped", Short: "the kernel drops packets", Looks: "dropped packets by reason, and the connection tracking table",
@@ -46,10 +54,11 @@ var kernelRules = []Rule{
 		find: imbalance,
 	},
 	{
-		Class: "ecn-marks", Short: "routers mark packets for congestion", Looks: "received packets marked Congestion Experienced", Threshold: "ten packets, and one in a hundred of those that can be marked",
+		Class: "ecn-marks", Short: "routers mark packets for congestion", Looks: "received packets marked Congestion Experienced; a closer look (ipecn) names their sender", Threshold: "ten packets, and one in a hundred of those that can be marked",
 		Severity: "info; warn if one in ten is marked", Sure: "certain: the kernel counts them", Needs: []string{watch.Counters},
 		Advice: "a queue on the path is filling up; the marks make senders slow down: find the narrow link",
 		find:   marks,
+		closer: func([]*Finding) string { return "ipecn --summary -i 1 --by dir,dev,saddr,netns" },
 	},
 }
 
@@ -57,20 +66,29 @@ var kernelRules = []Rule{
 const udpFull = "SOCKET_RCVBUFF"
 
 func udpOverflow(j *judge) (all []*Finding) {
-	told := uint64(0)
 	for _, t := range j.Tallied(watch.Drop) {
-		if t.What != udpFull || !strings.EqualFold(t.Note, "udp") || t.Lport == 0 || t.Count < 10 {
-			continue
+		if t.What == udpFull && strings.EqualFold(t.Note, "udp") && t.Lport != 0 && t.Count >= 10 {
+			f := j.fullPort(t, "skbdrop")
+			if o := j.fullest("udp", func(o *watch.Tally) bool { return o.Lport == t.Lport && o.Netns == t.Netns }); o != nil {
+				j.fullBuffer(f, o)
+			}
+			all = append(all, f)
 		}
-		told += t.Count
-		f := j.finding(Object{Name: fmt.Sprintf("UDP :%d", t.Lport), Lport: t.Lport, Who: watch.Who{Netns: t.Netns}}, worse(t.Count >= 1000), float64(t.Count))
-		f.Title = fmt.Sprintf("%d datagrams dropped: its receive buffer was full", t.Count)
-		f.add("datagrams dropped", float64(t.Count), "", "skbdrop").sure(Certain, "the kernel gives the reason")
-		f.Next = fmt.Sprintf("seine sormem --lport %d", t.Lport)
-		all = append(all, f)
 	}
 	n := j.Grown("UdpRcvbufErrors") + j.Grown("Udp6RcvbufErrors")
-	if told > 0 || n < 10 {
+	if len(all) > 0 || n < 10 {
+		return all
+	}
+	// Before 5.17 the kernel gives no reason for a drop, but a closer look knows the socket.
+	for _, t := range j.Tallied(watch.Overflow) {
+		if strings.EqualFold(t.Note, "udp") && t.Lport != 0 && t.Count >= 10 {
+			f := j.fullPort(t, "sormem")
+			f.within(j.Closer)
+			j.fullBuffer(f, t)
+			all = append(all, f)
+		}
+	}
+	if len(all) > 0 {
 		return all
 	}
 	f := j.finding(Object{Name: Machine}, worse(n >= 1000), float64(n))
@@ -79,6 +97,36 @@ func udpOverflow(j *judge) (all []*Finding) {
 	f.Next = "seine skbdrop --by reason,proto,lport"
 	return append(all, f)
 }
+
+// fullPort is a finding about a UDP port whose datagrams a tool counted as dropped.
+func (j *judge) fullPort(t *watch.Tally, from string) *Finding {
+	f := j.finding(Object{Name: fmt.Sprintf("UDP :%d", t.Lport), Lport: t.Lport, Who: watch.Who{Netns: t.Netns}}, worse(t.Count >= 1000), float64(t.Count))
+	f.Title = fmt.Sprintf("%d datagrams dropped: its receive buffer was full", t.Count)
+	f.add("datagrams dropped", float64(t.Count), "", from).sure(Certain, "the kernel gives the reason")
+	f.Next = fmt.Sprintf("seine sormem --lport %d", t.Lport)
+	return f
+}
+
+// fullest is what most often did not fit into a receive buffer, of a protocol and where fits is
+// true. It is nil if no closer look has seen any.
+func (j *judge) fullest(proto string, fits func(*watch.Tally) bool) (most *watch.Tally) {
+	for _, t := range j.Tallied(watch.Overflow) {
+		if strings.EqualFold(t.Note, proto) && fits(t) && (most == nil || t.Count > most.Count) {
+			most = t
+		}
+	}
+	return most
+}
+
+// fullBuffer adds whose buffer was full.
+func (j *judge) fullBuffer(f *Finding, t *watch.Tally) {
+	f.Object.PID = t.PID
+	f.add("times that a buffer of "+cmp.Or(t.Comm, "an unknown process")+" had no room", float64(t.Count), "", "sormem").within(j.Closer)
+	f.add("its limit", float64(t.Limit), "bytes", "sormem").within(j.Closer)
+}
+
+// fullTCP shows which TCP sockets have no room for what arrives.
+const fullTCP = "sormem --view overflow --proto tcp"
 
 func memory(j *judge) []*Finding {
 	pressure := j.Grown("TcpExtTCPMemoryPressures") + j.Grown("TcpExtTCPAbortOnMemory")
@@ -93,7 +141,10 @@ func memory(j *judge) []*Finding {
 	f.add("memory pressure", float64(pressure), "", "TcpExtTCPMemoryPressures").add("segments pruned", float64(pruned), "", "TcpExtRcvPruned")
 	f.add("TCP's memory", used, "pages", "sockstat").add("pressure threshold", least, "pages", "net.ipv4.tcp_mem")
 	f.sure(Certain, "the kernel counts it")
-	f.Next = "seine sormem"
+	if t := j.fullest("tcp", func(*watch.Tally) bool { return true }); t != nil {
+		j.fullBuffer(f, t)
+	}
+	f.Next = "seine " + fullTCP
 	return []*Finding{f}
 }
 
@@ -152,7 +203,7 @@ func dropped(j *judge) (all []*Finding) {
 		}
 		f.sure(Certain, "the kernel gives the reason")
 		if f.Next = "seine skbdrop"; p.dev != Machine {
-			f.Next += " --dev " + p.dev
+			f.Next = onDevice("skbdrop", p.dev)
 		}
 		all = append(all, f)
 	}
@@ -227,6 +278,15 @@ func marks(j *judge) []*Finding {
 	}
 	f.Title = fmt.Sprintf("%d of %d received packets were marked", marked, able)
 	f.add("packets marked", float64(marked), "", "IpExtInCEPkts").add("packets that can be marked", float64(able), "", "IpExtInECT0Pkts").sure(Certain, "the kernel counts them")
+	var most *watch.Tally
+	for _, t := range j.Tallied(watch.Marked) {
+		if most == nil || t.Count > most.Count {
+			most = t
+		}
+	}
+	if most != nil {
+		f.add("of them received on "+most.Dev+" from "+most.Raddr.String(), float64(most.Count), "", "ipecn").within(j.Closer)
+	}
 	f.Next = "seine ipecn"
 	return []*Finding{f}
 }

@@ -24,10 +24,18 @@ var pathRules = []Rule{
 		find: delayedAck,
 	},
 	{
-		Class: "local-queue", Short: "packets queue on this machine before they are sent", Looks: "drops and backlog of queueing disciplines, by device",
-		Threshold: "ten packets dropped, or a backlog of 256 KB", Severity: "warn", Sure: "certain for drops; likely for a backlog, because senders may fill a queue without harm",
+		Class: "local-queue", Short: "packets queue on this machine before they are sent", Looks: "drops and backlog of queueing disciplines, by device; a closer look (qdisclat) measures how long packets wait",
+		Threshold: "ten packets dropped, or a backlog of 256 KB", Severity: "warn",
+		Sure:  "certain for drops, and if one packet in a hundred waits a tenth of --slow (10 ms) or longer; else likely, because senders may fill a queue without harm",
 		Needs: []string{watch.Counters}, Advice: "the senders are faster than the device or its shaper: raise its rate, or send less",
 		find: localQueue,
+		closer: func(found []*Finding) string {
+			line := "qdisclat -i 1 --by dev,netns"
+			if len(found) == 1 {
+				line = bare(onDevice(line, found[0].Object.Name))
+			}
+			return line
+		},
 	},
 }
 
@@ -101,7 +109,7 @@ func delayedAck(j *judge) (all []*Finding) {
 			f.sure(Likely, "this machine delayed as many acknowledgements").add("delayed acknowledgements", float64(j.Grown(delayedACKs)), "", delayedACKs)
 		}
 		if n := j.heldBack(s); n >= 10 {
-			f.sure(Certain, "Nagle's algorithm held writes back").add("writes held back", float64(n), "", "tcpnagle")
+			f.sure(Certain, "Nagle's algorithm held writes back").add("writes held back", float64(n), "", "tcpnagle").within(j.Closer)
 		}
 		f.Next = command("tcpnagle", s.ServiceKey)
 		all = append(all, f)
@@ -117,13 +125,32 @@ func localQueue(j *judge) (all []*Finding) {
 		f := j.finding(Object{Name: q.dev, Who: watch.Who{Netns: q.netns}}, Warn, float64(q.dropped)+q.backlog/1500)
 		f.Title = fmt.Sprintf("%d packets dropped by the queue, up to %.0f KB waiting", q.dropped, q.backlog/1024)
 		f.add("packets dropped", float64(q.dropped), "", "qdisc").add("bytes waiting at most", q.backlog, "bytes", "qdisc")
-		if q.dropped >= 10 {
+		wait := j.queued(q) / 1000
+		if wait > 0 {
+			f.Title += fmt.Sprintf(", p99 of the wait %.3g ms", wait)
+			f.add("p99 of the time that a packet waits", wait, "ms", "qdisclat").within(j.Closer)
+		}
+		switch {
+		case q.dropped >= 10:
 			f.sure(Certain, "the queue counts them")
-		} else {
+		case wait >= j.Slow/10:
+			f.sure(Certain, "packets wait there")
+		default:
 			f.sure(Likely, "senders may fill a queue without harm")
 		}
-		f.Next = "seine qdisclat --dev " + q.dev
+		f.Next = onDevice("qdisclat", q.dev)
 		all = append(all, f)
 	}
 	return all
+}
+
+// queued is the p99 of the time that packets wait in the queues of a device, in microseconds: that of
+// the queue in which they wait longest. It is 0 if no closer look has measured it.
+func (j *judge) queued(q *device) (us float64) {
+	for _, t := range j.Tallied(watch.Queued) {
+		if t.Dev == q.dev && t.Netns == q.netns {
+			us = max(us, t.Took.Quantile(0.99))
+		}
+	}
+	return us
 }

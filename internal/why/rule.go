@@ -37,6 +37,9 @@ type Rule struct {
 	Needs     []string // sources that it cannot judge without: tools, or watch.Counters
 	Any       bool     // one of Needs is enough
 	find      func(j *judge) []*Finding
+	// closer is the command line of a tool that looks more closely at what the rule has
+	// found. Nil: no tool does.
+	closer func(found []*Finding) string
 }
 
 // Rules are all rules, in the order of the classes of the command line's contract.

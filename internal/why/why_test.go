@@ -593,6 +593,7 @@ func TestDeeper(t *testing.T) {
 	w.serves(50, 42*ms, "network", cells{"comm": "pieces", "lport": 80})
 	want := []string{
 		"flows --exact -i 1 --comm curl --raddr 192.0.2.5 --rport 5432", "flows --exact -i 1 --comm web --lport 443", "tcpnagle --view held -i 1 --by comm,raddr,rport,netns --rport 80",
+		"sni --raddr 192.0.2.5",
 	}
 	got := why.Deeper(view(), why.Options{})
 	if !slices.Equal(got, want) {
@@ -604,8 +605,8 @@ func TestDeeper(t *testing.T) {
 	for i := range 9 {
 		w.serves(50, 300*ms, "network", cells{"lport": 100 + i, "tx_bytes": 5_000_000})
 	}
-	if got := why.Deeper(view(), why.Options{}); len(got) != 4 {
-		t.Errorf("%d closer looks, want 4", len(got))
+	if got := why.Deeper(view(), why.Options{}); len(got) != 5 {
+		t.Errorf("%d closer looks, want 4 at services and one for names", len(got))
 	}
 	for turns, class := range map[int]string{19: "path", 20: "send-buffer"} {
 		w, near := newWorld(t), newWorld(t)
@@ -631,6 +632,120 @@ func TestHeld(t *testing.T) {
 		if a := why.Judge(w.m.Window(time.Minute), why.Options{}); len(a.Findings) != 1 || a.Findings[0].Confidence != want {
 			t.Errorf("%d writes: found %q, want one that is %s", n, told(a), want)
 		}
+	}
+}
+
+// TestNamed: a closer look for the name of a suspicious server, if its name is not known.
+func TestNamed(t *testing.T) {
+	w, near := newWorld(t), newWorld(t)
+	w.asks(50, 300*ms, "peer", nil)
+	w.connects(3, "ECONNREFUSED", cells{"raddr": "192.0.2.6"}) // nothing is said there
+	v := w.m.Window(time.Minute)
+	if got := why.Deeper(v, why.Options{}); len(got) != 1 || got[0] != "sni --raddr 192.0.2.5" {
+		t.Errorf("the closer look is %q", got)
+	}
+	near.at(6, "sni", "", cells{"comm": "curl", "netns": 1, "raddr": "192.0.2.5", "rport": 443, "name": "db.example"})
+	why.Adopt(v, near.m.Window(time.Minute))
+	found := why.Judge(v, why.Options{}).Findings
+	if len(found) != 2 {
+		t.Errorf("%d findings, want 2", len(found))
+	}
+	for _, f := range found {
+		want := map[string]string{"peer-slow": "db.example"}[f.Class]
+		if f.Rname != want {
+			t.Errorf("%s %s has the name %q, want %q", f.Class, f.Object.Name, f.Rname, want)
+		}
+	}
+	if got := why.Deeper(v, why.Options{}); len(got) != 0 {
+		t.Errorf("the name is known, and the closer look is %q", got)
+	}
+}
+
+// TestCloser: rules that find something in counters ask for a closer look, and its rows become
+// evidence: how long packets wait, whose buffer is full, and who sent what was marked.
+func TestCloser(t *testing.T) {
+	overflow := func(comm, proto string, n int) func(*world) {
+		return func(w *world) {
+			w.at(6, "sormem", "overflow", cells{"comm": comm, "pid": 7, "netns": 1, "lport": 5353, "proto": proto, "drops": n, "limit_bytes": 4096, "reason": "buffer full", "kind": "receive"})
+		}
+	}
+	marked := func(from, dir string, n int) func(*world) {
+		return func(w *world) {
+			w.at(6, "ipecn", "", cells{"saddr": from, "dev": "eth0", "dir": dir, "netns": 1, "segs": n})
+		}
+	}
+	queued := func(took time.Duration) func(*world) {
+		return func(w *world) {
+			w.at(6, "qdisclat", "", cells{"dev": "eth0", "netns": 1, "kind": "tbf", "dequeued": 50, "latency_us": spread(50, took)})
+		}
+	}
+	backlog := func(w *world) { w.gauge(1, watch.QdiscBacklog+"eth0", 300<<10) }
+	for _, c := range []struct {
+		name, line string
+		fault      func(*world)
+		seen       []func(*world)
+		object     string
+		pid        uint32
+		sure       why.Confidence
+		evidence   why.Evidence // of the closer look, the first one
+	}{
+		{"a device", "qdisclat -i 1 --by dev,netns --dev eth0", backlog, []func(*world){queued(20 * ms), func(w *world) {
+			w.at(6, "qdisclat", "", cells{"dev": "eth0", "netns": 2, "kind": "tbf", "latency_us": spread(50, 900*ms)}) // another device of that name
+		}}, "eth0", 0, why.Certain, why.Evidence{What: "p99 of the time that a packet waits", Value: 20, Unit: "ms", From: "qdisclat"}},
+		{"a short wait", "qdisclat -i 1 --by dev,netns --dev eth0", backlog, []func(*world){queued(2 * ms)},
+			"eth0", 0, why.Likely, why.Evidence{What: "p99 of the time that a packet waits", Value: 2, Unit: "ms", From: "qdisclat"}},
+		{"two devices", "qdisclat -i 1 --by dev,netns", func(w *world) { backlog(w); w.gauge(1, watch.QdiscBacklog+"eth1", 300<<10) }, nil, "", 0, "", why.Evidence{}},
+		{"a device with a hostile name", "qdisclat -i 1 --by dev,netns", func(w *world) { w.gauge(1, watch.QdiscBacklog+"$(id)", 300<<10) }, nil, "$(id)", 0, why.Likely, why.Evidence{}},
+		{"a port", "sormem --view overflow --proto udp --lport 5353", func(w *world) { w.drops(50, "SOCKET_RCVBUFF", "UDP", cells{"lport": 5353}) },
+			[]func(*world){overflow("resolver", "udp", 30), overflow("less", "udp", 3), overflow("more", "tcp", 300)},
+			"UDP :5353", 7, why.Certain, why.Evidence{What: "times that a buffer of resolver had no room", Value: 30, From: "sormem"}},
+		{"a kernel that gives no reasons", "sormem --view overflow --proto udp", func(w *world) { w.grows(1, "UdpRcvbufErrors", 50) },
+			[]func(*world){overflow("resolver", "udp", 30)}, "UDP :5353", 7, why.Certain, why.Evidence{What: "datagrams dropped", Value: 30, From: "sormem"}},
+		{"memory", "sormem --view overflow --proto tcp", func(w *world) { w.grows(1, "TcpExtTCPMemoryPressures", 1) },
+			[]func(*world){overflow("resolver", "udp", 30), overflow("web", "tcp", 3)}, "this machine", 7, why.Certain, why.Evidence{What: "times that a buffer of web had no room", Value: 3, From: "sormem"}},
+		{"marks", "ipecn --summary -i 1 --by dir,dev,saddr,netns", func(w *world) { w.grows(1, "IpExtInCEPkts", 30); w.grows(1, "IpExtInECT0Pkts", 100) },
+			[]func(*world){marked("192.0.2.9", "in", 20), marked("192.0.2.8", "in", 5), marked("192.0.2.1", "out", 90)},
+			"this machine", 0, why.Certain, why.Evidence{What: "of them received on eth0 from 192.0.2.9", Value: 20, From: "ipecn"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w, near := newWorld(t), &world{t, watch.New(watch.Options{})}
+			near.at(0, "tcpnagle", "held", cells{}) // from then on it looks
+			c.fault(w)
+			v := w.m.Window(time.Minute)
+			if got := why.Deeper(v, why.Options{}); len(got) != 1 || got[0] != c.line {
+				t.Fatalf("the closer look is %q, want %s", got, c.line)
+			}
+			parses(t, "seine "+c.line)
+			for _, see := range c.seen {
+				see(near)
+			}
+			why.Adopt(v, near.m.Window(time.Minute))
+			found := why.Judge(v, why.Options{}).Findings
+			for _, f := range found {
+				parses(t, f.Next)
+			}
+			if c.object == "" {
+				return
+			}
+			if len(found) != 1 {
+				t.Fatalf("%d findings", len(found))
+			}
+			f := found[0]
+			i := slices.IndexFunc(f.Evidence, func(e why.Evidence) bool { return e.From == c.evidence.From })
+			if c.evidence.From == "" {
+				i = -1
+			}
+			if f.Object.Name != c.object || f.Object.PID != c.pid || f.Confidence != c.sure || i < 0 && c.evidence.From != "" {
+				t.Fatalf("found %+v", f)
+			}
+			if i < 0 {
+				return
+			}
+			got := f.Evidence[i]
+			if got.What != c.evidence.What || got.Unit != c.evidence.Unit || got.Value < 0.9*c.evidence.Value || got.Value > 1.1*c.evidence.Value || got.Window != 7 {
+				t.Errorf("evidence %+v, want %+v, of 7 seconds", got, c.evidence)
+			}
+		})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -228,12 +229,13 @@ func (u *users) talk(conn net.Conn) error {
 }
 
 // unread is connections whose data the server leaves unread for a while. They fit into the
-// receive window, so that no sender waits.
+// receive window, so that no sender waits, but for the first one if Over is set.
 type unread struct {
 	Addr  string
 	Count int
-	First int // bytes of a connection
-	More  int // bytes that follow
+	First int           // bytes of a connection
+	More  int           // bytes that follow
+	Over  time.Duration // how long the client writes to the first connection then
 }
 
 // hoard is a server that reads only when it is told to.
@@ -258,9 +260,10 @@ func hoard(c *lab.Child) error {
 	if err := c.Await("read"); err != nil {
 		return err
 	}
-	for _, conn := range conns {
-		if n, err := io.Copy(io.Discard, conn); err != nil || n != int64(u.First+u.More) {
-			return fmt.Errorf("read %d bytes, want %d: %v", n, u.First+u.More, err)
+	for i, conn := range conns {
+		n, err := io.Copy(io.Discard, conn)
+		if more := n - int64(u.First+u.More); err != nil || more < 0 || (more > 0) != (u.Over > 0 && i == 0) {
+			return fmt.Errorf("connection %d: read %d bytes, want %d: %v", i, n, u.First+u.More, err)
 		}
 		conn.Close()
 	}
@@ -292,7 +295,16 @@ func fill(c *lab.Child) error {
 		}
 		return c.Report(true)
 	}
-	if err := errors.Join(send("first", u.First), send("more", u.More), c.Await("close")); err != nil {
+	if err := errors.Join(send("first", u.First), send("more", u.More), c.Await("over")); err != nil {
+		return err
+	}
+	if u.Over > 0 {
+		conns[0].SetWriteDeadline(time.Now().Add(u.Over))
+		if _, err := conns[0].Write(make([]byte, 64<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			return fmt.Errorf("the receive window never closed: %v", err)
+		}
+	}
+	if err := errors.Join(c.Report(true), c.Await("close")); err != nil {
 		return err
 	}
 	for _, conn := range conns {

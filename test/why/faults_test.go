@@ -24,6 +24,10 @@ type fault struct {
 	// which returns when enough has happened, and the object.
 	start starter
 	then  []string // classes that must come later with the first as their cause
+	// closer is the tool of the closer look, which must have seen something of the fault. The
+	// fault lasts longer than the first look.
+	closer string
+	rname  string // of a finding's remote address
 	// shared: other processes of the machine share the object. Only findings of the
 	// class count then.
 	shared bool
@@ -238,6 +242,30 @@ func behind(w *lab.World) (func() error, string, error) {
 	return run, fmt.Sprintf("why-db :%d", port), err
 }
 
+// named is a server that thinks. When the closer look has begun, its client names it in a TLS
+// handshake.
+func named(w *lab.World) (func() error, string, error) {
+	begin, object, err := talk(lab.Talk{Turns: 60, Think: 150 * ms})(w)
+	if err != nil {
+		return nil, "", err
+	}
+	server, err := lab.StartTLS(w, "server", "why-web", "")
+	if err != nil {
+		return nil, "", err
+	}
+	client, err := lab.StartTLSClient(w, "client", "why-user", lab.TLSClient{Addr: server.Addr, Sessions: []lab.TLSSession{{Name: "slow.example"}}})
+	if err != nil {
+		return nil, "", err
+	}
+	return func() error {
+		ended := make(chan error, 1)
+		go func() { ended <- begin() }()
+		time.Sleep(6500 * ms)
+		var done []lab.TLSSession
+		return errors.Join(client.Call("go", &done), <-ended)
+	}, object, nil
+}
+
 // injected is packets that no socket would send. They arrive at the server's
 // only device.
 func injected(prepare func(w *lab.World) error, p func(w *lab.World) lab.Packet) starter {
@@ -257,6 +285,7 @@ func toServer(w *lab.World) lab.Packet {
 
 var faults = []fault{
 	{name: "a server that thinks", class: "app-slow", start: talk(lab.Talk{Turns: 25, Think: 150 * ms}), then: []string{"peer-slow"}},
+	{name: "a server with a name that thinks", class: "app-slow", heavy: true, rname: "slow.example", start: named, then: []string{"peer-slow"}},
 	{name: "a server behind the server that thinks", class: "app-slow", start: behind, then: []string{"peer-slow", "app-slow"}},
 	{name: "some answers take long", class: "app-slow", heavy: true, start: serving(service{Waits: []time.Duration{5 * ms, 5 * ms, 300 * ms}}, users{Count: 6, Turns: 10}), then: []string{"peer-slow"}},
 	{name: "a server that reads late", class: "reads-late", start: talk(lab.Talk{Turns: 25, Late: 150 * ms}), then: []string{"peer-slow"}},
@@ -273,11 +302,11 @@ var faults = []fault{
 	{name: "large segments are lost", class: "mtu-blackhole", start: timesOut(lab.Talk{Turns: 3, Answer: 30_000, Gap: 20 * ms}, lab.Loss{Data: 1221}, 4)},
 	{name: "a request in two small writes", class: "delayed-ack", start: serving(service{}, users{Count: 1, Turns: 80, Writes: 2})},
 	{name: "requests in two small writes for longer", class: "delayed-ack", heavy: true, start: serving(service{}, users{Count: 1, Turns: 300, Writes: 2})},
-	{name: "a shaper that drops", class: "local-queue", heavy: true, shared: true, start: func(w *lab.World) (func() error, string, error) {
+	{name: "a shaper that drops", class: "local-queue", heavy: true, shared: true, closer: "qdisclat", start: func(w *lab.World) (func() error, string, error) {
 		if err := w.Throttle("client"); err != nil {
 			return nil, "", err
 		}
-		f, err := lab.StartFlood(w, lab.Flood{Count: 100, Size: 1000, ClientComm: "why-user", ServerComm: "why-web"})
+		f, err := lab.StartFlood(w, lab.Flood{Count: 800, Size: 1000, Burst: 10, Gap: 100 * ms, ClientComm: "why-user", ServerComm: "why-web"})
 		if err != nil {
 			return nil, "", err
 		}
@@ -353,14 +382,14 @@ var faults = []fault{
 	{name: "a name server that is slow", class: "dns-slow", start: names(lab.DNS{Delay: 150 * ms}, "a%d.example.", 6)},
 	{name: "a name server that fails", class: "dns-failing", heavy: true, start: names(lab.DNS{}, "fail-%d.example.", 5)},
 	{name: "a name server that is mute", class: "dns-failing", heavy: true, start: names(lab.DNS{}, "mute-%d.example.", 3)},
-	{name: "a server that does not read datagrams", class: "udp-overflow", heavy: true, start: func(w *lab.World) (func() error, string, error) {
-		f, err := lab.StartFlood(w, lab.Flood{Count: 3000, RcvBuf: 4096, Idle: true, ClientComm: "why-user", ServerComm: "why-web"})
+	{name: "a server that does not read datagrams", class: "udp-overflow", heavy: true, closer: "sormem", start: func(w *lab.World) (func() error, string, error) {
+		f, err := lab.StartFlood(w, lab.Flood{Count: 8000, RcvBuf: 4096, Idle: true, Burst: 100, Gap: 100 * ms, ClientComm: "why-user", ServerComm: "why-web"})
 		if err != nil {
 			return nil, "", err
 		}
 		return func() error { _, err := f.Run(); return err }, fmt.Sprintf("UDP :%d", f.Port), nil
 	}},
-	{name: "TCP may have half of the memory that it has", class: "memory-pressure", heavy: true, shared: true, start: hoards(true)},
+	{name: "TCP may have half of the memory that it has", class: "memory-pressure", heavy: true, shared: true, closer: "sormem", start: hoards(true)},
 	{name: "checksums of IP that are wrong", class: "packets-dropped", heavy: true, shared: true, start: injected(nil, func(w *lab.World) lab.Packet {
 		p := toServer(w)
 		p.BadSum = true
@@ -376,15 +405,23 @@ var faults = []fault{
 		})},
 	{name: "a processor that needs long for a packet", class: "softirq-starved", heavy: true, shared: true, start: pours(pour{rounds: 500, flood: trickle, object: anyCPU})},
 	{name: "one processor receives all packets", class: "cpu-imbalance", heavy: true, start: pours(pour{rounds: 10, flood: stream, object: oneCPU}), then: []string{"softirq-starved"}},
-	{name: "packets that are marked", class: "ecn-marks", heavy: true, shared: true, start: func(w *lab.World) (func() error, string, error) {
+	{name: "packets that are marked", class: "ecn-marks", heavy: true, shared: true, closer: "ipecn", start: func(w *lab.World) (func() error, string, error) {
 		t, err := lab.StartTargets(w, "server", "why-web", lab.Target{Network: lab.UDP4})
 		if err != nil {
 			return nil, "", err
 		}
-		m, err := lab.StartMarks(w, "client", "why-user", lab.Marks{Network: lab.UDP4, Addr: t.Addrs[0], ECT0: 50, CE: 50})
+		m, err := lab.StartMarks(w, "client", "why-user", lab.Marks{Network: lab.UDP4, Addr: t.Addrs[0], CE: 80, Stepwise: true})
 		if err != nil {
 			return nil, "", err
 		}
-		return m.Run, "this machine", nil
+		return func() error {
+			for range 80 {
+				if err := m.Step(); err != nil {
+					return err
+				}
+				time.Sleep(100 * ms)
+			}
+			return m.Wait()
+		}, "this machine", nil
 	}},
 }

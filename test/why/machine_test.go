@@ -83,10 +83,17 @@ func change(path, value string) (restore func() error, err error) {
 
 // hoards is a server with much unread data. If short is set, TCP comes under memory
 // pressure: the threshold becomes half of the pages that TCP has then. The limit does not
-// change, so no connection of this machine is refused memory.
+// change, so no connection of this machine is refused memory. Then one client goes on to
+// write until its window is closed, and waits.
 func hoards(short bool) starter {
 	return func(w *lab.World) (func() error, string, error) {
 		u := unread{Addr: lab.TCP4.At(w.Addr4("server"), 0), Count: 400, First: 32_000, More: 1000}
+		if short {
+			u.Over = 8 * time.Second
+			if err := rtoMin(w, "client", 200*ms); err != nil { // of probes of a closed window, too
+				return nil, "", err
+			}
+		}
 		server, err := w.Start("server", "why-web", bodyHoard, u)
 		if err != nil {
 			return nil, "", err
@@ -120,7 +127,7 @@ func hoards(short bool) starter {
 				err = fmt.Errorf("TCP has %d pages, under memory pressure: %v, want %v", pages, pressure, short)
 			}
 			time.Sleep(2 * time.Second) // seine looks once a second
-			return err
+			return errors.Join(err, client.Call("over", &done))
 		}
 		return func() error {
 			if err := begin(); err != nil {

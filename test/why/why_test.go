@@ -47,11 +47,13 @@ type finding struct {
 	ID, Class, Severity, Object, Rname, Confidence, Advice, Next, Rule string
 	Rank                                                               int
 	Causes                                                             []int
-	Evidence                                                           []struct {
-		What, Unit, From string
-		Value            float64
-		Window           float64 `json:"window_s"`
-	}
+	Evidence                                                           []evidence
+}
+
+type evidence struct {
+	What, Unit, From string
+	Value            float64
+	Window           float64 `json:"window_s"`
 }
 
 func (f *finding) String() string { return f.Class + " " + f.Object }
@@ -171,10 +173,19 @@ func patient(t *testing.T, w *lab.World) {
 		if err := w.Sysctl(h, "net.ipv4.tcp_early_retrans", "0"); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Sysctl(h, "net.ipv4.tcp_rto_min_us", "20000000"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := rtoMin(w, h, 20*time.Second); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// rtoMin sets the least time after which a host's new sockets retransmit and probe.
+func rtoMin(w *lab.World, host string, least time.Duration) error {
+	err := w.Sysctl(host, "net.ipv4.tcp_rto_min_us", fmt.Sprint(least.Microseconds()))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // TestFaults: each fault is the first finding about the lab's processes, and all other
@@ -209,6 +220,12 @@ func TestFaults(t *testing.T) {
 				if !slices.ContainsFunc(found[1:], func(o *finding) bool { return o.Class == class && explained[o.Rank] }) {
 					t.Errorf("no %s is explained by it:\n%s%s", class, list(found), said)
 				}
+			}
+			if f.closer != "" && !slices.ContainsFunc(first.Evidence, func(e evidence) bool { return e.From == f.closer && e.Value > 0 }) {
+				t.Errorf("nothing of it was seen by %s:\n%s%s", f.closer, out, said)
+			}
+			if f.rname != "" && !slices.ContainsFunc(found, func(o *finding) bool { return o.Rname == f.rname }) {
+				t.Errorf("no finding has the name %s:\n%s%s", f.rname, out, said)
 			}
 			for _, one := range found {
 				runs(t, one.Next)
