@@ -49,20 +49,12 @@ quick: ## the inner loop, three minutes: format, vet, packages without traffic, 
 	$(GO) run ./test/run -quick
 
 .PHONY: test-full
-test-full: ## as test, with every way on every kernel; writes test/proof/test-full.json
-	$(GO) run ./test/proof/write test-full env FULL=1 $(GO) run ./test/run
+test-full: ## as test, with every way on every kernel (an hour or more for each kernel: only=6.12,native); writes test/proof/test-full-KERNEL.json, and docs/COVERAGE.md from all of them
+	FULL=1 $(GO) run ./test/run -only "$(only)"
 
 .PHONY: coverage
-coverage: ## as test, and see which tools of others work on the same kernels; writes docs/COVERAGE.md
-	COVERAGE=docs/COVERAGE.md $(GO) run ./test/run
-
-.PHONY: coverage-others
-coverage-others: ## only which tools of others work; docs/COVERAGE.md keeps what it says of ours
-	COVERAGE=docs/COVERAGE.md THEIRS=1 $(GO) run ./test/run
-
-.PHONY: coverage-ours
-coverage-ours: ## as test; docs/COVERAGE.md keeps what it says of others
-	COVERAGE=docs/COVERAGE.md OURS=1 $(GO) run ./test/run
+coverage: ## which tools of others work on the same kernels; docs/COVERAGE.md keeps what it says of ours
+	THEIRS=1 $(GO) run ./test/run
 
 .PHONY: live
 live: ## ring 3 on the running kernel

@@ -53,9 +53,29 @@ var inputs = map[string][]string{
 	"soak":      {"bpf", "internal/tool", "internal/probe", "internal/kern", "tools/tcplife", "tools/solife", "tools/tcptop", "test/soak"},
 }
 
+// Full begins the names of the proofs of make test-full, one for each kernel. They are about the
+// same files.
+const Full = "test-full-"
+
+// inputsOf is the files that a proof is about.
+func inputsOf(name string) []string {
+	if strings.HasPrefix(name, Full) {
+		name = strings.TrimSuffix(Full, "-")
+	}
+	return inputs[name]
+}
+
+// target is the make target that writes a proof.
+func target(name string) string {
+	if step, ok := strings.CutPrefix(name, Full); ok {
+		return "test-full only=" + step
+	}
+	return name
+}
+
 // Of begins a proof of the tree at root.
 func Of(root, name, kernel string) (*Proof, error) {
-	in := inputs[name]
+	in := inputsOf(name)
 	if in == nil {
 		return nil, fmt.Errorf("there is no proof %s: add what it is about to %s", name, Folder)
 	}
@@ -114,21 +134,26 @@ func Check(root string) ([]Verdict, error) {
 	return out, nil
 }
 
-func check(root, name string) (string, error) {
+// Read reads a proof.
+func Read(root, name string) (*Proof, error) {
 	p := &Proof{Name: name}
 	b, err := os.ReadFile(p.file(root))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("it is missing: run make %s", name)
-	}
 	if err == nil {
 		err = json.Unmarshal(b, p)
 	}
-	if err != nil {
+	return p, err
+}
+
+func check(root, name string) (string, error) {
+	p, err := Read(root, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("it is missing: run make %s", target(name))
+	} else if err != nil {
 		return "", err
 	}
 	text := fmt.Sprintf("of %s, on %s", p.Date, strings.Join(p.Kernels, ", "))
 	if !p.OK {
-		return text, fmt.Errorf("it failed: mend what failed, then run make %s", name)
+		return text, fmt.Errorf("it failed: mend what failed, then run make %s", target(name))
 	}
 	hash, err := hashOf(root, p.Inputs)
 	if err != nil {
@@ -143,7 +168,7 @@ func check(root, name string) (string, error) {
 	}
 	text += fmt.Sprintf(": %d commits behind, of %d", n, Behind)
 	if n > Behind {
-		return text, fmt.Errorf("it is stale: run make %s", name)
+		return text, fmt.Errorf("it is stale: run make %s", target(name))
 	}
 	return text, nil
 }

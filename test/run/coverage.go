@@ -5,26 +5,26 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
-	"seine/internal/host"
+	"seine/test/proof"
 )
 
 const coverageHead = `# Coverage
 
-Made by ` + "`make coverage`" + ` from what its tests saw on %s.
-
 ## seine
 
-For each tool and kernel: the ways by which it was tried, and how many of its live cases passed by each. *best* is what the tool takes by
-itself; the others are forced with ` + "`--way`" + `. Native is Linux %s with neither kprobes nor fentry; the other kernels are Debian's, in
-guests. In brackets: cases that were left out, because the guest has not what they need (a C library, a compiler, a card, a server) or the
-kernel cannot do it; ` + "`make test`" + ` prints each with its reason.
+Made by ` + "`make test-full`" + ` from the proofs test/proof/test-full-*.json. For each tool and kernel: the ways by which it was tried, and how many
+of its live cases passed by each. *best* is what the tool takes by itself; the others are forced with ` + "`--way`" + `. Native is a Linux with
+neither kprobes nor fentry; the other kernels are Debian's, in guests. In brackets: cases that were left out, because the guest has not what
+they need (a C library, a compiler, a card, a server) or the kernel cannot do it; ` + "`make test`" + ` prints each with its reason.
 
 `
 
@@ -37,16 +37,33 @@ test's traffic. Where it does not, what it said.
 
 `
 
-// coverage writes the part of docs/COVERAGE.md that is about our tools.
-func (r *results) coverage(w io.Writer) {
-	fmt.Fprintf(w, coverageHead, time.Now().Format(time.DateOnly), host.KernelVersion())
-	ours := newGrid()
-	for _, t := range r.leaves() {
-		if p := strings.Split(t.name, "/"); p[0] == "TestLive" && len(p) == 4 {
-			ours.count(p[1], t.where, p[2], t.outcome)
+// oursCoverage writes the part of docs/COVERAGE.md that is about our tools, from the proofs of
+// make test-full. Without all of them it only says which are missing.
+func oursCoverage(w io.Writer, root string) (missing []string, err error) {
+	ours, dates := newGrid(), []string{}
+	for _, step := range fullSteps() {
+		p, err := proof.Read(root, proof.Full+step.name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		if err != nil || !p.OK {
+			missing = append(missing, step.name)
+			continue
+		}
+		dates = append(dates, fmt.Sprintf("%s on %s", step.kernel, p.Date))
+		for tool, text := range p.Figures {
+			if tool != "tests" {
+				ours.say(tool, step.kernel, text)
+			}
 		}
 	}
+	if len(missing) > 0 {
+		return missing, nil
+	}
+	fmt.Fprint(w, coverageHead)
 	ours.markdown(w)
+	fmt.Fprintf(w, "\nRun: %s.\n", strings.Join(dates, ", "))
+	return nil, nil
 }
 
 // theirs writes the part about the tools of others.
@@ -157,17 +174,22 @@ func (t *tally) String() string {
 	return s
 }
 
+// cell is what a cell says.
+func (g *grid) cell(row, column string) string {
+	var b []string
+	for _, t := range g.cells[[2]string{row, column}] {
+		b = append(b, t.String())
+	}
+	return strings.Join(b, ", ")
+}
+
 func (g *grid) markdown(w io.Writer) {
 	slices.Sort(g.rows)
 	fmt.Fprintf(w, "| tool | %s |\n|---|%s\n", strings.Join(g.columns, " | "), strings.Repeat("---|", len(g.columns)))
 	for _, row := range g.rows {
 		fmt.Fprintf(w, "| %s |", row)
 		for _, column := range g.columns {
-			var b []string
-			for _, t := range g.cells[[2]string{row, column}] {
-				b = append(b, t.String())
-			}
-			fmt.Fprintf(w, " %s |", cmp.Or(strings.Join(b, ", "), "–"))
+			fmt.Fprintf(w, " %s |", cmp.Or(g.cell(row, column), "–"))
 		}
 		fmt.Fprintln(w)
 	}

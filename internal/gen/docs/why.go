@@ -4,12 +4,10 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -40,7 +38,8 @@ confidence with its reason, advice, and the next command.
 - A recording has the past of each service: with ` + "`--from` and `--since`" + ` a service is compared with the hour
   before. It is a finding too if its p99 has become three times as long, from a tenth of --slow on.
 - The name of a remote address comes from DNS answers that the process, or another one of its network namespace,
-  received in that time. An address with two names shows none.
+  received in that time. If a slow server has none, a closer look takes it from TLS handshakes. An address with two
+  names shows none.
 - Calls over UNIX sockets are not seen. Counters are those of the network namespaces that existed at the start.
   Some of them count for the whole namespace, not for one socket.
 
@@ -61,14 +60,10 @@ func whyPage() ([]byte, error) {
 	for line := range strings.Lines(rules.String()) {
 		b.WriteString(wrapped(line))
 	}
-	var p proof.Proof
-	text, err := os.ReadFile(proof.Folder + "/faults.json")
+	p, err := proof.Read(".", "faults")
 	if errors.Is(err, fs.ErrNotExist) {
 		return b.Bytes(), nil
-	} else if err == nil {
-		err = json.Unmarshal(text, &p)
-	}
-	if err != nil {
+	} else if err != nil {
 		return nil, err
 	}
 	figures := func(kind string) (out []string) {
