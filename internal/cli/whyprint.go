@@ -76,14 +76,19 @@ func ranks(all []int) string {
 	return "finding " + words.And(out)
 }
 
-// evidence puts all numbers on one line and names each source once.
+// evidence puts all numbers on one line and names each source once, with the time that it looked
+// if that was another one than the first one's.
 func evidence(f *why.Finding) string {
 	var b strings.Builder
 	for i, e := range f.Evidence {
 		fmt.Fprintf(&b, "%s %s", e.What, value(e))
 		last := i+1 == len(f.Evidence)
 		if last || f.Evidence[i+1].From != e.From {
-			fmt.Fprintf(&b, " (%s)", e.From)
+			b.WriteString(" (" + e.From)
+			if e.Window != f.Evidence[0].Window {
+				fmt.Fprintf(&b, " in %s s", words.Thousands(uint64(e.Window+0.5)))
+			}
+			b.WriteString(")")
 		}
 		if !last {
 			b.WriteString(", ")
