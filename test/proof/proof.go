@@ -41,7 +41,7 @@ const Folder = "test/proof"
 const Behind = 30
 
 // Required are the proofs that must exist. Every other file in Folder is checked too.
-var Required = []string{"faults", "fleet", "mutants", "record"}
+var Required = []string{"faults", "fleet", "mutants", "record", "soak"}
 
 // inputs is the files that each proof is about.
 var inputs = map[string][]string{
