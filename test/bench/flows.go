@@ -27,16 +27,17 @@ func flowCosts(o *options) ([]figure, error) {
 		run := func(l *load) func() error {
 			return func() (err error) { cpu, err = o.cpuOf(l); return err }
 		}
-		reads := map[*load]float64{}
+		reads := 0.0 // a session
 		for _, l := range []*load{requestLoad, bulkLoad, sessionLoad} {
 			err := o.onHooks([]*empty{{tracepoint: "tcp_rcv_space_adjust", looks: true}}, run(l), func(sum cost) {
-				reads[l] = sum.ns / o.units(l)
 				switch l {
 				case requestLoad:
 					part.Other = append(part.Other, 100*sum.ns/cpu)
-					each.Other = append(each.Other, reads[l])
+					each.Other = append(each.Other, sum.ns/o.units(l))
 				case bulkLoad:
 					bulk.Other = append(bulk.Other, 100*sum.ns/cpu)
+				case sessionLoad:
+					reads = sum.ns / o.units(l)
 				}
 			})
 			if err != nil {
@@ -54,13 +55,10 @@ func flowCosts(o *options) ([]figure, error) {
 			}},
 			{requestLoad, []string{"flows", "--exact"}, func(sum cost) { exact.Own = append(exact.Own, 100*sum.ns/cpu) }},
 			{bulkLoad, []string{"flows"}, func(sum cost) { bulk.Own = append(bulk.Own, 100*sum.ns/cpu) }},
-			{sessionLoad, []string{"flows"}, func(sum cost) {
-				session.Own = append(session.Own, sum.ns/o.units(sessionLoad))
-				least.Own = append(least.Own, sum.ns/o.units(sessionLoad))
-			}},
+			{sessionLoad, []string{"flows"}, func(sum cost) { session.Own = append(session.Own, sum.ns/o.units(sessionLoad)) }},
 			{sessionLoad, []string{"tcplife"}, func(sum cost) {
 				session.Other = append(session.Other, sum.ns/o.units(sessionLoad))
-				least.Other = append(least.Other, sum.ns/o.units(sessionLoad)+reads[sessionLoad])
+				least.Other = append(least.Other, sum.ns/o.units(sessionLoad)+reads)
 			}},
 		} {
 			c := o.own(s.args...)
@@ -80,6 +78,7 @@ func flowCosts(o *options) ([]figure, error) {
 			}
 		}
 	}
+	least.Own = session.Own
 	spec, err := object.Spec("flows")
 	if err != nil {
 		return nil, err
