@@ -266,6 +266,13 @@ const (
 
 // drip connects to itself, sends a byte now and then, and does not read.
 func drip(c *lab.Child) error {
+	if err := c.Report(true); err != nil {
+		return err
+	}
+	// No connection before that: while the tool is attached, it would be silent.
+	if err := c.Await("go"); err != nil {
+		return err
+	}
 	l, port, err := lab.Listen(lab.TCP4, "127.0.0.1:0", 1)
 	if err != nil {
 		return err
@@ -275,12 +282,6 @@ func drip(c *lab.Child) error {
 		return err
 	}
 	if _, err := lab.Accept(l); err != nil {
-		return err
-	}
-	if err := c.Report(true); err != nil {
-		return err
-	}
-	if err := c.Await("go"); err != nil {
 		return err
 	}
 	first := int64(kern.MonoNow())
