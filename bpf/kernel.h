@@ -93,6 +93,8 @@ struct pt_regs {
 #define SOCK_RAW 3
 #define MSG_PEEK 2
 #define SOCK_STREAM 1
+#define SOCK_DGRAM 2
+#define SOCK_TYPE_MASK 0xf /* the rest are flags */
 #define MSG_MORE 0x8000
 #define MSG_ERRQUEUE 0x2000
 #define SOCKFS_MAGIC 0x534F434B
@@ -541,6 +543,10 @@ struct msghdr {
 struct io_kiocb {
 	struct file *file;
 	__u8 opcode;
+};
+struct io_socket___since519 { /* a request for a socket */
+	int domain, type, protocol;
+	__u32 file_slot; /* not 0: into the ring's own table */
 };
 struct io_uring_cqe {
 	__u64 user_data;

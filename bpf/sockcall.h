@@ -3,7 +3,8 @@
  * connect, accept, socketpair, by system call or through io_uring.
  *
  * The tool that includes this header defines sock_call(), and names the calls
- * that it needs: SOCK_CALL(accept, CALL_ACCEPT). Go: tool.SockCalls.
+ * that it needs: SOCK_CALL(accept, CALL_ACCEPT). Go: family.SockCalls. A tool that defines
+ * SOCK_CALL_UNWANTED(ret) does not get the calls for whose result it is true.
  *
  * Shared code is in functions, except sock_call(): 5.10's verifier loses what
  * it knows about a number of the caller, and treats branches on it as dead.
@@ -87,8 +88,15 @@ static __noinline int sock_call_enter(enum call_op op, __u64 a0, __u64 a1, __u64
 static __noinline int sock_call_exit(void *ctx, enum call_op op, long ret)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
-	struct sock_call *found = bpf_map_lookup_elem(&sock_calls, &thread), c = {};
+	struct sock_call *found, c = {};
 
+#ifdef SOCK_CALL_UNWANTED
+	if (SOCK_CALL_UNWANTED(ret)) {
+		bpf_map_delete_elem(&sock_calls, &thread);
+		return 0;
+	}
+#endif
+	found = bpf_map_lookup_elem(&sock_calls, &thread);
 	if (found) {
 		c = *found;
 		bpf_map_delete_elem(&sock_calls, &thread);

@@ -21,6 +21,11 @@ func HasTracepoint(name string, n int) func(*Kernel) error {
 	}
 }
 
+// LacksTaskRegs says whether a point is needed that keeps the arguments of a system call from its
+// entry: on this kernel (before 5.15) bpf/sysarg.h does not give them at its exit. For
+// [Point.Needed].
+func LacksTaskRegs(k *Kernel) bool { return k.Given() || !k.HasFunc("bpf_task_pt_regs") }
+
 // HasUprobes fits kernels with uprobes; instead names the alternative for
 // others.
 func HasUprobes(instead string) func(*Kernel) error {

@@ -11,7 +11,7 @@ import (
 	"seine/internal/probe"
 )
 
-// helpers are the constants of probe.h that say whether a kernel has features that came after
+// helpers are the constants of probe.h and sysarg.h that say whether a kernel has features that came after
 // 5.10.
 var helpers = []struct {
 	constant, function string
@@ -19,6 +19,7 @@ var helpers = []struct {
 }{
 	{constant: "make_cookies", function: "bpf_get_socket_ptr_cookie"},
 	{constant: "typed_task", function: "bpf_get_current_task_btf"},
+	{constant: "task_regs", function: "bpf_task_pt_regs"},
 	{constant: "typed_any", function: "bpf_rdonly_cast", fits: compiles},
 }
 

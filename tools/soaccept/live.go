@@ -3,6 +3,7 @@
 package soaccept
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -23,6 +24,8 @@ func Live() []trial.Case {
 		{Name: "mptcp-plain", Hosts: lab.TwoHosts, Run: mptcp(true)},
 		{Name: "outcomes", Run: outcomes("", func(a lab.Accepted) bool { return a.Errno != unix.EAGAIN && a.Network != lab.Unix })},
 		{Name: "failed", Run: outcomes("--failed", func(a lab.Accepted) bool { return a.Errno != 0 })},
+		{Name: "errors", Run: outcomes("--errors", func(a lab.Accepted) bool { return a.Errno != 0 && a.Errno != unix.EAGAIN })},
+		{Name: "errors-uring", Hosts: lab.TwoHosts, Run: noSuccess},
 		{Name: "unix", Run: outcomes("--family=unix", func(a lab.Accepted) bool { return a.Network == lab.Unix })},
 		{Name: "blocked", Run: blocked},
 	}
@@ -33,6 +36,30 @@ func uring(x *trial.Trial) error {
 		return trial.Skip("%v", err)
 	}
 	return sessions(lab.Sessions{Count: 13, Send: 10, Recv: 10, Uring: true})(x)
+}
+
+// noSuccess: with --errors there is no row of accepts that succeed, by system call or by io_uring.
+func noSuccess(x *trial.Trial) error {
+	for _, ring := range []bool{false, true} {
+		if err := lab.UringSupported(); ring && err != nil {
+			return trial.Skip("%v", err)
+		}
+		t, err := lab.StartTCP(x.World, lab.Sessions{Count: 13, Send: 10, Recv: 10, Uring: ring})
+		if err != nil {
+			return err
+		}
+		if err := x.Attach("--errors"); err != nil {
+			return err
+		}
+		if _, err := t.Run(); err != nil {
+			return err
+		}
+		rows, err := x.Detach()
+		if err = errors.Join(err, trial.RowCount(len(rows), 0)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // mptcp: an MPTCP listener, which Go programs open by default. A connection and
@@ -116,7 +143,7 @@ func outcome(x *trial.Trial, r *row.Row, o lab.Accepted) {
 // blocked: a server that waits in accept is shown only with --blocked, with its
 // waiting time.
 func blocked(x *trial.Trial) error {
-	for _, flags := range [][]string{nil, {"--blocked"}} {
+	for _, flags := range [][]string{nil, {"--blocked"}, {"--errors"}, {"--errors", "--blocked"}} {
 		h, err := lab.StartHangs(x.World, "", "idle", lab.Hang{Network: lab.TCP4}, lab.Hang{Network: lab.TCP4})
 		if err != nil {
 			return err
@@ -134,7 +161,11 @@ func blocked(x *trial.Trial) error {
 		if err != nil {
 			return err
 		}
-		if want := len(flags) * len(begun); len(rows) != want {
+		want := 0
+		if slices.Contains(flags, "--blocked") {
+			want = len(begun)
+		}
+		if len(rows) != want {
 			x.Errorf("%v: %d rows, want %d", flags, len(rows), want)
 		}
 		for _, r := range rows {

@@ -5,11 +5,22 @@
  * known whether or not the caller asked for an address.
  */
 #define SOCK_CALL_SINCE
+#define SOCK_CALL_UNWANTED unwanted
 #include "pending.h"
+#include "sysarg.h"
+
+const volatile bool only_failed = false; /* show failures, EAGAIN too */
+const volatile bool only_errors = false; /* show failures, but not EAGAIN */
+
+static __always_inline bool unwanted(long ret)
+{
+	if (ret >= 0)
+		return only_failed || only_errors;
+	return !only_failed && (ret == -EAGAIN || is_restart(ret));
+}
+
 #include "sockcall.h"
 #include "unix.h"
-
-const volatile bool only_failed = false;
 
 struct accept_event {
 	struct head head;
@@ -58,7 +69,7 @@ static __always_inline int sock_call(void *ctx, const struct sock_call *c, long 
 	struct sock *sk = call_sock(c);
 	struct who who = {};
 
-	if (ret >= 0 ? only_failed : !only_failed && (ret == -EAGAIN || is_restart(ret)))
+	if (unwanted(ret)) /* io_uring; of a system call it is known before */
 		return 0;
 	if (!call_wanted(c, &who))
 		return 0;
@@ -77,6 +88,26 @@ PENDING_CALL(pending, sock_calls, struct sock_call)
 	if (who.pid == filter_self || !who_wanted(&who))
 		return 0;
 	return tell(value, &who, sock_netns(sk), 0, true);
+}
+
+/* --errors. Nothing is kept at entry, so a success costs one comparison. The listener is
+ * looked up at exit. How long the call waited is not known.
+ */
+static __noinline int accept_failed(void *ctx, long ret)
+{
+	struct sock_call c = { .sk = fd_sock(sys_exit_arg(0)), .op = CALL_ACCEPT };
+
+	return sock_call(ctx, &c, ret);
+}
+
+SYS_EXIT(failed, accept)
+{
+	return unwanted(ret) ? 0 : accept_failed(ctx, ret);
+}
+
+SYS_EXIT(failed, accept4)
+{
+	return unwanted(ret) ? 0 : accept_failed(ctx, ret);
 }
 
 SOCK_CALL(accept, CALL_ACCEPT)

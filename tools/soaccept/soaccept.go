@@ -5,6 +5,7 @@ package soaccept
 
 import (
 	_ "embed"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -20,6 +21,7 @@ var readme string
 
 type config struct {
 	Failed  bool `flag:"failed" bpf:"only_failed" help:"show only failures, including those that found nothing to accept"`
+	Errors  bool `flag:"errors" bpf:"only_errors" help:"show only failures, but not those that found nothing to accept"`
 	Blocked bool `flag:"blocked" help:"also show calls that still wait for a connection, at each interval and at the end"`
 }
 
@@ -91,14 +93,32 @@ func tidy(e *event, r *row.Row) {
 	}
 }
 
+// failed are the points that see only calls that fail. Where the kernel does not tell the arguments
+// of such a call, its entry is seen too.
+func failed() []probe.Point {
+	all := []probe.Point{{Name: "failed", Needed: func(k *probe.Kernel) bool { return !probe.LacksTaskRegs(k) }}}
+	for _, p := range family.SockCalls {
+		if p.Name == "call" {
+			p.Needed = probe.LacksTaskRegs
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
 func views(cfg any) []tool.View {
+	c := cfg.(*config)
 	v := tool.View{
+		Points: family.SockCalls,
 		Output: tool.Stream[event]{Type: "accept_event", Each: tidy},
 		Show:   "pid comm:PROCESS family:FAM:5 raddr:ADDRESS rport:PORT result",
 		Says:   "accept: {result}[ after {latency_us} us]",
 	}
-	if cfg.(*config).Blocked {
-		v.Points = []probe.Point{tool.Pending}
+	if c.Errors && !c.Blocked {
+		v.Points = failed()
+	}
+	if c.Blocked {
+		v.Points = append(slices.Clone(v.Points), tool.Pending)
 		v.Show = "pid comm:PROCESS family:FAM:5 laddr+lport raddr:ADDRESS rport:PORT latency_us result"
 	}
 	return []tool.View{v}
@@ -112,6 +132,5 @@ var Tool = &tool.Tool{
 	Filters:  tool.ByWho | tool.BySock | tool.ByTuple,
 	Families: []uint16{unix.AF_UNSPEC, unix.AF_INET, unix.AF_INET6},
 	Config:   func() any { return &config{} },
-	Points:   family.SockCalls,
 	Views:    views,
 }

@@ -19,6 +19,7 @@ func Live() []trial.Case {
 	lab.Register(bodyAgain, callAgain)
 	lab.Register(bodyFastopen, sendFast)
 	lab.Register(bodyCrowd, connectOften)
+	lab.Register(bodySockets, makeSockets)
 	return []trial.Case{
 		{Name: "uring", Hosts: lab.TwoHosts, Run: uring},
 		{Name: "loopback", Run: outcomes},
@@ -28,7 +29,12 @@ func Live() []trial.Case {
 		{Name: "mptcp", Hosts: lab.TwoHosts, Run: mptcp},
 		{Name: "fastopen", Run: fastopen},
 		{Name: "given-up", Run: givenUp},
-		{Name: "pending", Hosts: lab.TwoHosts, Run: pending},
+		{Name: "errors", Hosts: lab.TwoHosts, Run: failures},
+		{Name: "errors-socket", Run: noSockets},
+		{Name: "errors-uring", Run: noSocketsByUring},
+		{Name: "errors-filters", Run: noSocketFilters},
+		{Name: "errors-pending", Hosts: lab.TwoHosts, Run: pending("--errors")},
+		{Name: "pending", Hosts: lab.TwoHosts, Run: pending()},
 		{Name: "pending-filters", Hosts: lab.TwoHosts, Run: pendingFilters},
 		{Name: "pending-ticks", Hosts: lab.TwoHosts, Run: pendingTicks},
 		{Name: "preempted", Run: preempted},

@@ -41,7 +41,11 @@ func byPort(rows []*row.Row) map[int]*row.Row {
 
 // pending: connects without an answer at the end of the run are shown with
 // their age.
-func pending(x *trial.Trial) error {
+func pending(flags ...string) func(*trial.Trial) error {
+	return func(x *trial.Trial) error { return pendingAtEnd(x, flags) }
+}
+
+func pendingAtEnd(x *trial.Trial, flags []string) error {
 	targets, list, err := hanging(x)
 	if err != nil {
 		return err
@@ -50,7 +54,7 @@ func pending(x *trial.Trial) error {
 	if err != nil {
 		return err
 	}
-	if err := x.Attach(); err != nil {
+	if err := x.Attach(flags...); err != nil {
 		return err
 	}
 	begun, err := h.Begin()

@@ -12,14 +12,16 @@
 #include "pending.h"
 #include "sockaddr.h"
 #include "span.h"
+#include "sysarg.h"
 #include "syscall.h"
 #include "uring.h"
 #include "who.h"
 
 const volatile bool only_syscall = false; /* show what the call returned */
+const volatile bool only_errors = false;  /* show what failed, calls of socket(2) too */
 const volatile __u64 min_ns = 0, max_ns = 0;
 
-enum connect_by { BY_SYSCALL, BY_URING, BY_SEND }; /* Go: via */
+enum connect_by { BY_SYSCALL, BY_URING, BY_SEND, BY_SOCKET }; /* Go: via */
 
 struct connect_event {
 	struct head head;
@@ -76,6 +78,8 @@ static __always_inline int emit(const struct sock *sk, const struct pending *p, 
 	struct connect_event *e;
 	__u64 latency = p->start ? now - p->start : NONE;
 
+	if (only_errors && !pending && (result >= 0 || result == -EINPROGRESS))
+		return 0;
 	if (min_ns && (latency == NONE || latency < min_ns))
 		return 0;
 	if (max_ns && (latency == NONE || latency > max_ns))
@@ -217,10 +221,123 @@ KTRACE_SK(state, inet_sock_set_state, struct sock *sk, int old, int new)
 	return 0;
 }
 
-URING_COMPLETE(uring, op == URING_CONNECT)
+/* What socket(2), or a request of io_uring, asked for. */
+struct asked {
+	__s32 family, type, protocol;
+	__u32 pad;
+};
+SPAN(asking, __u64, struct asked);
+
+/* The protocol of the socket that would have been made, as in struct tuple. */
+static __always_inline __u16 asked_proto(const struct asked *a)
+{
+	if (!is_inet(a->family))
+		return PROTO_FAMILY | a->family;
+	if (a->protocol)
+		return (__u32)a->protocol < PROTO_FAMILY ? a->protocol : 0;
+	switch (a->type & SOCK_TYPE_MASK) {
+	case SOCK_STREAM:
+		return IPPROTO_TCP;
+	case SOCK_DGRAM:
+		return IPPROTO_UDP;
+	}
+	return 0;
+}
+
+/* No socket was made, so there is neither an address nor a port: filters on them leave
+ * the row out.
+ */
+static __always_inline int no_socket(const struct asked *a, long err)
+{
+	__u32 netns = task_netns(), proto = asked_proto(a);
+	struct connect_event *e;
+	struct who who = {};
+
+	if (is_self() || (__u32)a->family > 0xffff || !family_wanted(a->family) || !netns_wanted(netns))
+		return 0;
+	if (filter_on & FILTER_TUPLE || min_ns || max_ns)
+		return 0;
+	if (filter_on & FILTER_PROTO && !bpf_map_lookup_elem(&filter_protos, &proto))
+		return 0;
+	if (!who_current(&who) || !who_wanted(&who))
+		return 0;
+	e = EVENT_NEW(struct connect_event);
+	if (!e)
+		return 0;
+	e->head.ts = bpf_ktime_get_ns();
+	e->head.netns = netns;
+	e->head.who = who;
+	e->tuple.family = a->family;
+	e->tuple.proto = proto;
+	__builtin_memset(e->tuple.laddr, 0xff, sizeof(e->tuple.laddr)); /* no address: kern.Addr */
+	__builtin_memset(e->tuple.raddr, 0xff, sizeof(e->tuple.raddr));
+	e->latency = NONE;
+	e->result = err;
+	e->by = BY_SOCKET;
+	return event_send(e);
+}
+
+/* --errors. A socket that is made costs one comparison. */
+SYS_EXIT(socket, socket)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct asked *found, a = {};
+
+	if (ret >= 0) {
+		if (!task_regs)
+			bpf_map_delete_elem(&asking, &thread);
+		return 0;
+	}
+	if (task_regs) {
+		a.family = sys_exit_arg(0);
+		a.type = sys_exit_arg(1);
+		a.protocol = sys_exit_arg(2);
+		return no_socket(&a, ret);
+	}
+	found = bpf_map_lookup_elem(&asking, &thread);
+	if (!found)
+		return 0;
+	a = *found;
+	bpf_map_delete_elem(&asking, &thread);
+	return no_socket(&a, ret);
+}
+
+/* Only where task_regs is not set: at its exit a call's arguments are not known. */
+SYS_ENTER(asked, socket)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct asked a = { .family = a0, .type = a1, .protocol = a2 };
+
+	if (!is_self() && family_wanted(a0))
+		span_begin(&asking, &thread, &a);
+	return 0;
+}
+
+/* The request of io_uring that is complete. Where the kernel has requests for sockets, the
+ * tracepoint names the request.
+ */
+static __always_inline int uring_no_socket(void *ctx, int res)
+{
+	struct io_socket___since519 *req;
+	struct asked a = {};
+
+	if (!bpf_core_type_exists(struct io_socket___since519))
+		return 0;
+	req = (void *)((unsigned long long *)ctx)[1];
+	if (BPF_CORE_READ(req, file_slot)) /* the ring's own table was full, not the process's */
+		return 0;
+	a.family = BPF_CORE_READ(req, domain);
+	a.type = BPF_CORE_READ(req, type);
+	a.protocol = BPF_CORE_READ(req, protocol);
+	return no_socket(&a, res);
+}
+
+URING_COMPLETE(uring, op == URING_CONNECT || (only_errors && op == URING_SOCKET))
 {
 	struct pending *p;
 
+	if (op == URING_SOCKET)
+		return res < 0 ? uring_no_socket(ctx, res) : 0;
 	if (!sk || only_syscall)
 		return 0;
 	p = bpf_map_lookup_elem(&pendings, &sk);

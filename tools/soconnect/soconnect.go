@@ -21,6 +21,7 @@ var readme string
 type config struct {
 	tool.Latency
 	Syscall bool `flag:"syscall" bpf:"only_syscall" help:"show what the system call returned (In progress), not how the connection ended"`
+	Errors  bool `flag:"errors" bpf:"only_errors" help:"show only connects that failed, calls of socket(2) that failed, and what is pending"`
 }
 
 // event is struct connect_event of soconnect.bpf.c.
@@ -29,13 +30,26 @@ type event struct {
 	kern.Tuple
 	Latency kern.Nanos   `col:"latency_us,head=LAT(us),div=1000,width=8,age" help:"from the call to the end of the connection attempt"`
 	Result  kern.Result  `col:"result,as=connect,width=19;errno,as=errno,width=13" help:"how it ended, in the words of connect(2); errno by name, absent on success"`
-	By      via          `col:"via,width=7" words:"syscall,uring,send" help:"how it was requested: syscall, uring, or send (MSG_FASTOPEN)"`
+	By      via          `col:"via,width=7" words:"syscall,uring,send,socket" help:"how it was requested: syscall, uring, or send (MSG_FASTOPEN); socket: no socket was made (--errors)"`
 	Path    kern.Path    `col:"-"`
 	Pending kern.Pending `col:"pending,width=7" help:"true if it has not ended: the latency is its age"`
 }
 
 // via is enum connect_by of soconnect.bpf.c.
 type via uint32
+
+// views are the connects, and with --errors the calls of socket(2) that failed.
+func views(cfg any) []tool.View {
+	v := tool.View{
+		Output: tool.Stream[event]{Type: "connect_event", Each: ends},
+		Show:   "pid comm:PROCESS family:FAM:5 proto raddr:ADDRESS rport:PORT latency_us result",
+		Says:   "connect: {result}[ after {latency_us} us]",
+	}
+	if cfg.(*config).Errors {
+		v.Points = []probe.Point{{Name: "socket"}, {Name: "asked", Needed: probe.LacksTaskRegs}}
+	}
+	return []tool.View{v}
+}
 
 // ends shows the path of a UNIX socket as its address. It removes columns that
 // a failed connect does not have: the local end, and the remote one if only the
@@ -72,9 +86,5 @@ var Tool = &tool.Tool{
 		probe.Uring("uring", "connects by io_uring"),
 		tool.Pending,
 	},
-	Views: tool.One(tool.View{
-		Output: tool.Stream[event]{Type: "connect_event", Each: ends},
-		Show:   "pid comm:PROCESS family:FAM:5 proto raddr:ADDRESS rport:PORT latency_us result",
-		Says:   "connect: {result} after {latency_us} us",
-	}),
+	Views: views,
 }
