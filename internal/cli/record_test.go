@@ -112,3 +112,36 @@ func TestTaken(t *testing.T) {
 		t.Errorf("connections are not shown: %v\n%s", err, out)
 	}
 }
+
+// TestErrorsFrom: why takes the rows of soconnect and soaccept however they were recorded. Of
+// several streams it takes that of --errors, which has sockets that could not be made too.
+func TestErrorsFrom(t *testing.T) {
+	old, both := t.TempDir(), t.TempDir()
+	for _, dir := range []string{old, both} {
+		recordGolden(t, dir, "soconnect")
+		recordGolden(t, dir, "soaccept")
+	}
+	recordWith(t, both, "soconnect", "--errors")
+	recordWith(t, both, "soconnect", "--errors", "--comm", "curl")
+	rec, err := record.Read(both)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := rec.Contents(&record.Query{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := leastFiltered(all)["soconnect/"]; c.Name != "soconnect --errors" {
+		t.Errorf("%s is taken, want soconnect --errors", c.Name)
+	}
+	for _, dir := range []string{old, both} {
+		out, said, err := over(t, "why", "--from", dir, "-o", "json")
+		if err != nil || !strings.Contains(out, `"object":"leaky"`) || strings.Contains(said, "soconnect: it was not recorded") || strings.Contains(said, "soaccept: it was not recorded") {
+			t.Errorf("why: %v\n%s\n%s", err, out, said)
+		}
+		out, said, err = over(t, "top", "--from", dir, "--until", "2026-11-14T23:36:12Z", "--plain", "--screen", "events")
+		if err != nil || !strings.Contains(out, "no socket") {
+			t.Errorf("top: %v\n%s\n%s", err, out, said)
+		}
+	}
+}

@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"os"
 	"time"
@@ -92,8 +91,8 @@ func (f *topFlags) openPast() (*pastSource, error) {
 	return s, nil
 }
 
-// leastFiltered chooses one stream for each view of a tool: the one with the fewest filters,
-// then the larger one. For flows it chooses the intervals, because rows of whole connections
+// leastFiltered chooses one stream for each view of a tool: the one with the fewest filters, then
+// one of --errors, which has sockets that could not be made too, then the larger one. For flows it chooses the intervals, because rows of whole connections
 // would count the same time twice.
 func leastFiltered(all []*record.Contents) map[string]*record.Contents {
 	taken := map[string]*record.Contents{}
@@ -114,7 +113,13 @@ func better(a, b *record.Contents) bool {
 	if whole := a.Config["closed"] == "true"; whole != (b.Config["closed"] == "true") {
 		return !whole
 	}
-	return cmp.Or(len(b.Filters)-len(a.Filters), cmp.Compare(a.Rows, b.Rows)) > 0
+	if n := len(b.Filters) - len(a.Filters); n != 0 {
+		return n > 0
+	}
+	if errors := a.Config["errors"] == "true"; errors != (b.Config["errors"] == "true") {
+		return errors
+	}
+	return a.Rows > b.Rows
 }
 
 // has reports whether a tool is among the streams.

@@ -32,7 +32,7 @@ const flowsLine = "flows -i 1"
 // whyTools are the command lines that 'seine why' runs. It leaves out a tool that this kernel
 // cannot run, and names the rules that need it.
 var whyTools = []string{
-	flowsLine, "tcpretrans -l", "soconnect --where 'errno != nil || pending'", "tcpsynbl -i 1", "soaccept --where 'errno != nil'", "tcplife", "dns",
+	flowsLine, "tcpretrans -l", "soconnect --errors", "tcpsynbl -i 1", "soaccept --errors", "tcplife", "dns",
 	"skbdrop -i 1 --view drops --by reason,proto,lport,dev,netns", // a Sampler reads the counters
 }
 

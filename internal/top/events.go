@@ -26,6 +26,7 @@ var kinds = map[watch.Kind]struct{ word, tool string }{
 	watch.Closed:     {"closed", "tcplife"},
 	watch.QueueFull:  {"queue full", "tcpsynbl"},
 	watch.Accepting:  {"accept failed", "soaccept"},
+	watch.NoSocket:   {"no socket", "soconnect --errors"},
 	watch.Drop:       {"dropped", "skbdrop"},
 	watch.Query:      {"DNS query", "dns"},
 	watch.Lookup:     {"lookup", "gethostlatency"},
@@ -120,6 +121,9 @@ func (e *event) who() string {
 	if e.Comm == "" && e.Lport == 0 && !e.Raddr.IsValid() {
 		return ""
 	}
+	if e.Kind == watch.NoSocket { // it has neither a port nor an address
+		return cmp.Or(e.Comm, "(unknown)")
+	}
 	return name(e.Service())
 }
 
@@ -173,7 +177,7 @@ func (s *Snapshot) events(do func(*event)) {
 
 // totals counts each kind of event, in one line.
 func (s *Snapshot) totals() string {
-	sums, order := map[string]uint64{}, []string{"connect failed", "reset", "sent again", "dropped", "queue full", "accept failed", "buffer full", "marked", "DNS query", "lookup", "closed"}
+	sums, order := map[string]uint64{}, []string{"connect failed", "reset", "sent again", "dropped", "queue full", "accept failed", "no socket", "buffer full", "marked", "DNS query", "lookup", "closed"}
 	s.events(func(e *event) { sums[e.word()] += e.Count })
 	var out []string
 	for _, w := range order {

@@ -14,6 +14,7 @@ const (
 	Closed     Kind = "closed"     // a session that ended; What: who reset it, or ""; Note: how it ended
 	QueueFull  Kind = "queue"      // of a listener; What: syn or accept
 	Accepting  Kind = "accept"     // an accept that failed; What: errno
+	NoSocket   Kind = "socket"     // a socket that could not be made; What: errno; Note: protocol
 	Drop       Kind = "drop"       // of packets; What: reason; Note: protocol
 	Query      Kind = "dns"        // What: the answer's code, or TIMEOUT, or "pending"
 	Lookup     Kind = "lookup"     // a call of the C library; What: result, or "pending"
@@ -142,6 +143,10 @@ func takeConnect(m *Model, at int64, r reader) {
 		what = pendingWhat
 	}
 	if what == "" {
+		return
+	}
+	if r.text("via") == "socket" { // socket(2) failed, before any connect
+		m.tally(at, r, TallyKey{Kind: NoSocket, What: what, Note: r.text("proto")}).count++
 		return
 	}
 	c := m.tally(at, r, TallyKey{Kind: Connecting, What: what, Note: r.text("proto"), Raddr: r.addr("raddr"), Rport: r.port("rport")})

@@ -3,6 +3,7 @@
 package why_test
 
 import (
+	"fmt"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -176,6 +177,13 @@ func (w *world) connects(n int, errno string, more cells) {
 	})
 }
 
+// noSockets is calls of socket that failed.
+func (w *world) noSockets(n int, errno, proto string) {
+	times(n, func() {
+		w.at(5, "soconnect", "", cells{"comm": "curl", "netns": 1, "family": "inet", "proto": proto, "errno": errno, "via": "socket"})
+	})
+}
+
 func (w *world) ends(n int, by string) {
 	times(n, func() {
 		c := cells{"comm": "web", "netns": 1, "lport": 443, "raddr": "192.0.2.5", "rport": 40000, "established_ms": 30}
@@ -290,6 +298,11 @@ var madeCases = []madeCase{
 		w.at(5, "soaccept", "", cells{"comm": "web", "netns": 1, "lport": 443, "errno": "EAGAIN"})
 		w.gauge(0, watch.FilesOpen, 900)
 		w.gauge(0, watch.FilesMost, 1000)
+	}},
+	{"fds-exhausted", "curl", why.Bad, func(w *world) { w.noSockets(1, "EMFILE", "tcp"); w.noSockets(2, "EMFILE", "udp") }, func(w *world) {
+		w.noSockets(9, "EAFNOSUPPORT", "tcp") // no IPv6
+		w.noSockets(9, "EACCES", "icmp")
+		w.connects(9, "EMFILE", cells{"raddr": "192.0.2.5"}) // no such result of connect means a descriptor
 	}},
 	{"resets", "web :443", why.Warn, func(w *world) { w.ends(7, "remote"); w.ends(20, "") }, func(w *world) { w.ends(7, "remote"); w.ends(80, "") }},
 	{"dns-slow", "DNS server 192.0.2.53", why.Warn, func(w *world) { w.queries(10, "NOERROR", 150*ms) }, func(w *world) { w.queries(10, "NOERROR", 50*ms); w.queries(30, "NXDOMAIN", 5*ms) }},
@@ -441,6 +454,27 @@ func TestQueueExplains(t *testing.T) {
 	a := why.Judge(w.m.Window(time.Minute), why.Options{})
 	if got := told(a); len(got) != 2 || got[0] != "accept-queue db :5432" || !slices.Equal(a.Findings[1].Causes, []int{1}) {
 		t.Errorf("found %q", got)
+	}
+}
+
+// TestNoDescriptor: a process that can neither accept nor make sockets is one finding, with the
+// evidence of both calls.
+func TestNoDescriptor(t *testing.T) {
+	w := newWorld(t)
+	w.at(5, "soaccept", "", cells{"comm": "curl", "netns": 1, "lport": 443, "errno": "EMFILE"})
+	w.noSockets(2, "EMFILE", "tcp")
+	w.noSockets(3, "EMFILE", "udp")
+	a := why.Judge(w.m.Window(time.Minute), why.Options{})
+	if got := told(a); !slices.Equal(got, []string{"fds-exhausted curl :443"}) {
+		t.Fatalf("found %q", got)
+	}
+	var evidence []string
+	for _, e := range a.Findings[0].Evidence {
+		evidence = append(evidence, fmt.Sprint(e.What, " ", e.Value, " ", e.From))
+	}
+	want := []string{"accepts that failed with EMFILE 1 soaccept", "calls of socket that failed with EMFILE 5 soconnect"}
+	if !slices.Equal(evidence, want) {
+		t.Errorf("the evidence is %q, want %q", evidence, want)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 
 const (
 	bodyFull  = "why-full"
+	bodyNone  = "why-none"
 	bodyServe = "why-serve"
 	bodyAsk   = "why-ask"
 	bodyHoard = "why-hoard"
@@ -26,6 +27,7 @@ const (
 
 func init() {
 	lab.Register(bodyFull, acceptFull)
+	lab.Register(bodyNone, socketFull)
 	lab.Register(bodyServe, serve)
 	lab.Register(bodyAsk, ask)
 	lab.Register(bodyHoard, hoard)
@@ -54,6 +56,26 @@ func acceptFull(c *lab.Child) error {
 	}
 	if _, _, err := unix.Accept(listener); !errors.Is(err, unix.EMFILE) {
 		return fmt.Errorf("accept: %v, want EMFILE", err)
+	}
+	return c.Report(true)
+}
+
+// socketFull is a process that has no descriptor left for a socket.
+func socketFull(c *lab.Child) error {
+	last, err := lab.Socket(lab.TCP4)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(c.Report(true), c.Await("go")); err != nil {
+		return err
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(last), Max: uint64(last)}); err != nil {
+		return err
+	}
+	for range 3 {
+		if _, err := lab.Socket(lab.TCP4); !errors.Is(err, unix.EMFILE) {
+			return fmt.Errorf("socket: %v, want EMFILE", err)
+		}
 	}
 	return c.Report(true)
 }

@@ -371,6 +371,13 @@ var faults = []fault{
 		}
 		return func() error { var done bool; return p.Call("go", &done) }, fmt.Sprintf("why-web :%d", port), nil
 	}},
+	{name: "no descriptor is left for a socket", class: "fds-exhausted", heavy: true, start: func(w *lab.World) (func() error, string, error) {
+		p, err := w.StartReady("client", "why-user", bodyNone, nil)
+		if err != nil {
+			return nil, "", err
+		}
+		return func() error { var done bool; return p.Call("go", &done) }, "why-user", nil
+	}},
 	{name: "clients that reset", class: "resets", start: func(w *lab.World) (func() error, string, error) {
 		t, err := lab.StartTCP(w, lab.Sessions{Count: 12, Send: 100, Recv: 100, Close: lab.ByReset, ClientComm: "why-user", ServerComm: "why-web"})
 		if err != nil {
