@@ -2,14 +2,7 @@
 
 package main
 
-import (
-	"slices"
-
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
-
-	"seine/internal/object"
-)
+import "seine/internal/object"
 
 // flowCosts measures flows over three loads: beside a program that only does what has to be done at
 // each read (see looking), and beside tcplife where connections come and go. What flows has to do
@@ -29,7 +22,7 @@ func flowCosts(o *options) ([]figure, error) {
 		}
 		reads := 0.0 // a session
 		for _, l := range []*load{requestLoad, bulkLoad, sessionLoad} {
-			err := o.onHooks([]*empty{{tracepoint: "tcp_rcv_space_adjust", looks: true}}, run(l), func(sum cost) {
+			err := o.onHooks([]*empty{{tracepoint: "tcp_rcv_space_adjust", does: looking}}, run(l), func(sum cost) {
 				switch l {
 				case requestLoad:
 					part.Other = append(part.Other, 100*sum.ns/cpu)
@@ -85,58 +78,4 @@ func flowCosts(o *options) ([]figure, error) {
 	}
 	room := figure{What: "flows: kept of a connection", Unit: "bytes", Own: []float64{float64(spec.Maps["flows"].ValueSize)}, Goal: &goal{Bound: 320}}
 	return []figure{part, each, exact, bulk, session, least, room}, nil
-}
-
-// histShards is how many histograms there are for processors to count in.
-const histShards = 4
-
-// looking does what any tool must that times each read by connection and counts it in a histogram: it reads the clock, looks
-// the socket up among entries as large as those of flows, and then a histogram, and counts in it.
-func looking(entries, hists *ebpf.Map) asm.Instructions {
-	lookUp := func(m *ebpf.Map, key int16) asm.Instructions {
-		return asm.Instructions{
-			asm.LoadMapPtr(asm.R1, m.FD()),
-			asm.Mov.Reg(asm.R2, asm.RFP),
-			asm.Add.Imm(asm.R2, int32(key)),
-			asm.FnMapLookupElem.Call(),
-		}
-	}
-	return slices.Concat(asm.Instructions{
-		asm.LoadMem(asm.R6, asm.R1, 0, asm.DWord),
-		asm.FnKtimeGetNs.Call(),
-		asm.Mov.Reg(asm.R7, asm.R0),
-		asm.FnGetSmpProcessorId.Call(),
-		asm.And.Imm(asm.R0, histShards-1),
-		asm.StoreMem(asm.RFP, -16, asm.R0, asm.DWord),
-	}, lookUp(hists, -16), asm.Instructions{
-		asm.JEq.Imm(asm.R0, 0, "end"),
-		asm.Mov.Reg(asm.R9, asm.R0),
-		asm.StoreMem(asm.RFP, -8, asm.R6, asm.DWord),
-	}, lookUp(entries, -8), asm.Instructions{
-		asm.JNE.Imm(asm.R0, 0, "found"),
-		// The first read of the socket. What the new entry has in it does not matter: it is a histogram's memory.
-		asm.LoadMapPtr(asm.R1, entries.FD()),
-		asm.Mov.Reg(asm.R2, asm.RFP),
-		asm.Add.Imm(asm.R2, -8),
-		asm.Mov.Reg(asm.R3, asm.R9),
-		asm.Mov.Imm(asm.R4, 0),
-		asm.FnMapUpdateElem.Call(),
-		asm.Ja.Label("end"),
-		// How long it was since the last read, and from now on.
-		asm.LoadMem(asm.R8, asm.R0, 0, asm.DWord).WithSymbol("found"),
-		asm.StoreMem(asm.R0, 0, asm.R7, asm.DWord),
-		asm.Sub.Reg(asm.R7, asm.R8),
-		asm.Mov.Imm(asm.R1, 1),
-		asm.StoreXAdd(asm.R9, asm.R1, asm.DWord),
-		asm.Add.Imm(asm.R9, 8),
-		asm.StoreXAdd(asm.R9, asm.R7, asm.DWord),
-		asm.RSh.Imm(asm.R7, 10),
-		asm.And.Imm(asm.R7, 31),
-		asm.LSh.Imm(asm.R7, 3),
-		asm.Add.Imm(asm.R9, 24),
-		asm.Add.Reg(asm.R9, asm.R7),
-		asm.StoreXAdd(asm.R9, asm.R1, asm.DWord),
-		asm.Mov.Imm(asm.R0, 0).WithSymbol("end"),
-		asm.Return(),
-	})
 }

@@ -12,8 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cilium/ebpf/btf"
-
 	"seine/internal/lab"
 )
 
@@ -252,29 +250,4 @@ func requests(o *options) ([]figure, error) {
 		}
 	}
 	return []figure{repair, perRun, perRequest, load}, nil
-}
-
-// onHooks runs a load with empty programs at all of the hooks.
-func (o *options) onHooks(hooks []*empty, run func() error, take func(cost)) error {
-	for i, h := range hooks {
-		if err := h.start(); err != nil {
-			for _, h := range hooks[:i] {
-				h.stop()
-			}
-			if errors.Is(err, btf.ErrNotFound) {
-				return nil // no such tracepoint on this kernel
-			}
-			return fmt.Errorf("a program at %s: %w", h.tracepoint, err)
-		}
-	}
-	err := run()
-	var sum cost
-	for _, h := range hooks {
-		m, e := h.cost()
-		err = errors.Join(err, e, h.stop())
-		sum.runs += m["empty"].runs
-		sum.ns += m["empty"].ns
-	}
-	take(sum)
-	return err
 }

@@ -62,6 +62,8 @@ type contest struct {
 	load func(*options, *lab.World) (events float64, err error)
 	runs float64
 	rows float64 // that they show of an event, if that can be counted
+	// least does at the same tracepoints what no such tool can leave out.
+	least []*empty
 }
 
 var contests = []contest{
@@ -73,8 +75,10 @@ var contests = []contest{
 	{tool: "tcpretrans", event: "segment sent again", load: theLosses},
 	{tool: "tcpdrop", event: "segment lost", load: theLosses},
 	{tool: "gethostlatency", event: "lookup", load: theLookups, rows: 1},
-	{tool: "softirqs", event: "interrupt", load: uncounted(theSessions), runs: 2},
-	{tool: "hardirqs", event: "interrupt", load: theReads, runs: 2},
+	{tool: "softirqs", event: "interrupt", load: uncounted(theSessions), runs: 2, least: []*empty{
+		{tracepoint: "softirq_entry", clock: true, arrays: 1}, {tracepoint: "softirq_exit", clock: true, arrays: 2}}},
+	{tool: "hardirqs", event: "interrupt", load: theReads, runs: 2, least: []*empty{
+		{tracepoint: "irq_handler_entry", clock: true, arrays: 1}, {tracepoint: "irq_handler_exit", clock: true, arrays: 1, hashes: 1}}},
 	{tool: "profile", flags: []string{"-F", "997"}, event: "sample", load: uncounted(theSessions), runs: 1},
 	{tool: "funccount", flags: []string{"tcp_sendmsg"}, script: "kprobe:tcp_sendmsg { @ = count(); }", event: "request", load: theRequests},
 }
@@ -229,7 +233,7 @@ func (o *options) contest(c *contest) []figure {
 	own, theirs := o.rivals(c)
 	results := map[*rival][]taken{}
 	failed := map[*rival]error{}
-	var alone []float64
+	var alone, least []float64
 	for round := range o.rounds {
 		if c.rows > 0 {
 			_, _, rate, err := o.loaded(c)
@@ -252,15 +256,24 @@ func (o *options) contest(c *contest) []figure {
 			fmt.Fprintf(os.Stderr, "bench: %+v\n", t)
 			results[r] = append(results[r], t)
 		}
+		if c.least == nil {
+			continue
+		}
+		err := o.onHooks(c.least, func() error { _, _, _, err := o.loaded(c); return err }, func(sum cost) {
+			least = append(least, sum.ns/(sum.runs/c.runs))
+		})
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "bench: %v\n", err)
+		}
 	}
 	if err := failed[own]; err != nil {
 		return []figure{{What: c.tool, Note: "not measured: " + oneLine(err)}}
 	}
-	return c.figures(own, theirs, results, failed, alone)
+	return c.figures(own, theirs, results, failed, alone, least)
 }
 
 // figures compares the results.
-func (c *contest) figures(own *rival, theirs []*rival, results map[*rival][]taken, failed map[*rival]error, alone []float64) (out []figure) {
+func (c *contest) figures(own *rival, theirs []*rival, results map[*rival][]taken, failed map[*rival]error, alone, least []float64) (out []figure) {
 	column := func(r *rival, f func(taken) float64) (v []float64) {
 		for _, t := range results[r] {
 			v = append(v, f(t))
@@ -284,6 +297,9 @@ func (c *contest) figures(own *rival, theirs []*rival, results map[*rival][]take
 	measure("start-up", "ms", func(t taken) float64 { return t.start }, func(s suite) *goal { return s.start })
 	measure("peak resident memory", "MB", func(t taken) float64 { return t.memory }, none)
 	measure("BPF per "+c.event, "ns", func(t taken) float64 { return t.perEvent }, func(s suite) *goal { return s.event })
+	if c.least != nil {
+		out = append(out, figure{What: c.tool + ": the same per " + c.event, Unit: "ns", Own: column(own, func(t taken) float64 { return t.perEvent }), Beside: "clock, look-ups", Other: least})
+	}
 	measure("BPF, of the load's CPU", "%", func(t taken) float64 { return t.share }, none)
 	if c.rows > 0 {
 		out = append(out, figure{What: c.tool + ": " + c.event + "s while it runs", Unit: "/s", Own: column(own, func(t taken) float64 { return t.rate }), Beside: "without", Other: alone})

@@ -65,7 +65,7 @@ func TestContestFigures(t *testing.T) {
 		own:       {{start: 10, perEvent: 40}, {start: 20, perEvent: 40}},
 		theirs[0]: {{start: 5, perEvent: 100}, {start: 5, perEvent: 100}},
 		theirs[2]: {{start: 200, perEvent: 50}}, // one round
-	}, map[*rival]error{theirs[1]: errors.New("no such probe")}, nil)
+	}, map[*rival]error{theirs[1]: errors.New("no such probe")}, nil, nil)
 	seen := map[string]string{}
 	for _, f := range got {
 		cells := f.cells()
@@ -91,7 +91,7 @@ func TestContestFigures(t *testing.T) {
 func TestContestAlone(t *testing.T) {
 	c := &contest{tool: "tcpx", event: "drop"}
 	own, their := &rival{}, &rival{suite: suites[2]}
-	got := c.figures(own, []*rival{their}, map[*rival][]taken{own: {{start: 10, perEvent: 40}}}, map[*rival]error{their: errors.New("it shows nothing")}, nil)
+	got := c.figures(own, []*rival{their}, map[*rival][]taken{own: {{start: 10, perEvent: 40}}}, map[*rival]error{their: errors.New("it shows nothing")}, nil, nil)
 	if len(got) != 4+1 || got[2].What != "tcpx: BPF per drop" || median(got[2].Own) != 40 || got[2].Beside != "" {
 		t.Errorf("got %+v, want four figures of ours and one with the reason", got)
 	}

@@ -16,8 +16,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
 
@@ -65,57 +63,6 @@ func during(s subject, load func() error) (map[string]cost, error) {
 	}
 	return after, err
 }
-
-// empty is a program that does nothing, on one tracepoint.
-type empty struct {
-	tracepoint string
-	looks      bool // not quite: see looking
-	prog       *ebpf.Program
-	link       link.Link
-}
-
-func (e *empty) start() (err error) {
-	does := asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}
-	if e.looks {
-		entries, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 312, MaxEntries: 1 << 15})
-		if err != nil {
-			return err
-		}
-		defer entries.Close() // the program holds it
-		hists, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 2464, MaxEntries: 1 << 10})
-		if err != nil {
-			return err
-		}
-		defer hists.Close()
-		for i := range uint64(histShards) {
-			if err := hists.Put(i, make([]byte, 2464)); err != nil {
-				return err
-			}
-		}
-		does = looking(entries, hists)
-	}
-	e.prog, err = ebpf.NewProgram(&ebpf.ProgramSpec{
-		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: e.tracepoint, License: "GPL",
-		Instructions: does,
-	})
-	if err != nil {
-		return err
-	}
-	if e.link, err = link.AttachTracing(link.TracingOptions{Program: e.prog}); err != nil {
-		e.prog.Close()
-	}
-	return err
-}
-
-func (e *empty) cost() (map[string]cost, error) {
-	st, err := e.prog.Stats()
-	if err != nil {
-		return nil, err
-	}
-	return map[string]cost{"empty": {float64(st.RunCount), float64(st.Runtime)}}, nil
-}
-
-func (e *empty) stop() error { return errors.Join(e.link.Close(), e.prog.Close()) }
 
 // child is a tool in a process of its own.
 type child struct {

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+)
+
+// empty is a program on one tracepoint that does nothing, or only as much as its fields say.
+// It shows the least that a tool's program at this tracepoint can cost.
+type empty struct {
+	tracepoint string
+	clock      bool // reads the clock
+	arrays     int  // looks up so many arrays with a value for each processor
+	hashes     int  // looks up so many hashes, and finds an entry
+	does       func() (asm.Instructions, error)
+
+	prog *ebpf.Program
+	link link.Link
+	maps []*ebpf.Map
+}
+
+func (e *empty) start() (err error) {
+	defer func() {
+		if err != nil {
+			e.closeMaps()
+		}
+	}()
+	does, err := e.program()
+	if err != nil {
+		return err
+	}
+	e.prog, err = ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: e.tracepoint, License: "GPL",
+		Instructions: does,
+	})
+	if err != nil {
+		return err
+	}
+	if e.link, err = link.AttachTracing(link.TracingOptions{Program: e.prog}); err != nil {
+		e.prog.Close()
+	}
+	return err
+}
+
+// program looks the maps up with a key of zero. Entries, keys and buckets are always in the processor's cache.
+func (e *empty) program() (does asm.Instructions, err error) {
+	if e.does != nil {
+		return e.does()
+	}
+	does = asm.Instructions{asm.Mov.Imm(asm.R7, 0), asm.StoreMem(asm.RFP, -8, asm.R7, asm.DWord)}
+	if e.clock {
+		does = append(does, asm.FnKtimeGetNs.Call(), asm.Mov.Reg(asm.R7, asm.R0))
+	}
+	for i := range e.arrays + e.hashes {
+		spec := &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 64, MaxEntries: 1 << 10}
+		if i < e.arrays {
+			spec = &ebpf.MapSpec{Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 64, MaxEntries: 1}
+		}
+		m, err := e.newMap(spec)
+		if err != nil {
+			return nil, err
+		}
+		if i >= e.arrays {
+			if err := m.Put(uint64(0), make([]byte, spec.ValueSize)); err != nil {
+				return nil, err
+			}
+		}
+		does = append(append(does, lookUp(m, -8)...),
+			asm.JEq.Imm(asm.R0, 0, "end"),
+			asm.StoreMem(asm.R0, 0, asm.R7, asm.DWord))
+	}
+	return append(does, asm.Mov.Imm(asm.R0, 0).WithSymbol("end"), asm.Return()), nil
+}
+
+func (e *empty) newMap(spec *ebpf.MapSpec) (*ebpf.Map, error) {
+	m, err := ebpf.NewMap(spec)
+	if err == nil {
+		e.maps = append(e.maps, m)
+	}
+	return m, err
+}
+
+func (e *empty) closeMaps() {
+	for _, m := range e.maps {
+		m.Close()
+	}
+	e.maps = nil
+}
+
+func (e *empty) cost() (map[string]cost, error) {
+	st, err := e.prog.Stats()
+	if err != nil {
+		return nil, err
+	}
+	return map[string]cost{"empty": {float64(st.RunCount), float64(st.Runtime)}}, nil
+}
+
+func (e *empty) stop() error {
+	defer e.closeMaps()
+	return errors.Join(e.link.Close(), e.prog.Close())
+}
+
+// lookUp looks a map up with the key on the stack.
+func lookUp(m *ebpf.Map, key int32) asm.Instructions {
+	return asm.Instructions{
+		asm.LoadMapPtr(asm.R1, m.FD()),
+		asm.Mov.Reg(asm.R2, asm.RFP),
+		asm.Add.Imm(asm.R2, key),
+		asm.FnMapLookupElem.Call(),
+	}
+}
+
+// onHooks runs a load with empty programs at all of the hooks.
+func (o *options) onHooks(hooks []*empty, run func() error, take func(cost)) error {
+	for i, h := range hooks {
+		if err := h.start(); err != nil {
+			for _, h := range hooks[:i] {
+				h.stop()
+			}
+			if errors.Is(err, btf.ErrNotFound) {
+				return nil // no such tracepoint on this kernel
+			}
+			return fmt.Errorf("a program at %s: %w", h.tracepoint, err)
+		}
+	}
+	err := run()
+	var sum cost
+	for _, h := range hooks {
+		m, e := h.cost()
+		err = errors.Join(err, e, h.stop())
+		sum.runs += m["empty"].runs
+		sum.ns += m["empty"].ns
+	}
+	take(sum)
+	return err
+}
+
+// histShards is how many histograms there are for processors to count in.
+const histShards = 4
+
+// looking does what any tool must that times each read by connection and counts it in a histogram: it reads the clock, looks
+// the socket up among entries as large as those of flows, and then a histogram, and counts in it.
+func looking() (does asm.Instructions, err error) {
+	entries, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 312, MaxEntries: 1 << 15})
+	if err != nil {
+		return nil, err
+	}
+	defer entries.Close() // the program holds it
+	hists, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 2464, MaxEntries: 1 << 10})
+	if err != nil {
+		return nil, err
+	}
+	defer hists.Close()
+	for i := range uint64(histShards) {
+		if err := hists.Put(i, make([]byte, 2464)); err != nil {
+			return nil, err
+		}
+	}
+	return slices.Concat(asm.Instructions{
+		asm.LoadMem(asm.R6, asm.R1, 0, asm.DWord),
+		asm.FnKtimeGetNs.Call(),
+		asm.Mov.Reg(asm.R7, asm.R0),
+		asm.FnGetSmpProcessorId.Call(),
+		asm.And.Imm(asm.R0, histShards-1),
+		asm.StoreMem(asm.RFP, -16, asm.R0, asm.DWord),
+	}, lookUp(hists, -16), asm.Instructions{
+		asm.JEq.Imm(asm.R0, 0, "end"),
+		asm.Mov.Reg(asm.R9, asm.R0),
+		asm.StoreMem(asm.RFP, -8, asm.R6, asm.DWord),
+	}, lookUp(entries, -8), asm.Instructions{
+		asm.JNE.Imm(asm.R0, 0, "found"),
+		// The first read of the socket. What the new entry has in it does not matter: it is a histogram's memory.
+		asm.LoadMapPtr(asm.R1, entries.FD()),
+		asm.Mov.Reg(asm.R2, asm.RFP),
+		asm.Add.Imm(asm.R2, -8),
+		asm.Mov.Reg(asm.R3, asm.R9),
+		asm.Mov.Imm(asm.R4, 0),
+		asm.FnMapUpdateElem.Call(),
+		asm.Ja.Label("end"),
+		// How long it was since the last read, and from now on.
+		asm.LoadMem(asm.R8, asm.R0, 0, asm.DWord).WithSymbol("found"),
+		asm.StoreMem(asm.R0, 0, asm.R7, asm.DWord),
+		asm.Sub.Reg(asm.R7, asm.R8),
+		asm.Mov.Imm(asm.R1, 1),
+		asm.StoreXAdd(asm.R9, asm.R1, asm.DWord),
+		asm.Add.Imm(asm.R9, 8),
+		asm.StoreXAdd(asm.R9, asm.R7, asm.DWord),
+		asm.RSh.Imm(asm.R7, 10),
+		asm.And.Imm(asm.R7, 31),
+		asm.LSh.Imm(asm.R7, 3),
+		asm.Add.Imm(asm.R9, 24),
+		asm.Add.Reg(asm.R9, asm.R7),
+		asm.StoreXAdd(asm.R9, asm.R1, asm.DWord),
+		asm.Mov.Imm(asm.R0, 0).WithSymbol("end"),
+		asm.Return(),
+	}), nil
+}
