@@ -33,7 +33,7 @@ struct {
 const volatile __u16 tool_id = 0; /* set by Go: the number of this tool in the ring */
 
 /* Waking the reader costs more than the event itself. So it is woken only when this
- * many bytes wait; otherwise it comes by its own clock. Set by Go.
+ * many bytes wait, or when it rests; otherwise it comes by its own clock. Set by Go.
  */
 const volatile __u64 wake_bytes = 0;
 
@@ -43,6 +43,11 @@ const volatile __u64 wake_bytes = 0;
  */
 volatile __u64 woken SEC(".data.ring") = 0;
 __u64 wakes SEC(".data.ring") = 0; /* how often */
+
+/* The reader has had nothing to read for a while. It does not come by its own clock, and
+ * the next event wakes it. Set by Go.
+ */
+volatile __u64 resting SEC(".data.ring") = 0;
 
 /* The most bytes that may wait in a shared ring for this tool. Events beyond that are
  * lost and counted, so that a flood of one tool's events leaves room for the other
@@ -101,7 +106,7 @@ static __always_inline int event_send(void *e)
 	struct head *h = e; /* what every event begins with */
 
 	h->tool = tool_id;
-	if (!woken && bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) >= wake_bytes) {
+	if (!woken && (resting || bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) >= wake_bytes)) {
 		woken = 1;
 		__sync_fetch_and_add(&wakes, 1);
 		flags = BPF_RB_FORCE_WAKEUP;

@@ -21,12 +21,13 @@ import (
 // goroutine that reads it. The goroutine waits for no session: it hands the records of each tool
 // to the tool's feed. So a slow sink of one tool does not delay the others.
 type ring struct {
-	coll   *ebpf.Collection
-	woken  *ebpf.Variable
-	wakes  *ebpf.Variable
-	reader *ringbuf.Reader
-	poll   time.Duration // how long an event may wait
-	done   chan struct{} // closed when the reader has ended
+	coll    *ebpf.Collection
+	woken   *ebpf.Variable
+	wakes   *ebpf.Variable
+	resting *ebpf.Variable
+	reader  *ringbuf.Reader
+	poll    time.Duration // how long an event may wait
+	done    chan struct{} // closed when the reader has ended
 
 	mu     sync.Mutex // guards the feeds
 	feeds  atomic.Pointer[[]*feed]
@@ -43,6 +44,11 @@ const (
 // poll is how long an event may wait in the ring before it is read, unless EngineOptions say
 // otherwise.
 const poll = 50 * time.Millisecond
+
+// The reader rests when it has had nothing to read for restAfter. Then the next event wakes it at
+// once, and until then it wakes once in restAfter instead of at each poll: each wake-up costs the
+// processor some 100 µs.
+const restAfter = time.Second
 
 // newRing makes the ring that the object of a tool declares, for all tools. The goroutine that
 // reads it defers guard, if there is one.
@@ -61,7 +67,7 @@ func newRing(spec *ebpf.CollectionSpec, size uint32, poll time.Duration, guard f
 	if err != nil {
 		return nil, fmt.Errorf("making the ring: %w", err)
 	}
-	r := &ring{coll: coll, woken: coll.Variables["woken"], wakes: coll.Variables["wakes"], poll: poll, done: make(chan struct{})}
+	r := &ring{coll: coll, woken: coll.Variables["woken"], wakes: coll.Variables["wakes"], resting: coll.Variables["resting"], poll: poll, done: make(chan struct{})}
 	r.feeds.Store(&[]*feed{})
 	if r.reader, err = ringbuf.NewReader(coll.Maps[ringMap]); err != nil {
 		coll.Close()
@@ -147,6 +153,7 @@ func (r *ring) run() {
 	defer close(r.done)
 	b := batch{ring: r}
 	var err error
+	var quiet time.Duration // since the last record
 	for err == nil {
 		if r.asking.Load() {
 			err = r.serve(&b)
@@ -154,13 +161,25 @@ func (r *ring) run() {
 		}
 		r.mayWake()
 		kern.SyncClock()
-		r.reader.SetDeadline(time.Now().Add(r.poll))
+		wait := r.poll
+		rests := quiet >= restAfter && r.rest()
+		if rests {
+			wait = max(wait, restAfter)
+		}
+		r.reader.SetDeadline(time.Now().Add(wait))
+		quiet += wait
 		for {
 			err = r.reader.ReadInto(&b.rec)
+			if rests {
+				rests = false
+				r.resting.Set(uint64(0))
+				kern.SyncClock()
+			}
 			if err != nil {
 				b.end()
 				break
 			}
+			quiet = 0
 			b.take()
 			if b.rec.Remaining == 0 {
 				r.mayWake()
@@ -209,6 +228,16 @@ func (r *ring) serve(b *batch) error {
 
 // mayWake lets programs wake the reader again; see event.h.
 func (r *ring) mayWake() { r.woken.Set(uint64(0)) }
+
+// rest asks programs to wake the reader by their next event. It reports false if there is a record already, which
+// may have been sent before.
+func (r *ring) rest() bool {
+	if r.resting.Set(uint64(1)) == nil && r.reader.AvailableBytes() == 0 {
+		return true
+	}
+	r.resting.Set(uint64(0))
+	return false
+}
 
 // recordBytes is what a record takes in the ring: EVENT_BYTES of event.h.
 func recordBytes(n int) int {
