@@ -5,59 +5,103 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/ringbuf"
 )
 
-// empty is a program on one tracepoint that does nothing, or only as much as its fields say.
+// empty is a program at one tracepoint that does nothing, or only as much as its fields say.
 // It shows the least that a tool's program at this tracepoint can cost.
 type empty struct {
 	tracepoint string
-	clock      bool // reads the clock
-	arrays     int  // looks up so many arrays with a value for each processor
-	hashes     int  // looks up so many hashes, and finds an entry
+	syscall    bool  // a tracepoint of a system call: these have no BTF
+	reads      bool  // reads a word of its first argument's memory
+	who        bool  // asks for the process and its name
+	clock      bool  // reads the clock
+	arrays     int   // looks up so many arrays with a value for each processor
+	hashes     int   // looks up so many hashes, and finds an entry
+	socket     use   // of the table that all programs of one measurement share
+	sends      int16 // sends an event of so many bytes
 	does       func() (asm.Instructions, error)
 
-	prog *ebpf.Program
-	link link.Link
-	maps []*ebpf.Map
+	table *ebpf.Map
+	prog  *ebpf.Program
+	link  link.Link
+	maps  []*ebpf.Map
+	read  *ringbuf.Reader
 }
+
+// use is what a program does with the table of sockets.
+type use int
+
+const (
+	finds use = iota + 1 // looks its first argument up
+	makes                // and makes an entry if there is none
+	ends                 // deletes the entry
+)
 
 func (e *empty) start() (err error) {
 	defer func() {
 		if err != nil {
-			e.closeMaps()
+			e.release()
 		}
 	}()
 	does, err := e.program()
 	if err != nil {
 		return err
 	}
-	e.prog, err = ebpf.NewProgram(&ebpf.ProgramSpec{
+	spec := &ebpf.ProgramSpec{
 		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: e.tracepoint, License: "GPL",
 		Instructions: does,
-	})
-	if err != nil {
+	}
+	if e.syscall {
+		spec.Type, spec.AttachType, spec.AttachTo = ebpf.TracePoint, ebpf.AttachNone, ""
+	}
+	if e.prog, err = ebpf.NewProgram(spec); err != nil {
 		return err
 	}
-	if e.link, err = link.AttachTracing(link.TracingOptions{Program: e.prog}); err != nil {
+	if e.syscall {
+		e.link, err = link.Tracepoint("syscalls", e.tracepoint, e.prog, nil)
+	} else {
+		e.link, err = link.AttachTracing(link.TracingOptions{Program: e.prog})
+	}
+	if err != nil {
 		e.prog.Close()
 	}
 	return err
 }
 
-// program looks the maps up with a key of zero. Entries, keys and buckets are always in the processor's cache.
+// program looks arrays and hashes up with a key of zero. Their entries, keys and buckets are always in the processor's cache.
 func (e *empty) program() (does asm.Instructions, err error) {
 	if e.does != nil {
 		return e.does()
 	}
-	does = asm.Instructions{asm.Mov.Imm(asm.R7, 0), asm.StoreMem(asm.RFP, -8, asm.R7, asm.DWord)}
+	const zero, socket, word, name = -8, -16, -24, -40
+	do := func(more ...asm.Instruction) { does = append(does, more...) }
+	at := func(r asm.Register, offset int32) {
+		do(asm.Mov.Reg(r, asm.RFP), asm.Add.Imm(r, offset))
+	}
+	do(asm.Mov.Imm(asm.R7, 0), asm.StoreMem(asm.RFP, zero, asm.R7, asm.DWord))
+	if e.reads || e.socket != 0 {
+		do(asm.LoadMem(asm.R6, asm.R1, 0, asm.DWord), asm.StoreMem(asm.RFP, socket, asm.R6, asm.DWord))
+	}
+	if e.reads {
+		at(asm.R1, word)
+		do(asm.Mov.Imm(asm.R2, 8), asm.Mov.Reg(asm.R3, asm.R6), asm.FnProbeReadKernel.Call())
+	}
+	if e.who {
+		do(asm.FnGetCurrentPidTgid.Call())
+		at(asm.R1, name)
+		do(asm.Mov.Imm(asm.R2, 16), asm.FnGetCurrentComm.Call())
+	}
 	if e.clock {
-		does = append(does, asm.FnKtimeGetNs.Call(), asm.Mov.Reg(asm.R7, asm.R0))
+		do(asm.FnKtimeGetNs.Call(), asm.Mov.Reg(asm.R7, asm.R0))
 	}
 	for i := range e.arrays + e.hashes {
 		spec := &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 64, MaxEntries: 1 << 10}
@@ -73,11 +117,62 @@ func (e *empty) program() (does asm.Instructions, err error) {
 				return nil, err
 			}
 		}
-		does = append(append(does, lookUp(m, -8)...),
-			asm.JEq.Imm(asm.R0, 0, "end"),
-			asm.StoreMem(asm.R0, 0, asm.R7, asm.DWord))
+		do(lookUp(m, zero)...)
+		do(asm.JEq.Imm(asm.R0, 0, "end"), asm.StoreMem(asm.R0, 0, asm.R7, asm.DWord))
+	}
+	switch e.socket {
+	case finds, makes:
+		do(lookUp(e.table, socket)...)
+		if e.socket == makes {
+			do(asm.JNE.Imm(asm.R0, 0, "found"), asm.LoadMapPtr(asm.R1, e.table.FD()))
+			at(asm.R2, socket)
+			at(asm.R3, -tableValue-socketRoom)
+			for i := range int16(tableValue / 8) {
+				do(asm.StoreMem(asm.RFP, -tableValue-socketRoom+8*i, asm.R7, asm.DWord))
+			}
+			do(asm.Mov.Imm(asm.R4, 0), asm.FnMapUpdateElem.Call(), asm.Mov.Imm(asm.R0, 0).WithSymbol("found"))
+		}
+	case ends:
+		do(asm.LoadMapPtr(asm.R1, e.table.FD()))
+		at(asm.R2, socket)
+		do(asm.FnMapDeleteElem.Call())
+	}
+	if e.sends > 0 {
+		if err := e.sendInto(do); err != nil {
+			return nil, err
+		}
 	}
 	return append(does, asm.Mov.Imm(asm.R0, 0).WithSymbol("end"), asm.Return()), nil
+}
+
+// An entry of the table of sockets has so many bytes. socketRoom is what else is on the stack.
+const tableValue, socketRoom = 64, 48
+
+// sendInto sends an event to a reader that throws it away.
+func (e *empty) sendInto(do func(...asm.Instruction)) error {
+	ring, err := e.newMap(&ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: 8 << 20})
+	if err != nil {
+		return err
+	}
+	if e.read, err = ringbuf.NewReader(ring); err != nil {
+		return err
+	}
+	go func(r *ringbuf.Reader) {
+		var rec ringbuf.Record
+		for err := error(nil); err == nil || errors.Is(err, os.ErrDeadlineExceeded); err = r.ReadInto(&rec) {
+			if err != nil || rec.Remaining == 0 {
+				r.SetDeadline(time.Now().Add(50 * time.Millisecond))
+			}
+		}
+	}(e.read)
+	const noWakeUp = 1
+	do(asm.LoadMapPtr(asm.R1, ring.FD()), asm.Mov.Imm(asm.R2, int32(e.sends)), asm.Mov.Imm(asm.R3, 0), asm.FnRingbufReserve.Call(),
+		asm.JEq.Imm(asm.R0, 0, "end"))
+	for i := range e.sends / 8 {
+		do(asm.StoreMem(asm.R0, 8*i, asm.R7, asm.DWord))
+	}
+	do(asm.Mov.Reg(asm.R1, asm.R0), asm.Mov.Imm(asm.R2, noWakeUp), asm.FnRingbufSubmit.Call())
+	return nil
 }
 
 func (e *empty) newMap(spec *ebpf.MapSpec) (*ebpf.Map, error) {
@@ -88,7 +183,12 @@ func (e *empty) newMap(spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	return m, err
 }
 
-func (e *empty) closeMaps() {
+// release closes what the program has used.
+func (e *empty) release() {
+	if e.read != nil {
+		e.read.Close()
+		e.read = nil
+	}
 	for _, m := range e.maps {
 		m.Close()
 	}
@@ -104,7 +204,7 @@ func (e *empty) cost() (map[string]cost, error) {
 }
 
 func (e *empty) stop() error {
-	defer e.closeMaps()
+	defer e.release()
 	return errors.Join(e.link.Close(), e.prog.Close())
 }
 
@@ -120,7 +220,13 @@ func lookUp(m *ebpf.Map, key int32) asm.Instructions {
 
 // onHooks runs a load with empty programs at all of the hooks.
 func (o *options) onHooks(hooks []*empty, run func() error, take func(cost)) error {
+	table, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: tableValue, MaxEntries: 1 << 16})
+	if err != nil {
+		return err
+	}
+	defer table.Close()
 	for i, h := range hooks {
+		h.table = table
 		if err := h.start(); err != nil {
 			for _, h := range hooks[:i] {
 				h.stop()
@@ -131,7 +237,7 @@ func (o *options) onHooks(hooks []*empty, run func() error, take func(cost)) err
 			return fmt.Errorf("a program at %s: %w", h.tracepoint, err)
 		}
 	}
-	err := run()
+	err = run()
 	var sum cost
 	for _, h := range hooks {
 		m, e := h.cost()

@@ -21,6 +21,9 @@ const otherName = "bpftrace"
 // attached, in every interpreter.
 const first = `t:syscalls:sys_enter_getppid { printf("up\n"); }`
 
+// toTheEnd prints a line at its end, too.
+const toTheEnd = first + ` END { printf("down\n"); }`
+
 // oneLiners are three of the book's one-liners, with typical features: keys, a
 // string with a histogram, stacks.
 var oneLiners = []struct{ what, text string }{
@@ -109,6 +112,32 @@ func language(o *options) ([]figure, error) {
 	if len(ratio.Other) > 0 {
 		ratio.Note = fmt.Sprintf("(%s and %s)", number(slices.Min(ratio.Own)), number(slices.Min(ratio.Other)))
 	}
+	told := figure{What: "run: from Ctrl-C to the whole output", Unit: "ms", Goal: &goal{Bound: 25, Best: true}, Beside: ratio.Beside}
+	ended := figure{What: "run: from Ctrl-C to the exit", Unit: "ms", Goal: &goal{Bound: 0.125, Ratio: true, Best: true}, Beside: ratio.Beside}
+	closing := figure{What: "run: the same to the exit", Unit: "ms", Beside: "close(2) of a tracepoint"}
+	for range 2*o.rounds + 1 {
+		took, err := closingTime()
+		if err != nil {
+			return nil, err
+		}
+		closing.Other = append(closing.Other, took.Seconds()*1000)
+		for _, command := range [][]string{own, peer} {
+			if command == nil {
+				continue
+			}
+			i := newInterpreter(toTheEnd, command...)
+			i.last = "down"
+			if err := beside(i, func() error { return nil }); err != nil {
+				return nil, err
+			}
+			if &command[0] == &own[0] {
+				told.Own, ended.Own = append(told.Own, i.told.Seconds()*1000), append(ended.Own, i.ended.Seconds()*1000)
+			} else {
+				told.Other, ended.Other = append(told.Other, i.told.Seconds()*1000), append(ended.Other, i.ended.Seconds()*1000)
+			}
+		}
+	}
+	closing.Own = ended.Own
 	for range o.rounds {
 		for n, l := range oneLiners {
 			script := l.text + "\n" + first
@@ -132,7 +161,18 @@ func language(o *options) ([]figure, error) {
 			costs[n].Other = append(costs[n].Other, (one[1]+two[0])/2)
 		}
 	}
-	return append([]figure{up, ratio, memory}, costs...), nil
+	return append([]figure{up, ratio, memory, told, ended, closing}, costs...), nil
+}
+
+// closingTime is how long the kernel takes to take a program off the tracepoint of a system call.
+func closingTime() (time.Duration, error) {
+	e := &empty{tracepoint: "sys_enter_getppid", syscall: true}
+	if err := e.start(); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	err := e.stop()
+	return time.Since(began), err
 }
 
 // perEvent is the cost of an event in the programs of each, in nanoseconds. All see the

@@ -9,8 +9,11 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"seine/internal/lab"
 )
@@ -60,7 +63,21 @@ func starts(o *options) ([]figure, error) {
 	if lab.Emulated() {
 		up.Goal = nil
 	}
+	least := figure{What: "tcplife: the same start-up", Unit: "ms", Beside: "seine version, and bpf(2) on all CPUs"}
 	for range 2*o.rounds + 1 {
+		began := time.Now()
+		if err := exec.Command(o.seine, "version").Run(); err != nil {
+			return nil, err
+		}
+		version := time.Since(began)
+		kernel, err := bpfTime(filepath.Base(o.seine), func() error { return beside(o.own("tcplife"), func() error { return nil }) })
+		if err != nil {
+			return nil, err
+		}
+		least.Other = append(least.Other, (version+kernel/time.Duration(runtime.NumCPU())).Seconds()*1000)
+		if o.each {
+			fmt.Fprintf(os.Stderr, "version: %v, bpf(2): %v\n", version, kernel)
+		}
 		for s, to := range map[*child]*[]float64{own: &up.Own, peer: &up.Other} {
 			if s == nil {
 				continue
@@ -84,7 +101,8 @@ func starts(o *options) ([]figure, error) {
 		}
 		size.Other = []float64{float64(st.Size()) / mega}
 	}
-	return []figure{up, size}, nil
+	least.Own = up.Own
+	return []figure{up, least, size}, nil
 }
 
 // sessions measures tcplife over short sessions on loopback.
@@ -104,7 +122,11 @@ func sessions(o *options) ([]figure, error) {
 		}
 	}
 	n := float64(o.sessions)
+	least := figure{What: "tcplife: the same per session", Unit: "ns", Beside: leastName}
 	for range o.rounds {
+		if err := o.onHooks(leasts["tcplife"], o.someSessions, func(sum cost) { least.Other = append(least.Other, sum.ns/n) }); err != nil {
+			return nil, err
+		}
 		for _, s := range subjects {
 			err := beside(s, func() error {
 				c, _ := s.(*child)
@@ -153,7 +175,8 @@ func sessions(o *options) ([]figure, error) {
 			}
 		}
 	}
-	return []figure{memory, perRun, runs, perSession, work}, nil
+	least.Own = perSession.Own
+	return []figure{memory, perRun, runs, perSession, least, work}, nil
 }
 
 // explain writes the cost of each program, the most expensive first.
@@ -211,6 +234,7 @@ func requests(o *options) ([]figure, error) {
 		perRequest.Beside = peerName
 	}
 	hooks := []*empty{{tracepoint: "sock_send_length"}, {tracepoint: "sock_recv_length"}}
+	least := figure{What: "tcplife: the same, of the load's CPU", Unit: "%", Beside: leastName}
 	n := float64(o.requests)
 	for range o.rounds {
 		var cpu float64
@@ -223,6 +247,9 @@ func requests(o *options) ([]figure, error) {
 			repair.Other = append(repair.Other, 100*sum.ns/cpu)
 			perRun.Other = append(perRun.Other, sum.ns/sum.runs)
 		}); err != nil {
+			return nil, err
+		}
+		if err := o.onHooks(owners, run, func(sum cost) { least.Other = append(least.Other, 100*sum.ns/cpu) }); err != nil {
 			return nil, err
 		}
 		err := beside(own, func() error {
@@ -249,5 +276,6 @@ func requests(o *options) ([]figure, error) {
 			return nil, err
 		}
 	}
-	return []figure{repair, perRun, perRequest, load}, nil
+	least.Own = repair.Own
+	return []figure{repair, least, perRun, perRequest, load}, nil
 }

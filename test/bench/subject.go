@@ -70,14 +70,18 @@ type child struct {
 	ready string        // the start of the line that it prints when it is attached
 	tty   bool          // its standard output is a terminal, and says when
 	took  time.Duration // from exec to that line
+	last  string        // the start of the last line that it prints; empty: it does not matter
+	told  time.Duration // from the request to end to that line
+	ended time.Duration // and to the exit
 
-	cmd  *exec.Cmd
-	said chan error // closed after the ready line, or after the output that came instead
+	cmd   *exec.Cmd
+	said  chan error     // closed after the ready line, or after the output that came instead
+	lasts chan time.Time // when the last line came
 }
 
 func (c *child) start() error {
 	c.cmd = exec.Command(c.args[0], c.args[1:]...)
-	c.said = make(chan error, 1)
+	c.said, c.lasts = make(chan error, 1), make(chan time.Time, 1)
 	out, err := c.pipe()
 	if err != nil {
 		return err
@@ -138,6 +142,8 @@ func (c *child) listen(from *os.File, began time.Time) {
 	for r := bufio.NewReader(from); ; {
 		line, err := r.ReadString('\n')
 		switch {
+		case ready && c.last != "" && strings.HasPrefix(line, c.last):
+			c.lasts <- time.Now()
 		case ready:
 		case strings.HasPrefix(line, c.ready):
 			ready = true
@@ -265,6 +271,7 @@ func (c *child) cpu() (sum float64, err error) {
 // to kill it, is.
 func (c *child) stop() error {
 	ended := make(chan struct{})
+	began := time.Now()
 	go func() {
 		for range 20 {
 			c.cmd.Process.Signal(syscall.SIGINT)
@@ -278,6 +285,15 @@ func (c *child) stop() error {
 	}()
 	err := c.cmd.Wait()
 	close(ended)
+	c.ended = time.Since(began)
+	if c.last != "" {
+		select {
+		case at := <-c.lasts:
+			c.told = at.Sub(began)
+		case <-time.After(time.Second):
+			err = errors.Join(err, errors.New("no last line"))
+		}
+	}
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
 		return err

@@ -83,12 +83,15 @@ func everyTool(o *options) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	perRun, part := map[string]*figure{}, map[string]*figure{}
+	perRun, part, least := map[string]*figure{}, map[string]*figure{}, map[string]*figure{}
 	failed := map[string]error{}
 	for _, name := range names {
 		s := goalOf(name)
 		perRun[name] = &figure{What: name + ": BPF per run under " + s.of.name, Unit: "ns", Beside: "empty program"}
 		part[name] = &figure{What: name + ": BPF, of the CPU of " + s.of.name, Unit: "%", Beside: "empty as often"}
+		if leasts[name] != nil {
+			least[name] = &figure{What: name + ": the same over " + s.of.name, Unit: "%", Beside: leastName}
+		}
 		if s.most > 0 && !lab.Emulated() {
 			part[name].Goal = &goal{Bound: s.most}
 		}
@@ -128,6 +131,18 @@ func everyTool(o *options) ([]figure, error) {
 			})
 			if err != nil {
 				failed[name] = err
+				continue
+			}
+			if least[name] == nil {
+				continue
+			}
+			least[name].Own = part[name].Own
+			var cpu float64
+			err = o.onHooks(leasts[name], func() (err error) { cpu, err = o.cpuOf(s.of); return err }, func(sum cost) {
+				least[name].Other = append(least[name].Other, 100*sum.ns/cpu)
+			})
+			if err != nil {
+				return nil, err
 			}
 		}
 	}
@@ -141,6 +156,9 @@ func everyTool(o *options) ([]figure, error) {
 			perRun[name].Note = "nothing of it runs under this load"
 		}
 		out = append(out, *perRun[name], *part[name])
+		if least[name] != nil {
+			out = append(out, *least[name])
+		}
 	}
 	return out, nil
 }
