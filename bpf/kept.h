@@ -27,7 +27,7 @@ struct kept {
 	struct kept_copy copy[2];
 	__u8 which;  /* the copy that was written last */
 	__u8 right;  /* how often the process was right, up to KEPT_OFTEN */
-	__u16 flags; /* of the table: OWNER_* in owner.h */
+	__u16 flags; /* of the table: OWNER_BORN and so on */
 	__u32 exec;  /* who_exec() of it; 0 if it was found */
 };
 

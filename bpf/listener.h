@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* listener.h - the listener of an address, for connections that are not
- * accepted yet. owner.h includes it if OWNER_LISTENERS is defined.
+ * accepted yet. owner.h uses it if OWNER_LISTENERS is on.
  *
  * With SO_REUSEPORT several sockets listen on one address; only the newest is
  * kept.

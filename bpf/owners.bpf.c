@@ -4,8 +4,5 @@
 /* owners - the table of owners that the tools of an engine share. See
  * owner.h.
  */
-#define OWNER_TABLE
-#define OWNER_ALL
-#define OWNER_LISTENERS
-#define OWNER_TIMES
+#define OWNER_OPTIONS (OWNER_ALL | OWNER_LISTENERS | OWNER_TIMES | OWNER_TABLE)
 #include "owner.h"

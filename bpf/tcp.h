@@ -17,15 +17,6 @@ struct tcp_bytes {
  */
 enum tcp_syn { SYN_NO, SYN_YES, SYN_GUESS };
 
-#ifdef OWNER_TIMES
-static __always_inline enum tcp_syn tcp_syn(const struct owner *o)
-{
-	if (!o || !(o->kept.flags & OWNER_BORN))
-		return SYN_GUESS;
-	return o->kept.flags & OWNER_ACTIVE ? SYN_YES : SYN_NO;
-}
-#endif
-
 /* A FIN is the last byte of what was written. */
 static __always_inline bool tcp_has_fin(int state)
 {

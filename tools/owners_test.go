@@ -3,6 +3,9 @@
 package tools
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -12,66 +15,103 @@ import (
 	"seine/internal/tool"
 )
 
-// fieldsOf is the offsets of the fields of a map's values, including fields of
-// anonymous structs.
-func fieldsOf(t *testing.T, m *ebpf.MapSpec) map[string]btf.Bits {
+// fieldsOf is the fields of a struct and of the structs and unions without a name in it, as far as
+// they are the same for all tools.
+func fieldsOf(t *testing.T, typ btf.Type) (out []string) {
 	t.Helper()
-	s, ok := btf.As[*btf.Struct](m.Value)
-	if !ok {
-		t.Fatalf("%s has values of %v", m.Name, m.Value)
+	var members []btf.Member
+	switch c := btf.UnderlyingType(typ).(type) {
+	case *btf.Struct:
+		members = c.Members
+	case *btf.Union:
+		members = c.Members
+	default:
+		t.Fatalf("%v has no fields", typ)
 	}
-	out := map[string]btf.Bits{}
-	for _, f := range s.Members {
-		if u, ok := btf.As[*btf.Union](f.Type); ok && f.Name == "" {
-			for _, g := range u.Members {
-				out[g.Name] = f.Offset + g.Offset
+	for _, m := range members {
+		switch {
+		case m.Name == "own": // of the tool
+		case m.Name == "":
+			for _, f := range fieldsOf(t, m.Type) {
+				out = append(out, fmt.Sprint(m.Offset.Bytes(), "+", f))
 			}
-			continue
+		default:
+			out = append(out, fmt.Sprint(m.Offset.Bytes(), " ", m.Name))
 		}
-		out[f.Name] = f.Offset
 	}
 	return out
 }
 
-// TestOwnersLayout: a tool that shares the table of owners reads each field at the
-// offset at which the table's object writes it. Only fields of the tool's own are in a
-// separate map.
+// TestOwnersLayout: the entry of an owner is the same in all objects, so a tool can look it up in
+// the table that it shares with others. A tool has a map of its own only if it has fields of its
+// own, which are then in that map.
 func TestOwnersLayout(t *testing.T) {
 	table, err := object.Spec(tool.Owners.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := fieldsOf(t, table.Maps["owners"])
+	want := table.Maps["owners"]
 	tools := 0
-	for _, tl := range All {
+	each(t, func(t *testing.T, tl *tool.Tool, spec *ebpf.CollectionSpec) {
+		m := spec.Maps["owners"]
+		if m == nil {
+			return
+		}
+		tools++
+		if a, b := fieldsOf(t, m.Value), fieldsOf(t, want.Value); m.ValueSize != want.ValueSize || !slices.Equal(a, b) {
+			t.Errorf("an entry has %d bytes, %v; in the table %d, %v", m.ValueSize, a, want.ValueSize, b)
+		}
+		if has, want := spec.Maps["owner_own"] != nil, tl.Name == "sormem" || tl.Name == "tcpstates"; has != want {
+			t.Errorf("a map for fields of its own: %v, want %v", has, want)
+		}
+		l, want := spec.Maps["listeners"], table.Maps["listeners"]
+		if l.KeySize != want.KeySize || l.ValueSize != want.ValueSize {
+			t.Errorf("other listeners than the table")
+		}
+	})
+	if tools < 10 {
+		t.Errorf("%d tools ask for owners", tools)
+	}
+}
+
+// TestOwnersPoints: a tool has those points of owner.h that its options leave.
+func TestOwnersPoints(t *testing.T) {
+	want := map[string]string{
+		"owners":     "owner_gone owner_state owner_release owner_accept owner_uring owner_made owner_send owner_recv owner_copied owner_seed",
+		"capture":    "owner_gone owner_release owner_accept owner_uring owner_made owner_send owner_recv owner_copied owner_seed",
+		"flows":      "owner_accept owner_uring owner_seed",
+		"sormem":     "owner_gone owner_state owner_release owner_accept owner_uring owner_made owner_send owner_recv owner_copied owner_seed",
+		"tcpcong":    "owner_gone owner_accept owner_uring owner_send owner_recv owner_copied owner_seed",
+		"tcpdrop":    "owner_gone owner_state owner_accept owner_uring owner_send owner_recv owner_copied owner_seed",
+		"tcplife":    "owner_accept owner_uring owner_send owner_recv owner_copied owner_seed",
+		"tcpretrans": "owner_state owner_accept owner_uring owner_send owner_recv owner_copied owner_seed",
+		"tcprtt":     "owner_gone owner_state owner_accept owner_uring owner_send owner_recv owner_copied owner_seed",
+		"tcpsnoop":   "owner_gone owner_accept owner_uring owner_send owner_recv owner_copied owner_seed",
+		"tcpstates":  "owner_gone owner_accept owner_uring owner_send owner_recv owner_copied owner_seed",
+		"tcpsynbl":   "owner_state owner_seed",
+		"tcptop":     "owner_gone owner_accept owner_uring owner_send owner_recv owner_copied owner_seed",
+		"tcpwin":     "owner_gone owner_accept owner_uring owner_send owner_recv owner_copied owner_seed",
+	}
+	for _, tl := range append(slices.Clone(All), tool.Owners) {
 		spec, err := object.Spec(tl.Name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := spec.Maps["owners"]
-		if m == nil {
+		if spec.Variables["owner_options"] == nil {
 			continue
 		}
-		tools++
-		for name, at := range fieldsOf(t, m) {
-			if where, ok := want[name]; name == "own" {
-				if spec.Maps["owner_own"] == nil {
-					t.Errorf("%s has nowhere to keep its own fields", tl.Name)
-				}
-			} else if !ok || where != at {
-				t.Errorf("%s has the field %s of an owner at bit %d, the table at %d (%v)", tl.Name, name, at, where, ok)
+		var got []string
+		for _, p := range tl.EveryPoint(spec, tl.NewConfig()) {
+			if strings.HasPrefix(p.Name, "owner_") {
+				got = append(got, p.Name)
 			}
 		}
-		if l := spec.Maps["listeners"]; l != nil && (l.KeySize != table.Maps["listeners"].KeySize || l.ValueSize != table.Maps["listeners"].ValueSize) {
-			t.Errorf("%s has other listeners than the table", tl.Name)
+		if w := want[tl.Name]; strings.Join(got, " ") != w {
+			t.Errorf("%s has the points %v, want %s", tl.Name, got, w)
 		}
-		for _, name := range []string{"owner_needs", "owner_shared"} {
-			if spec.Variables[name] == nil {
-				t.Errorf("%s has no %s", tl.Name, name)
-			}
-		}
+		delete(want, tl.Name)
 	}
-	if tools < 10 {
-		t.Errorf("%d tools ask for owners", tools)
+	for name := range want {
+		t.Errorf("%s does not include owner.h", name)
 	}
 }

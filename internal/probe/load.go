@@ -18,6 +18,9 @@ import (
 // Load returns the options for loading programs of spec: the kernel types that
 // they need. cilium/ebpf would decode all types of the kernel and of every module.
 func (k *Kernel) Load(spec *ebpf.CollectionSpec) (ebpf.CollectionOptions, error) {
+	if err := setOptions(spec); err != nil {
+		return ebpf.CollectionOptions{}, err
+	}
 	n := k.needs(spec)
 	n.poison(k)
 	cache := btf.NewCache()
@@ -126,6 +129,36 @@ func (n needs) poison(k *Kernel) {
 			*ins = asm.BuiltinFunc(poisoned).Call().WithSymbol(ins.Symbol())
 		}
 	}
+}
+
+// hasOption is what owner_has of owner.h has in its code until programs are loaded, with the bits
+// that it asks for in the lower half.
+const hasOption = 0x5e1f0000
+
+// setOptions writes into the programs what owner_has asks: 1 if one of the bits is on, else 0.
+func setOptions(spec *ebpf.CollectionSpec) error {
+	v := spec.Variables["owner_options"]
+	if v == nil {
+		return nil
+	}
+	var on uint32
+	if err := v.Get(&on); err != nil {
+		return fmt.Errorf("owner_options: %w", err)
+	}
+	for _, ps := range spec.Programs {
+		for i := range ps.Instructions {
+			ins := &ps.Instructions[i]
+			if ins.OpCode != asm.Mov.Op(asm.ImmSource) || ins.Constant&^0xffff != hasOption {
+				continue
+			}
+			if asked := uint32(ins.Constant & 0xffff); on&asked != 0 {
+				ins.Constant = 1
+			} else {
+				ins.Constant = 0
+			}
+		}
+	}
+	return nil
 }
 
 // poisoned is not the number of any helper.

@@ -22,6 +22,9 @@ const noticeRing = 64 << 10
 // --memory. Maps of counts get what the others leave, and at least half.
 func (p *Prepared) size() error {
 	used := probe.Uses(p.spec, p.Points)
+	if o, ok := ownerOptionsOf(p.spec); ok && o&ownerListeners == 0 {
+		used[listenersMap] = false // only by code that is switched off
+	}
 	if err := p.sizeRing(used["events"]); err != nil {
 		return err
 	}
@@ -130,7 +133,7 @@ const (
 
 // sizeSeen limits the entries of seen.h, and returns what they may take.
 func (p *Prepared) sizeSeen() (uint64, error) {
-	if p.spec.Maps["seen"] == nil {
+	if o, _ := ownerOptionsOf(p.spec); p.spec.Maps["seen"] == nil || !o.has("owner_send") {
 		return 0, nil
 	}
 	most := min(seenMost*p.opts.Memory/DefaultMemory, seenMost)

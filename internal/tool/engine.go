@@ -171,11 +171,8 @@ func (e *Engine) place(s *Session, p *Prepared) (err error) {
 		}
 		share = maps.Clone(share)
 		maps.Copy(share, mine)
-		n, _, err := needsOf(p.spec)
-		if err != nil {
-			return err
-		}
-		points = n.own(points)
+		o, _ := ownerOptionsOf(p.spec)
+		points = o.own(points)
 		s.Choices = s.owners.choices()
 		s.owners.count(&s.before)
 	}

@@ -17,8 +17,53 @@ const before63 = "on kernels before 6.3 a process that only sends on a socket wh
 
 const madeOnly = "the process of sockets that io_uring creates, until it sends or receives"
 
+// ownerOption is what an object has otherwise than owner.h: enum owner_option there, same bits.
+type ownerOption uint32
+
+const (
+	ownerListeners ownerOption = 1 << iota
+	ownerListenersOnly
+	ownerAll
+	ownerTimes
+	ownerGives
+	ownerStateInTool
+	ownerEndsAtClose
+	ownerIOInTool
+	ownerCookiesInTool
+	ownerFinds
+	ownerAccepts
+	ownerOwn
+	ownerTable
+	ownerShared
+)
+
+const ownerOptions = "owner_options"
+
+// ownerOptionsOf are the options of an object; false: it does not include owner.h.
+func ownerOptionsOf(spec *ebpf.CollectionSpec) (o ownerOption, ok bool) {
+	v := spec.Variables[ownerOptions]
+	return o, v != nil && v.Get(&o) == nil
+}
+
+// has says whether an object with these options needs the programs of a point.
+func (o ownerOption) has(point string) bool {
+	switch point {
+	case "owner_gone":
+		return o&ownerEndsAtClose == 0
+	case "owner_state":
+		return o&ownerStateInTool == 0
+	case "owner_made", ownersDone:
+		return o&ownerAll != 0
+	case "owner_accept", "owner_uring":
+		return o&ownerListenersOnly == 0
+	case "owner_send", "owner_recv", "owner_copied":
+		return o&(ownerListenersOnly|ownerIOInTool) == 0
+	}
+	return true
+}
+
 // ownersFirst and ownersLast are the points at which owner.h notes the owner of a socket. A tool
-// has those whose programs its object contains, and need not name them. ownersFirst are the
+// has those that its options leave, and need not name them. ownersFirst are the
 // programs that delete entries, and those that must be attached before all others.
 var ownersFirst = []probe.Point{
 	{Name: "owner_gone"},
@@ -49,10 +94,11 @@ var ownersLast = []probe.Point{
 
 const ownerSeed = "owner_seed"
 
-// held are the points that an object has programs for.
+// held are those of the points of owners for which an object has programs that it needs.
 func held(spec *ebpf.CollectionSpec, points []probe.Point) (out []probe.Point) {
+	o, _ := ownerOptionsOf(spec)
 	for _, p := range points {
-		if slices.ContainsFunc(p.WaysIn(spec), func(w probe.Way) bool { return len(w.Programs) > 0 }) {
+		if o.has(p.Name) && slices.ContainsFunc(p.WaysIn(spec), func(w probe.Way) bool { return len(w.Programs) > 0 }) {
 			out = append(out, p)
 		}
 	}

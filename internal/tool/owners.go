@@ -15,19 +15,6 @@ import (
 	"seine/internal/probe"
 )
 
-// need is the parts of a shared table of owners that a tool needs, and the programs of its own
-// that it has besides: enum owner_need of owner.h.
-type need uint32
-
-const (
-	needUsers need = 1 << iota
-	needTimes
-	needAll
-	needWalk
-	needAccept
-	needOwn
-)
-
 // Owners stands for the object that writes a table of owners. Its source is bpf/owners.bpf.c. It
 // has points as tools have, and no rows.
 var Owners = &Tool{Name: "owners", Views: func(any) []View { return nil }}
@@ -38,16 +25,17 @@ const (
 	ownMap       = "owner_own" // what tools keep of sockets besides, where the table is shared
 )
 
-// needsOf is what the object of a tool needs; false: it has nothing to do with owners.
-func needsOf(spec *ebpf.CollectionSpec) (n need, ok bool, err error) {
-	v := spec.Variables["owner_needs"]
-	if v == nil {
-		return 0, false, nil
+// asks is what a tool asks of a table that it shares: owner_wants of owner.h, if it is alone.
+func (o ownerOption) asks() ownerOption {
+	if o&ownerGives != 0 { // an entry can be given away only if it is there from the birth on
+		o |= ownerTimes
 	}
-	if err := v.Get(&n); err != nil {
-		return 0, false, fmt.Errorf("owner_needs: %w", err)
-	}
-	return n, true, nil
+	return o & (ownerAll | ownerTimes | ownerListenersOnly)
+}
+
+// with is what tools ask for together.
+func (o ownerOption) with(p ownerOption) ownerOption {
+	return (o|p)&^ownerListenersOnly | o&p&ownerListenersOnly
 }
 
 // A tableKey tells tables apart. An entry says whether its process is in the cgroup that
@@ -69,7 +57,7 @@ type table struct {
 	key   tableKey
 	opts  Options // of the first tool
 	users int
-	needs need
+	wants ownerOption // of all tools together
 	maps  map[string]*ebpf.Map
 
 	mu      sync.Mutex   // guards the sets
@@ -80,36 +68,28 @@ type table struct {
 // ownersDone is the point whose programs end the entries of sockets that are not TCP's.
 const ownersDone = "owner_release"
 
-// points are the points of the table for these needs, in the order of attaching.
-func (n need) points(k *probe.Kernel, spec *ebpf.CollectionSpec) []probe.Point {
+// points are the points of the table if this is what tools ask for, in the order of attaching.
+func (o ownerOption) points(k *probe.Kernel, spec *ebpf.CollectionSpec) []probe.Point {
 	all := held(spec, slices.Concat(ownersFirst, ownersLast))
 	return slices.DeleteFunc(all, func(p probe.Point) bool {
-		switch p.Name {
-		case "owner_gone", "owner_state", ownerSeed:
-			return false
-		case ownersDone:
-			return true
-		case "owner_made":
-			return n&needAll == 0
-		}
-		return n&needUsers == 0 || p.Needed != nil && !p.Needed(k)
+		return p.Name == ownersDone || !o.has(p.Name) || p.Needed != nil && !p.Needed(k)
 	})
 }
 
 // own are the points of a tool that shares a table: all but those that are only there
 // to write it.
-func (n need) own(points []probe.Point) []probe.Point {
+func (o ownerOption) own(points []probe.Point) []probe.Point {
 	return slices.DeleteFunc(slices.Clone(points), func(p probe.Point) bool {
 		if !strings.HasPrefix(p.Name, "owner_") {
 			return false
 		}
 		switch p.Name {
 		case ownerSeed:
-			return n&needWalk == 0
+			return o&ownerFinds == 0
 		case "owner_accept", "owner_uring":
-			return n&needAccept == 0
+			return o&ownerAccepts == 0
 		case "owner_gone", "owner_made", ownersDone:
-			return n&needOwn == 0
+			return o&ownerOwn == 0
 		}
 		return true
 	})
@@ -118,9 +98,9 @@ func (n need) own(points []probe.Point) []probe.Point {
 // joinOwners gives the tool the engine's table, with all that it needs: nil if it needs none,
 // or is alone and has its own. The table is made for the first tool.
 func (e *Engine) joinOwners(p *Prepared) (*table, error) {
-	n, ok, err := needsOf(p.spec)
-	if err != nil || !ok || e.alone {
-		return nil, err
+	o, ok := ownerOptionsOf(p.spec)
+	if !ok || e.alone {
+		return nil, nil
 	}
 	var key tableKey
 	if w := &p.opts.Filter; w.On&FilterCgroup != 0 {
@@ -132,7 +112,7 @@ func (e *Engine) joinOwners(p *Prepared) (*table, error) {
 	if t == nil {
 		t = &table{key: key, opts: p.opts}
 	}
-	if err := t.grow(e, n&(needUsers|needTimes|needAll)); err != nil {
+	if err := t.grow(e, o.asks()); err != nil {
 		if t.users == 0 {
 			t.close()
 		}
@@ -149,9 +129,8 @@ func (e *Engine) joinOwners(p *Prepared) (*table, error) {
 // settled is called when the programs of a tool that shares the table are attached. The program
 // that deletes entries of released sockets has to run after them, since they may still ask.
 func (e *Engine) settled(t *table, p *Prepared) error {
-	n, _, err := needsOf(p.spec)
-	if err != nil || t == nil || n&needAll == 0 {
-		return err
+	if o, _ := ownerOptionsOf(p.spec); t == nil || o&ownerAll == 0 {
+		return nil
 	}
 	e.owners.mu.Lock()
 	defer e.owners.mu.Unlock()
@@ -186,27 +165,28 @@ func (e *Engine) leaveOwners(t *table) {
 	}
 }
 
-// grow attaches the programs for further needs, and walks over all sockets again, since these
-// needs concern other sockets.
-func (t *table) grow(e *Engine, n need) error {
-	if t.sets != nil && n&^t.needs == 0 {
-		return nil
+// grow attaches the programs for what a further tool asks for, and walks over all sockets again,
+// since that concerns other sockets.
+func (t *table) grow(e *Engine, wants ownerOption) error {
+	if t.sets != nil {
+		if wants = wants.with(t.wants); wants == t.wants {
+			return nil
+		}
 	}
-	n |= t.needs
 	spec, err := t.spec(e.kernel)
 	if err != nil {
 		return err
 	}
-	points := n.points(e.kernel, spec)
+	points := wants.points(e.kernel, spec)
 	if t.sets != nil {
-		had := t.needs.points(e.kernel, spec)
+		had := t.wants.points(e.kernel, spec)
 		points = slices.DeleteFunc(points, func(p probe.Point) bool {
 			return slices.ContainsFunc(had, func(q probe.Point) bool { return p.Name == q.Name })
 		})
-		if err := t.sets[0].Vars["owner_wants"].Set(uint32(n)); err != nil {
+		if err := t.sets[0].Vars["owner_wants"].Set(uint32(wants)); err != nil {
 			return fmt.Errorf("owner_wants: %w", err)
 		}
-	} else if err := spec.Variables["owner_wants"].Set(uint32(n)); err != nil {
+	} else if err := spec.Variables["owner_wants"].Set(uint32(wants)); err != nil {
 		return fmt.Errorf("owner_wants: %w", err)
 	}
 	if len(points) > 0 {
@@ -219,7 +199,7 @@ func (t *table) grow(e *Engine, n need) error {
 		t.mu.Unlock()
 		t.maps = t.sets[0].Maps
 	}
-	t.needs = n
+	t.wants = wants
 	for _, it := range t.sets[0].Iters[ownerSeed] {
 		if err := drain(it); err != nil {
 			return fmt.Errorf("walking over open sockets: %w", err)
@@ -277,7 +257,8 @@ func (t *table) shared(spec *ebpf.CollectionSpec) (map[string]*ebpf.Map, error) 
 			s.ValueSize = t.maps[name].ValueSize()
 		}
 	}
-	return out, setConstant(spec, "owner_shared", true)
+	o, _ := ownerOptionsOf(spec)
+	return out, setConstant(spec, ownerOptions, o|ownerShared)
 }
 
 // all are the sets of the table. The caller holds the lock.

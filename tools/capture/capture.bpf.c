@@ -2,10 +2,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
 /* capture - packets with their process, where packet sockets see them. */
-#define OWNER_ALL
-#define OWNER_LISTENERS
-#define OWNER_STATE_IN_TOOL
-#define OWNER_GIVES
+#define OWNER_OPTIONS (OWNER_ALL | OWNER_LISTENERS | OWNER_GIVES | OWNER_STATE_IN_TOOL)
 #define OWNER_ON_FOUND socket_found
 #include "cgskb.h"
 #include "skb.h"

@@ -2,12 +2,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
 /* flows - where the time of each TCP connection goes: see flow.h. */
-#define OWNER_COOKIES_IN_TOOL
-#define OWNER_LISTENERS
-#define OWNER_STATE_IN_TOOL
-#define OWNER_ENDS_AT_CLOSE
-#define OWNER_IO_IN_TOOL
-#define OWNER_GIVES
+#define OWNER_OPTIONS (OWNER_LISTENERS | OWNER_GIVES | OWNER_STATE_IN_TOOL | OWNER_ENDS_AT_CLOSE | OWNER_IO_IN_TOOL)
 #define OWNER_ON_FOUND(sk) found(sk)
 #define OWNER_ON_ACCEPTED(sk) accepted(sk)
 struct sock;

@@ -7,7 +7,7 @@
  * after the copy the buffer is empty. The buffer of a TCP receiver that does
  * not read does not overflow: its window goes to zero.
  */
-#define OWNER_ALL
+#define OWNER_OPTIONS OWNER_ALL
 #define OWNER_FIELDS __u64 raw_drops; /* of a raw socket, that have been told */
 #define OWNER_FILL(own, sk) ((own)->raw_drops = sock_drops(sk))
 #include "cgroup.h"
@@ -185,7 +185,7 @@ static __always_inline bool is_raw(const struct sock *sk)
 /* Record the drops of a raw socket so far; false: it has no entry. */
 static __always_inline bool raw_known(const struct sock *sk, __u32 *before)
 {
-	struct owner_own *own = owner_shared ? owner_own_entry(sk) : owner_own_in(owner_entry(sk));
+	struct owner_own *own = owner_has(OWNER_SHARED) ? owner_own_entry(sk) : owner_own_in(owner_entry(sk));
 
 	if (!own || (own->cookie && own->cookie != sock_cookie(sk)))
 		return false;

@@ -6,8 +6,7 @@
  * A connection starts in Open. It gets an entry at its first change of state. A connection
  * that never leaves Open costs nothing.
  */
-#define OWNER_STATE_IN_TOOL
-#define OWNER_TIMES
+#define OWNER_OPTIONS (OWNER_TIMES | OWNER_STATE_IN_TOOL)
 #define KEY_MORE KEY_state
 #include "hist.h"
 #include "span.h"

@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
 /* tcpdrop - each TCP packet that the kernel drops, and why. */
-#define OWNER_LISTENERS
+#define OWNER_OPTIONS OWNER_LISTENERS
 #include "drop.h"
 #include "owner.h"
 #include "segment.h"

@@ -2,9 +2,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
 /* tcplife - one event for each TCP session, at its end. */
-#define OWNER_STATE_IN_TOOL
-#define OWNER_TIMES
-#define OWNER_ENDS_AT_CLOSE
+#define OWNER_OPTIONS (OWNER_TIMES | OWNER_STATE_IN_TOOL | OWNER_ENDS_AT_CLOSE)
 #include "owner.h"
 #include "tcp.h"
 
@@ -81,7 +79,7 @@ static __always_inline int life(const struct sock *sk, int old)
 
 		struct tcp_bytes b = {};
 
-		tcp_bytes_load(&b, tp, old, tcp_syn(o));
+		tcp_bytes_load(&b, tp, old, owner_syn(o));
 		e->tx = b.tx;
 		e->rx = b.rx;
 		e->unsent = b.unsent;

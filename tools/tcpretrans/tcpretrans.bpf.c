@@ -2,9 +2,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
 /* tcpretrans - each retransmitted TCP segment, and why. */
-#define OWNER_LISTENERS
-#define OWNER_ENDS_AT_CLOSE
-#define OWNER_COOKIES_IN_TOOL
+#define OWNER_OPTIONS (OWNER_LISTENERS | OWNER_ENDS_AT_CLOSE | OWNER_COOKIES_IN_TOOL)
 #include "count.h"
 #include "owner.h"
 

@@ -4,8 +4,7 @@
 /* tcprtt - the kernel's round-trip time of TCP connections, at each segment
  * that comes in.
  */
-#define OWNER_LISTENERS
-#define OWNER_COOKIES_IN_TOOL
+#define OWNER_OPTIONS (OWNER_LISTENERS | OWNER_COOKIES_IN_TOOL)
 #include "hist.h"
 #include "tcp.h"
 #include "tcpkey.h"

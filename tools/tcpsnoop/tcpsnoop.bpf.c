@@ -2,8 +2,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
 /* tcpsnoop - each TCP packet as the stack handles it, with its process. */
-#define OWNER_LISTENERS
-#define OWNER_STATE_IN_TOOL
+#define OWNER_OPTIONS (OWNER_LISTENERS | OWNER_STATE_IN_TOOL)
 #define OWNER_ON_FOUND flow_found
 #include "segment.h"
 #include "filter.h"

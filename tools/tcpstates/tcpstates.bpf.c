@@ -2,8 +2,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
 /* tcpstates - one event for each change of a TCP state. */
-#define OWNER_LISTENERS
-#define OWNER_STATE_IN_TOOL
+#define OWNER_OPTIONS (OWNER_LISTENERS | OWNER_STATE_IN_TOOL)
 #define OWNER_FIELDS                                                                      \
 	__u64 since; /* when the socket came into the state that it is in; 0: not seen */ \
 	__u64 held;  /* the change to that state is still to be told */
@@ -102,7 +101,7 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 	}
 	owner_listener(sk, old, new);
 	now = bpf_ktime_get_ns();
-	if (owner_shared) {
+	if (owner_has(OWNER_SHARED)) {
 		own = own_at(sk, new);
 		o = owner_entry(sk);
 	} else {

@@ -8,7 +8,7 @@
  * yet. The accept queue holds connections that are not accepted yet. Both have
  * the limit of listen(2).
  */
-#define OWNER_LISTENERS_ONLY
+#define OWNER_OPTIONS (OWNER_LISTENERS | OWNER_LISTENERS_ONLY | OWNER_ENDS_AT_CLOSE)
 #include "count.h"
 #include "hist.h"
 #include "owner.h"

@@ -7,8 +7,7 @@
  * files, and sessions that end between two ticks are reported then. Only the
  * owner of a session is checked at each send and receive: see owner.h.
  */
-#define OWNER_STATE_IN_TOOL
-#define OWNER_TIMES
+#define OWNER_OPTIONS (OWNER_TIMES | OWNER_STATE_IN_TOOL)
 #include "owner.h"
 #include "tcp.h"
 
@@ -36,7 +35,7 @@ static __always_inline void entry_fill(struct top_entry *e, const struct sock *s
 	e->head.ts = bpf_ktime_get_ns();
 	e->head.netns = sock_netns(sk);
 	e->sk = (__u64)sk;
-	tcp_bytes_read(&b, tp, state, tcp_syn(o));
+	tcp_bytes_read(&b, tp, state, owner_syn(o));
 	e->tx = b.tx;
 	e->rx = b.rx;
 	e->unsent = b.unsent;

@@ -2,8 +2,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
 /* tcpwin - congestion window and send buffer, with each segment that comes in. */
-#define OWNER_LISTENERS
-#define OWNER_STATE_IN_TOOL
+#define OWNER_OPTIONS (OWNER_LISTENERS | OWNER_STATE_IN_TOOL)
 #include "count.h"
 #include "owner.h"
 #include "tcp.h"
