@@ -32,6 +32,7 @@ type ring struct {
 	mu     sync.Mutex // guards the feeds
 	feeds  atomic.Pointer[[]*feed]
 	stray  atomic.Uint64 // records of no tool
+	rested atomic.Uint64 // how often the reader has asked to be woken
 	asking atomic.Bool   // asked is not empty
 	asked  []chan struct{}
 }
@@ -232,8 +233,12 @@ func (r *ring) mayWake() { r.woken.Set(uint64(0)) }
 // rest asks programs to wake the reader by their next event. It reports false if there is a record already, which
 // may have been sent before.
 func (r *ring) rest() bool {
-	if r.resting.Set(uint64(1)) == nil && r.reader.AvailableBytes() == 0 {
-		return true
+	if r.resting.Set(uint64(1)) == nil {
+		// A processor may read how far programs are before others see what it has written; an atomic write keeps the order.
+		r.rested.Add(1)
+		if r.reader.AvailableBytes() == 0 {
+			return true
+		}
 	}
 	r.resting.Set(uint64(0))
 	return false
