@@ -63,7 +63,7 @@ func starts(o *options) ([]figure, error) {
 	if lab.Emulated() {
 		up.Goal = nil
 	}
-	least := figure{What: "tcplife: the same start-up", Unit: "ms", Beside: "seine version, and bpf(2) on all CPUs"}
+	least := figure{What: "tcplife: the same start-up", Unit: "ms", Beside: "version, and bpf(2) on all CPUs"}
 	for range 2*o.rounds + 1 {
 		began := time.Now()
 		if err := exec.Command(o.seine, "version").Run(); err != nil {
