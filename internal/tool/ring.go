@@ -32,7 +32,6 @@ type ring struct {
 	mu     sync.Mutex // guards the feeds
 	feeds  atomic.Pointer[[]*feed]
 	stray  atomic.Uint64 // records of no tool
-	rested atomic.Uint64 // how often the reader has asked to be woken
 	asking atomic.Bool   // asked is not empty
 	asked  []chan struct{}
 }
@@ -154,7 +153,8 @@ func (r *ring) run() {
 	defer close(r.done)
 	b := batch{ring: r}
 	var err error
-	var quiet time.Duration // since the last record
+	last, got := time.Now(), false // when there was a record, and whether there was one since
+	rests := false                 // programs wake the reader by their next event
 	for err == nil {
 		if r.asking.Load() {
 			err = r.serve(&b)
@@ -162,25 +162,28 @@ func (r *ring) run() {
 		}
 		r.mayWake()
 		kern.SyncClock()
-		wait := r.poll
-		rests := quiet >= restAfter && r.rest()
-		if rests {
-			wait = max(wait, restAfter)
+		now, wait := time.Now(), r.poll
+		if got {
+			last, got = now, false
 		}
-		r.reader.SetDeadline(time.Now().Add(wait))
-		quiet += wait
+		switch {
+		case rests:
+			wait = max(wait, restAfter)
+		case now.Sub(last) >= restAfter && r.rest(true):
+			rests, wait = true, 0 // a record that came before that wakes nobody
+		}
+		r.reader.SetDeadline(now.Add(wait))
 		for {
-			err = r.reader.ReadInto(&b.rec)
-			if rests {
-				rests = false
-				r.resting.Set(uint64(0))
-				kern.SyncClock()
-			}
-			if err != nil {
+			if err = r.reader.ReadInto(&b.rec); err != nil {
 				b.end()
 				break
 			}
-			quiet = 0
+			if rests {
+				rests = false
+				r.rest(false)
+				kern.SyncClock()
+			}
+			got = true
 			b.take()
 			if b.rec.Remaining == 0 {
 				r.mayWake()
@@ -230,18 +233,13 @@ func (r *ring) serve(b *batch) error {
 // mayWake lets programs wake the reader again; see event.h.
 func (r *ring) mayWake() { r.woken.Set(uint64(0)) }
 
-// rest asks programs to wake the reader by their next event. It reports false if there is a record already, which
-// may have been sent before.
-func (r *ring) rest() bool {
-	if r.resting.Set(uint64(1)) == nil {
-		// A processor may read how far programs are before others see what it has written; an atomic write keeps the order.
-		r.rested.Add(1)
-		if r.reader.AvailableBytes() == 0 {
-			return true
-		}
+// rest says whether programs are to wake the reader by their next event.
+func (r *ring) rest(on bool) bool {
+	var v uint64
+	if on {
+		v = 1
 	}
-	r.resting.Set(uint64(0))
-	return false
+	return r.resting.Set(v) == nil
 }
 
 // recordBytes is what a record takes in the ring: EVENT_BYTES of event.h.
