@@ -542,11 +542,7 @@ func children(x *trial.Trial) error {
 			if err := x.World.SetQdisc("", "tap0", lab.Qdisc{Kind: kind, Parent: handle | 1, Limit: 1 << 20}); err != nil {
 				return err
 			}
-			const n = 31
-			return rated(x, n, func() error {
-				_, err := x.World.SendFrames("", "tap0", n, frame)
-				return err
-			}, kind, "--by=dev,kind,parent")
+			return rated(x, handle|1, 31, kind, "--by=dev,kind,parent")
 		})
 		if err != nil && !errors.Is(err, lab.ErrNotSupported) {
 			return fmt.Errorf("%s: %w", kind, err)
