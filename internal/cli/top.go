@@ -158,13 +158,9 @@ func isScreen(out io.Writer) bool {
 	return is && in && os.Getenv("TERM") != "dumb"
 }
 
-// topTools are the tools of why. flows also gives rows of connections. sni gives names of remote
-// addresses that nobody looked up. It runs at each packet that is sent, so why goes without it.
-func topTools() []string {
-	lines := append(slices.Clone(whyTools), "sni")
-	lines[slices.Index(lines, flowsLine)] = flowsLine + " --view all"
-	return lines
-}
+// topTools are the tools of why. sni gives names of remote addresses that nobody looked up. It runs
+// at each packet that is sent, so why goes without it.
+func topTools() []string { return append(slices.Clone(whyTools), "sni") }
 
 // live shows this machine.
 func (f *topFlags) live(ctx context.Context, state *top.State, full bool) error {

@@ -26,13 +26,11 @@ import (
 	"seine/internal/words"
 )
 
-// flowsLine is the command line of flows that why runs.
-const flowsLine = "flows -i 1"
-
 // whyTools are the command lines that 'seine why' runs. It leaves out a tool that this kernel
 // cannot run, and names the rules that need it.
 var whyTools = []string{
-	flowsLine, "tcpretrans -l", "soconnect --errors", "tcpsynbl -i 1", "soaccept --errors", "tcplife", "dns",
+	"flows -i 1 --view all", // why joins both ends of a connection by its addresses
+	"tcpretrans -l", "soconnect --errors", "tcpsynbl -i 1", "soaccept --errors", "tcplife", "dns",
 	"skbdrop -i 1 --view drops --by reason,proto,lport,dev,netns", // a Sampler reads the counters
 }
 

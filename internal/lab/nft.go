@@ -19,16 +19,17 @@ func (w *World) Refuse(host string) error {
 	return w.nft(host, &b)
 }
 
-// Redirect makes netfilter redirect the UDP packets that the host sends to one
-// port to another port of the host, as Docker does for its name server.
-func (w *World) Redirect(host string, from, to uint16) error {
+// Redirect makes netfilter redirect the packets of a protocol that the host sends
+// to one port, of any address, to another port of the host, as Docker does for its
+// name server.
+func (w *World) Redirect(host string, proto uint8, from, to uint16) error {
 	var b nftBatch
 	const dstnat = ^uint32(100) + 1                   // priority of destination NAT: -100
 	b.chain("nat", unix.NF_INET_LOCAL_OUT, dstnat, 1) // NF_ACCEPT
 	be16 := func(n uint16) []byte { return binary.BigEndian.AppendUint16(nil, n) }
 	b.rule(
 		nftExpr("meta", nftAttr(unix.NFTA_META_DREG, nft32(unix.NFT_REG_1)), nftAttr(unix.NFTA_META_KEY, nft32(unix.NFT_META_L4PROTO))),
-		nftCompare([]byte{unix.IPPROTO_UDP}),
+		nftCompare([]byte{proto}),
 		nftExpr("payload", nftAttr(unix.NFTA_PAYLOAD_DREG, nft32(unix.NFT_REG_1)), nftAttr(unix.NFTA_PAYLOAD_BASE, nft32(unix.NFT_PAYLOAD_TRANSPORT_HEADER)),
 			nftAttr(unix.NFTA_PAYLOAD_OFFSET, nft32(2)), nftAttr(unix.NFTA_PAYLOAD_LEN, nft32(2))),
 		nftCompare(be16(from)),

@@ -101,10 +101,11 @@ func ranked(all []*Finding) []*Finding {
 
 // join records which findings explain which.
 func join(all []*Finding, v *watch.View) {
+	ends := bothEnds{v, meetings(all, v)}
 	slices.SortFunc(all, func(a, b *Finding) int { return strings.Compare(a.ID, b.ID) })
 	for _, effect := range all {
 		for _, cause := range all {
-			if cause != effect && explains(cause, effect, v) {
+			if cause != effect && ends.explain(cause, effect) {
 				effect.caused = append(effect.caused, cause)
 			}
 		}
@@ -121,26 +122,26 @@ var (
 	ofBoth = append([]string{"path", "delayed-ack", "resets", "loss-spurious", "peer-window"}, losses...)
 )
 
-// explains reports whether one finding is the cause of another.
-func explains(cause, effect *Finding, v *watch.View) bool {
+// explain reports whether one finding is the cause of another.
+func (e bothEnds) explain(cause, effect *Finding) bool {
 	is := func(f *Finding, classes []string) bool { return slices.Contains(classes, f.Class) }
 	switch {
 	case effect.Class == cause.Class && is(effect, ofBoth): // the same, seen by the client
-		return sameEnd(cause, effect, v)
+		return e.same(cause, effect)
 	case effect.Class == "peer-slow" && is(cause, ofServers): // the peer is on this machine
-		return sameEnd(cause, effect, v)
+		return e.same(cause, effect)
 	case effect.Class == "peer-window" && cause.Class == "reads-late":
-		return sameEnd(cause, effect, v) || sameEnd(effect, cause, v)
+		return e.same(cause, effect) || e.same(effect, cause)
 	case effect.Class == "app-slow" && cause.Class == "peer-slow": // it waits for a service that it calls
 		return cause.Object.Who == effect.Object.Who
 	case effect.Class == "app-slow" && (cause.Class == "dns-slow" || cause.Class == "dns-failing"):
 		return cause.Object.Comm != "" && cause.Object.Who == effect.Object.Who
 	case effect.Class == "connect-unanswered" && is(cause, fullQueue):
-		return sameEnd(cause, effect, v)
+		return e.same(cause, effect)
 	case is(effect, fullQueue) && (cause.Class == "app-slow" || cause.Class == "fds-exhausted"): // too busy to accept, or it cannot
 		return cause.Object.Who == effect.Object.Who && cause.Object.Lport == effect.Object.Lport
 	case is(effect, losses) && is(cause, fullQueue): // segments sent before the accept are dropped
-		return sameEnd(cause, effect, v)
+		return e.same(cause, effect)
 	case is(effect, losses) && is(cause, dropping):
 		return cause.Severity >= Warn && (cause.Object.Netns == 0 || cause.Object.Netns == effect.Object.Netns)
 	case effect.Class == "softirq-starved" && cause.Class == "cpu-imbalance": // the other processors could help
@@ -149,10 +150,4 @@ func explains(cause, effect *Finding, v *watch.View) bool {
 		return cause.Severity >= Warn && (cause.Object.Netns == 0 || cause.Object.Netns == effect.Object.Netns)
 	}
 	return false
-}
-
-// sameEnd reports whether the client's remote end is the port that the server serves.
-func sameEnd(server, client *Finding, v *watch.View) bool {
-	s, c := server.Object, client.Object
-	return s.Lport != 0 && s.Lport == c.Rport && v.Local.In(c.Netns, c.Raddr, s.Netns)
 }

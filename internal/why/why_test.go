@@ -515,6 +515,40 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
+// TestRewritten: a client whose destination is rewritten on the way is explained by the server that its connections
+// reach, which has another address and port. A server that other connections reach explains nothing.
+func TestRewritten(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		client cells // of the client's connection
+		joined bool
+	}{
+		{"an address of a cluster", cells{"laddr": "192.0.2.7", "lport": 40000, "raddr": "198.51.100.1", "rport": 80}, true},
+		{"another connection", cells{"laddr": "192.0.2.7", "lport": 40001, "raddr": "198.51.100.1", "rport": 80}, false},
+		{"loopback of another namespace", cells{"laddr": "127.0.0.1", "lport": 40000, "raddr": "127.0.0.1", "rport": 80}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.asks(50, 300*ms, "peer", cells{"comm": "shop", "raddr": c.client["raddr"], "rport": 80})
+			w.serves(50, 300*ms, "app", cells{"comm": "web", "netns": 2, "lport": 8080})
+			client := cells{"comm": "shop", "netns": 1, "role": "client", "turns": 9}
+			for id, v := range c.client {
+				client[id] = v
+			}
+			w.at(5, "flows", "connections", client)
+			w.at(5, "flows", "connections", cells{"comm": "web", "netns": 2, "role": "server", "turns": 9, "laddr": "192.0.2.9", "lport": 8080, "raddr": c.client["laddr"], "rport": 40000})
+			a := why.Judge(w.m.Window(time.Minute), why.Options{})
+			i := slices.IndexFunc(a.Findings, func(f *why.Finding) bool { return f.Class == "peer-slow" })
+			if i < 0 || len(a.Findings) != 2 {
+				t.Fatalf("found %q", told(a))
+			}
+			if joined := len(a.Findings[i].Causes) == 1; joined != c.joined {
+				t.Errorf("explained by %v, want an explanation: %v", a.Findings[i].Causes, c.joined)
+			}
+		})
+	}
+}
+
 // TestUnjudged: a rule whose source was not asked is named with the reason, and finds nothing.
 func TestUnjudged(t *testing.T) {
 	m := watch.New(watch.Options{})

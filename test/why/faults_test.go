@@ -242,6 +242,21 @@ func behind(w *lab.World) (func() error, string, error) {
 	return run, fmt.Sprintf("why-db :%d", port), err
 }
 
+// published is users of a slow server who ask the port of another host. netfilter sends their packets to the server,
+// as it does for a published port of a container or for a service of Kubernetes.
+func published(w *lab.World) (func() error, string, error) {
+	const asked = 8443
+	port, err := startService(w, "client", "why-web", service{Addr: "127.0.0.1:0", Waits: []time.Duration{150 * ms}})
+	if err != nil {
+		return nil, "", err
+	}
+	if err := w.Redirect("client", unix.IPPROTO_TCP, asked, uint16(port)); err != nil {
+		return nil, "", err
+	}
+	run, err := startUsers(w, "client", "why-user", users{Addr: lab.TCP4.At(w.Addr4("server"), asked), Count: 2, Turns: 15})
+	return run, fmt.Sprintf("why-web :%d", port), err
+}
+
 // named is a server that thinks. When the closer look has begun, its client names it in a TLS
 // handshake.
 func named(w *lab.World) (func() error, string, error) {
@@ -287,6 +302,7 @@ var faults = []fault{
 	{name: "a server that thinks", class: "app-slow", start: talk(lab.Talk{Turns: 25, Think: 150 * ms}), then: []string{"peer-slow"}},
 	{name: "a server with a name that thinks", class: "app-slow", heavy: true, rname: "slow.example", start: named, then: []string{"peer-slow"}},
 	{name: "a server behind the server that thinks", class: "app-slow", start: behind, then: []string{"peer-slow", "app-slow"}},
+	{name: "a server behind another address that thinks", class: "app-slow", heavy: true, start: published, then: []string{"peer-slow"}},
 	{name: "some answers take long", class: "app-slow", heavy: true, start: serving(service{Waits: []time.Duration{5 * ms, 5 * ms, 300 * ms}}, users{Count: 6, Turns: 10}), then: []string{"peer-slow"}},
 	{name: "a server that reads late", class: "reads-late", start: talk(lab.Talk{Turns: 25, Late: 150 * ms}), then: []string{"peer-slow"}},
 	{name: "a client that reads late", class: "reads-late", heavy: true, start: ofClient(talk(lab.Talk{Turns: 22, Answer: 256 << 10, RecvBuf: 16 << 10, Slow: 12 * ms})), then: []string{"peer-window"}},

@@ -489,7 +489,7 @@ func nat(x *trial.Trial) error {
 	if err != nil {
 		return err
 	}
-	if err := x.World.Redirect("", asked, uint16(f.Port)); errors.Is(err, lab.ErrNotSupported) {
+	if err := x.World.Redirect("", unix.IPPROTO_UDP, asked, uint16(f.Port)); errors.Is(err, lab.ErrNotSupported) {
 		return trial.Skip("%v", err)
 	} else if err != nil {
 		return err

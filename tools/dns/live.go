@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"seine/internal/lab"
 	"seine/internal/row"
 	"seine/internal/tool"
@@ -81,7 +83,7 @@ func redirected(x *trial.Trial) error {
 	if _, err := lab.StartDNS(x.World, "", "nameserver", lab.DNS{Addr: "127.0.0.1", Port: 5301}); err != nil {
 		return err
 	}
-	err := x.World.Redirect("", 53, 5301)
+	err := x.World.Redirect("", unix.IPPROTO_UDP, 53, 5301)
 	if errors.Is(err, lab.ErrNotSupported) {
 		return trial.Skip("%v", err)
 	} else if err != nil {
