@@ -18,6 +18,7 @@ var allowed = map[string][]string{
 	"internal/row":         {},
 	"internal/object":      {},
 	"internal/host":        {},
+	"internal/ringbuf":     {},
 	"internal/draw":        {},
 	"internal/sym":         {},
 	"internal/lab":         {"internal/host"},
@@ -29,8 +30,8 @@ var allowed = map[string][]string{
 	"internal/pcapng":      {},
 	"internal/enrich":      {"internal/host", "internal/kern", "internal/row", "internal/sym", "internal/words"},
 	"internal/sink":        {"internal/row", "internal/kern", "internal/draw", "internal/pcapng"},
-	"internal/bt":          {"internal/host", "internal/kern", "internal/probe", "internal/row", "internal/sym"},
-	"internal/tool":        {"internal/row", "internal/kern", "internal/probe", "internal/object", "internal/host", "internal/words"},
+	"internal/bt":          {"internal/host", "internal/kern", "internal/probe", "internal/ringbuf", "internal/row", "internal/sym"},
+	"internal/tool":        {"internal/row", "internal/kern", "internal/probe", "internal/object", "internal/host", "internal/ringbuf", "internal/words"},
 	"internal/family":      {"internal/row", "internal/kern", "internal/probe", "internal/tool"},
 	"internal/trial":       {"internal/row", "internal/kern", "internal/probe", "internal/lab", "internal/host", "internal/tool"},
 	"internal/cli": {"internal/bt", "internal/enrich", "internal/host", "internal/kern", "internal/lab", "internal/object", "internal/probe",
@@ -38,7 +39,7 @@ var allowed = map[string][]string{
 		"internal/watch", "internal/why", "internal/top", "internal/agent", "internal/front", "tools", "tools/"},
 
 	"internal/journal": {},
-	"internal/names":   {"internal/object", "internal/probe", "internal/row"},
+	"internal/names":   {"internal/object", "internal/probe", "internal/ringbuf", "internal/row"},
 	"internal/record":  {"internal/journal", "internal/kern", "internal/row"},
 
 	"internal/watch": {"internal/host", "internal/kern", "internal/row"},

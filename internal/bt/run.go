@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sys/unix"
 
 	"seine/internal/probe"
+	"seine/internal/ringbuf"
 	"seine/internal/row"
 	"seine/internal/sym"
 )

@@ -386,7 +386,8 @@ func agentLog(format string, to io.Writer) *agent.Limited {
 
 // run runs the tools, and the front, until ctx ends.
 func (h *holder) run(ctx context.Context, f *agentFlags) error {
-	usual := debug.SetGCPercent(startManyGC)
+	attached := startMany()
+	defer attached()
 	if err := host.Memlock(); err != nil {
 		h.log.Warn("locked memory is limited", "reason", err.Error())
 	}
@@ -416,8 +417,8 @@ func (h *holder) run(ctx context.Context, f *agentFlags) error {
 	defer sampler.Close()
 	h.model.Asked(watch.Counters, "")
 	h.model.OnCount(func(k watch.CounterKey, by int64) { h.counts.Grown(k.Name, by) })
-	debug.SetGCPercent(agentGC)
-	defer debug.SetGCPercent(usual)
+	attached()
+	defer debug.SetGCPercent(debug.SetGCPercent(agentGC))
 	debug.FreeOSMemory() // used to read BTF and to load programs
 	if err := host.Keep(holderKeeps...); err != nil {
 		h.log.Warn("capabilities were not dropped", "reason", err.Error())

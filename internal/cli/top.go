@@ -164,7 +164,8 @@ func topTools() []string { return append(slices.Clone(whyTools), "sni") }
 
 // live shows this machine.
 func (f *topFlags) live(ctx context.Context, state *top.State, full bool) error {
-	usual := debug.SetGCPercent(startManyGC)
+	attached := startMany()
+	defer attached()
 	if err := checkPermission(); err != nil {
 		return err
 	}
@@ -192,7 +193,7 @@ func (f *topFlags) live(ctx context.Context, state *top.State, full bool) error 
 	for _, name := range sortedKeys(left) {
 		f.say("without %s: %s", name, left[name])
 	}
-	debug.SetGCPercent(usual)
+	attached()
 	debug.FreeOSMemory() // used to read BTF and to load programs
 	source := newLiveSource(model)
 	look := f.look()

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -176,7 +175,8 @@ func (f *whyFlags) options() why.Options {
 
 // look runs the tools on this machine.
 func (f *whyFlags) look(ctx context.Context) (*watch.View, error) {
-	usual := debug.SetGCPercent(startManyGC)
+	attached := startMany()
+	defer attached()
 	if err := checkPermission(); err != nil {
 		return nil, err
 	}
@@ -196,7 +196,7 @@ func (f *whyFlags) look(ctx context.Context) (*watch.View, error) {
 	sampler := watch.NewSampler()
 	defer sampler.Close()
 	model.Asked(watch.Counters, "")
-	debug.SetGCPercent(usual)
+	attached()
 	sampler.Sample(model, time.Now())
 	f.say("looking for %s", f.duration)
 	f.say("ready")

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -115,7 +114,8 @@ func (w *with) say(format string, args ...any) {
 }
 
 func (w *with) do(cmd *cobra.Command, args []string) error {
-	usual := debug.SetGCPercent(startManyGC)
+	attached := startMany()
+	defer attached()
 	if err := w.flags.check(nil); err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (w *with) do(cmd *cobra.Command, args []string) error {
 	if err := w.attach(engine); err != nil {
 		return err
 	}
-	debug.SetGCPercent(usual)
+	attached()
 	fmt.Fprintf(w.err, "Tracing with %s. Ctrl-C ends.\n", words.And(w.names()))
 	if w.flags.duration > 0 {
 		var cancel context.CancelFunc

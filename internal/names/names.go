@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/ringbuf"
 
 	"seine/internal/object"
 	"seine/internal/probe"
+	"seine/internal/ringbuf"
 	"seine/internal/row"
 )
 

@@ -12,9 +12,9 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/ringbuf"
 
 	"seine/internal/kern"
+	"seine/internal/ringbuf"
 )
 
 // A ring is the buffer between the programs of an engine's tools and their sessions, with the

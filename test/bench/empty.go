@@ -13,7 +13,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
-	"github.com/cilium/ebpf/ringbuf"
+
+	"seine/internal/ringbuf"
 )
 
 // empty is a program at one tracepoint that does nothing, or only as much as its fields say.
