@@ -51,8 +51,8 @@ func bpfTime(name string, f func() error) (_ time.Duration, err error) {
 		asm.Mov.Imm(asm.R1, 0), asm.StoreMem(asm.RFP, now, asm.R1, asm.DWord)}, lookUp(sum, now), asm.Instructions{
 		asm.JEq.Imm(asm.R0, 0, "end"), asm.StoreXAdd(asm.R0, asm.R6, asm.DWord)}, end)
 	for _, e := range []*empty{
-		{tracepoint: "sys_exit", does: func() (asm.Instructions, error) { return exit, nil }},
-		{tracepoint: "sys_enter", does: func() (asm.Instructions, error) { return enter, nil }},
+		{tracepoint: "sys_exit", does: func(*empty) (asm.Instructions, error) { return exit, nil }},
+		{tracepoint: "sys_enter", does: func(*empty) (asm.Instructions, error) { return enter, nil }},
 	} {
 		if err := e.start(); err != nil {
 			return 0, err

@@ -29,7 +29,7 @@ type empty struct {
 	hashes     int   // looks up so many hashes, and finds an entry
 	socket     use   // of the table that all programs of one measurement share
 	sends      int16 // sends an event of so many bytes
-	does       func() (asm.Instructions, error)
+	does       func(*empty) (asm.Instructions, error)
 
 	table *ebpf.Map
 	prog  *ebpf.Program
@@ -81,7 +81,7 @@ func (e *empty) start() (err error) {
 // program looks arrays and hashes up with a key of zero. Their entries, keys and buckets are always in the processor's cache.
 func (e *empty) program() (does asm.Instructions, err error) {
 	if e.does != nil {
-		return e.does()
+		return e.does(e)
 	}
 	const zero, socket, word, name = -8, -16, -24, -40
 	do := func(more ...asm.Instruction) { does = append(does, more...) }
@@ -255,17 +255,18 @@ const histShards = 4
 
 // looking does what any tool must that times each read by connection and counts it in a histogram: it reads the clock, looks
 // the socket up among entries as large as those of flows, and then a histogram, and counts in it.
-func looking() (does asm.Instructions, err error) {
-	entries, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 312, MaxEntries: 1 << 15})
+func looking(e *empty) (asm.Instructions, error) { return e.lookingAlso(nil, nil) }
+
+// lookingAlso does something more at first, and with the entry in R0. It may use the registers below R6.
+func (e *empty) lookingAlso(first, with asm.Instructions) (does asm.Instructions, err error) {
+	entries, err := e.newMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 312, MaxEntries: 1 << 15})
 	if err != nil {
 		return nil, err
 	}
-	defer entries.Close() // the program holds it
-	hists, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 2464, MaxEntries: 1 << 10})
+	hists, err := e.newMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 2464, MaxEntries: 1 << 10})
 	if err != nil {
 		return nil, err
 	}
-	defer hists.Close()
 	for i := range uint64(histShards) {
 		if err := hists.Put(i, make([]byte, 2464)); err != nil {
 			return nil, err
@@ -273,6 +274,7 @@ func looking() (does asm.Instructions, err error) {
 	}
 	return slices.Concat(asm.Instructions{
 		asm.LoadMem(asm.R6, asm.R1, 0, asm.DWord),
+	}, first, asm.Instructions{
 		asm.FnKtimeGetNs.Call(),
 		asm.Mov.Reg(asm.R7, asm.R0),
 		asm.FnGetSmpProcessorId.Call(),
@@ -292,8 +294,9 @@ func looking() (does asm.Instructions, err error) {
 		asm.Mov.Imm(asm.R4, 0),
 		asm.FnMapUpdateElem.Call(),
 		asm.Ja.Label("end"),
-		// How long it was since the last read, and from now on.
 		asm.LoadMem(asm.R8, asm.R0, 0, asm.DWord).WithSymbol("found"),
+	}, with, asm.Instructions{
+		// How long it was since the last read, and from now on.
 		asm.StoreMem(asm.R0, 0, asm.R7, asm.DWord),
 		asm.Sub.Reg(asm.R7, asm.R8),
 		asm.Mov.Imm(asm.R1, 1),

@@ -4,12 +4,13 @@ package main
 
 import "seine/internal/object"
 
-// flowCosts measures flows over three loads: beside a program that only does what has to be done at
-// each read (see looking), and beside tcplife where connections come and go. What flows has to do
+// flowCosts measures flows over three loads: beside programs that only do what has to be done at
+// each read (see looking and knowing), and beside tcplife where connections come and go. What flows has to do
 // there is the sum of both.
 func flowCosts(o *options) ([]figure, error) {
 	const floor = "clock, look-ups, a count"
 	part := figure{What: "flows: BPF, of the CPU of requests", Unit: "%", Beside: floor, Goal: &goal{Bound: 2.5}}
+	knows := figure{What: "flows: the same of requests", Unit: "%", Beside: "that, the process, the socket"}
 	each := figure{What: "flows: BPF per request", Unit: "ns", Beside: floor}
 	exact := figure{What: "flows --exact: BPF, of the CPU of requests", Unit: "%"}
 	bulk := figure{What: "flows: BPF, of the CPU of bulk", Unit: "%", Beside: floor, Goal: &goal{Bound: 0.7}}
@@ -36,6 +37,12 @@ func flowCosts(o *options) ([]figure, error) {
 			if err != nil {
 				return nil, err
 			}
+		}
+		err := o.onHooks([]*empty{{tracepoint: "tcp_rcv_space_adjust", does: knowing}}, run(requestLoad), func(sum cost) {
+			knows.Other = append(knows.Other, 100*sum.ns/cpu)
+		})
+		if err != nil {
+			return nil, err
 		}
 		for _, s := range []struct {
 			load *load
@@ -71,11 +78,11 @@ func flowCosts(o *options) ([]figure, error) {
 			}
 		}
 	}
-	least.Own = session.Own
+	least.Own, knows.Own = session.Own, part.Own
 	spec, err := object.Spec("flows")
 	if err != nil {
 		return nil, err
 	}
 	room := figure{What: "flows: kept of a connection", Unit: "bytes", Own: []float64{float64(spec.Maps["flows"].ValueSize)}, Goal: &goal{Bound: 320}}
-	return []figure{part, each, exact, bulk, session, least, room}, nil
+	return []figure{part, knows, each, exact, bulk, session, least, room}, nil
 }
