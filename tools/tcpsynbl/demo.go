@@ -5,6 +5,7 @@ package tcpsynbl
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"seine/internal/kern"
 	"seine/internal/lab"
@@ -164,7 +165,7 @@ func overflows(x *trial.Trial, t *lab.Targets, network lab.Network) error {
 // counters are those of both hosts.
 func counters(w *lab.World) (map[string]lab.Counters, error) {
 	all := map[string]lab.Counters{}
-	for _, h := range lab.TwoHosts {
+	for _, h := range slices.Backward(lab.TwoHosts) { // a SYN that the server has dropped was counted by its client
 		c, err := w.Counters(h)
 		if err != nil {
 			return nil, err
