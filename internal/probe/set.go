@@ -49,9 +49,10 @@ type Set struct {
 	Programs map[string]*ebpf.Program
 	Iters    map[string][]*link.Iter // by point, for the way iter: run them to see what is there
 
-	coll  *ebpf.Collection
-	opts  ebpf.CollectionOptions // for its programs
-	links []placed
+	coll      *ebpf.Collection
+	opts      ebpf.CollectionOptions // for its programs
+	constants constants
+	links     []placed
 
 	mu     sync.Mutex                               // guards Programs and what follows while programs are loaded
 	loaded map[string]func() (*ebpf.Program, error) // classic tracepoints, by their code
@@ -149,7 +150,7 @@ func Attach(k *Kernel, spec *ebpf.CollectionSpec, points []Point, o Options) (_ 
 	}
 	opts.MapReplacements = coll.Maps
 	s := &Set{
-		Maps: coll.Maps, Vars: coll.Variables, coll: coll, opts: opts,
+		Maps: coll.Maps, Vars: coll.Variables, coll: coll, opts: opts, constants: constantsOf(spec),
 		Programs: map[string]*ebpf.Program{}, Iters: map[string][]*link.Iter{}, loaded: map[string]func() (*ebpf.Program, error){},
 	}
 	defer func() {
@@ -396,7 +397,7 @@ func (s *Set) load(spec *ebpf.CollectionSpec, ps *ebpf.ProgramSpec, name string)
 	load := func() (*ebpf.Program, error) {
 		one := &ebpf.CollectionSpec{
 			Maps: spec.Maps, Types: spec.Types, ByteOrder: spec.ByteOrder, Variables: spec.Variables,
-			Programs: map[string]*ebpf.ProgramSpec{name: ps},
+			Programs: map[string]*ebpf.ProgramSpec{name: s.constants.fold(ps, spec.ByteOrder)},
 		}
 		coll, err := ebpf.NewCollectionWithOptions(one, s.opts)
 		if err != nil {
