@@ -30,12 +30,38 @@ struct count {
 
 const volatile bool count_ticks = false;
 volatile __u64 count_epoch = 0;
-#define COUNTED(name) (count_ticks && count_epoch & 1 ? (void *)&name##_odd : (void *)&name)
 
-/* The value of a key, zero if the key is new; NULL if the map is full, which is
- * counted.
+/* Both maps, as the first arguments of count_at and count_find. */
+#define COUNTED(name) &name, &name##_odd
+
+static __always_inline bool count_odd(void)
+{
+	return count_ticks && count_epoch & 1;
+}
+
+/* Either map has code of its own, up to here: if the verifier knows the map, the kernel calls the
+ * look-up of its type directly, and that in an array becomes a few instructions. The
+ * compiler would make one call of two with different arguments.
  */
-static __always_inline void *count_at(void *map, const void *key, const void *zero)
+#define COUNT_APART(v) asm volatile("" : "+r"(v))
+
+/* The value of a key, NULL if there is none. */
+static __always_inline void *count_find(void *even, void *odd, const void *key)
+{
+	void *v;
+
+	if (count_odd()) {
+		v = bpf_map_lookup_elem(odd, key);
+		COUNT_APART(v);
+	} else {
+		v = bpf_map_lookup_elem(even, key);
+		COUNT_APART(v);
+	}
+	return v;
+}
+
+/* count_at in a map that is not one of two. */
+static __always_inline void *count_in(void *map, const void *key, const void *zero)
 {
 	void *v = bpf_map_lookup_elem(map, key);
 
@@ -45,6 +71,23 @@ static __always_inline void *count_at(void *map, const void *key, const void *ze
 	v = bpf_map_lookup_elem(map, key);
 	if (!v)
 		lose(LOSS_MAP);
+	return v;
+}
+
+/* The value of a key, zero if the key is new; NULL if the map is full, which is
+ * counted.
+ */
+static __always_inline void *count_at(void *even, void *odd, const void *key, const void *zero)
+{
+	void *v;
+
+	if (count_odd()) {
+		v = count_in(odd, key, zero);
+		COUNT_APART(v);
+	} else {
+		v = count_in(even, key, zero);
+		COUNT_APART(v);
+	}
 	return v;
 }
 

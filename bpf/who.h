@@ -119,19 +119,24 @@ static __always_inline __u32 who_exec(void)
 	return typed_task ? bpf_get_current_task_btf()->self_exec_id : 0;
 }
 
-/* A hash of the name of the current process; 0 as above. Different names have different
- * hashes, except by chance.
+/* The current process, and a hash of its name and its execs; 0 as above. Different names have
+ * different hashes, except by chance.
  */
-static __always_inline __u32 who_name(void)
+static __always_inline __u32 who_program(__u32 *pid)
 {
+	struct task_struct *task;
 	struct comm_words c;
 	__u64 sum;
 
-	if (!typed_task)
+	if (!typed_task) {
+		*pid = bpf_get_current_pid_tgid() >> 32;
 		return 0;
-	c = comm_load(typed_leader(bpf_get_current_task_btf()));
+	}
+	task = bpf_get_current_task_btf();
+	*pid = task->tgid;
+	c = comm_load(typed_leader(task));
 	sum = c.half[0] + c.half[1] * 0x9e3779b97f4a7c15;
-	return sum ^ sum >> 32;
+	return sum ^ sum >> 32 ^ (__u32)task->self_exec_id * 0x9e3779b1;
 }
 
 /* Does w, written when who_exec() was exec, still describe the current process? The

@@ -171,11 +171,11 @@ static __noinline int flow_reader(struct flow *f, const struct sock *sk)
 static __always_inline struct flow *flow_used(const struct sock *sk)
 {
 	struct flow *f = flow_of(sk);
-	__u32 pid = bpf_get_current_pid_tgid() >> 32, program;
+	__u32 pid, program;
 
 	if (!f || (f->state < FLOW_FOUND && f->state != FLOW_QUEUED))
 		return NULL;
-	program = who_name() ^ who_exec() * 0x9e3779b1;
+	program = who_program(&pid);
 	if (f->pid != pid || f->program != program) {
 		f->pid = pid;
 		f->program = program;

@@ -159,7 +159,7 @@ static __always_inline __u32 split_put(const struct Qdisc *q, __u64 ts, __u32 se
 		char kind[8] = {};
 
 		cutting = true;
-		s = count_at(&splits, &q, &splits_zero);
+		s = count_in(&splits, &q, &splits_zero);
 		if (!s)
 			return 0;
 		BPF_CORE_READ_STR_INTO(&kind, q, ops, id);

@@ -72,7 +72,7 @@ static __always_inline struct life_value *kind_at(__u32 kind)
 {
 	struct life_key k = { .kind = kind };
 
-	return bpf_map_lookup_elem(COUNTED(spans), &k);
+	return count_find(COUNTED(spans), &k);
 }
 
 static __always_inline void births_add(__u32 kind, __s64 n)

@@ -50,7 +50,7 @@ static __always_inline int took(__u32 vec, __u32 metric, __u64 ns)
 
 	if (ns == NONE || vec >= VECTORS || !(vectors >> vec & 1))
 		return 0;
-	t = bpf_map_lookup_elem(COUNTED(times), &i);
+	t = count_find(COUNTED(times), &i);
 	if (!t)
 		return 0;
 	if (!t->value.hist.count) {

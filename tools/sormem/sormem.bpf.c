@@ -52,12 +52,12 @@ struct mem_event {
 EVENT(struct mem_event);
 #define VIEW_OVERFLOW 1
 
-static __always_inline void put(void *map, struct mem_key *k, enum mem_metric m, __u64 n)
+static __always_inline void put(void *even, void *odd, struct mem_key *k, enum mem_metric m, __u64 n)
 {
 	struct mem_value *v;
 
 	k->metric = m;
-	v = count_at(map, k, &mem_zero);
+	v = count_at(even, odd, k, &mem_zero);
 	if (v)
 		hist_put(&v->hist, n);
 }
