@@ -45,6 +45,15 @@ var SockRecv = []probe.Point{
 	SockIO[1],
 }
 
+// NotTCP are these points for a tool to which TCP's sockets do not matter.
+func NotTCP(points []probe.Point) []probe.Point {
+	points = slices.Clone(points)
+	for i := range points {
+		points[i].NotTCP = true
+	}
+	return points
+}
+
 // udpOnly are the ways that see UDP alone, if alone lets them.
 func udpOnly(alone func(*probe.Kernel) error) []probe.Way {
 	var ways []probe.Way

@@ -28,6 +28,9 @@ type Point struct {
 	// ways that see an event at the same moment.
 	Ways []Way
 
+	// NotTCP says that what its programs see of TCP's sockets does not matter.
+	NotTCP bool
+
 	// Attach attaches the programs of a way if their section alone does not say how. Nil: by
 	// section.
 	Attach func(*ebpf.Program, *ebpf.ProgramSpec) (io.Closer, error)

@@ -52,6 +52,7 @@ type Set struct {
 	coll      *ebpf.Collection
 	opts      ebpf.CollectionOptions // for its programs
 	constants constants
+	other     func(Point, *ebpf.Program, *ebpf.ProgramSpec) io.Closer
 	links     []placed
 
 	mu     sync.Mutex                               // guards Programs and what follows while programs are loaded
@@ -114,6 +115,9 @@ type Options struct {
 	// Share are maps that others use too. They replace the maps of the same name in the
 	// object, which are not created.
 	Share map[string]*ebpf.Map
+	// Instead attaches a program elsewhere than its section says. It returns nil if it does not; may
+	// be nil.
+	Instead func(Point, *ebpf.Program, *ebpf.ProgramSpec) io.Closer
 	// Once attaches each program once, even where the kernel skips programs and several copies
 	// would be needed to see everything.
 	Once bool
@@ -150,7 +154,7 @@ func Attach(k *Kernel, spec *ebpf.CollectionSpec, points []Point, o Options) (_ 
 	}
 	opts.MapReplacements = coll.Maps
 	s := &Set{
-		Maps: coll.Maps, Vars: coll.Variables, coll: coll, opts: opts, constants: constantsOf(spec),
+		Maps: coll.Maps, Vars: coll.Variables, coll: coll, opts: opts, constants: constantsOf(spec), other: o.Instead,
 		Programs: map[string]*ebpf.Program{}, Iters: map[string][]*link.Iter{}, loaded: map[string]func() (*ebpf.Program, error){},
 	}
 	defer func() {
@@ -370,7 +374,14 @@ func (s *Set) copies(p Point, w Way, ps *ebpf.ProgramSpec) []Copy {
 func (s *Set) place(p Point, all []loaded) error {
 	attach := p.Attach
 	if attach == nil {
-		attach = func(prog *ebpf.Program, ps *ebpf.ProgramSpec) (io.Closer, error) { return bySection(prog, ps, s.Maps) }
+		attach = func(prog *ebpf.Program, ps *ebpf.ProgramSpec) (io.Closer, error) {
+			if s.other != nil {
+				if where := s.other(p, prog, ps); where != nil {
+					return where, nil
+				}
+			}
+			return bySection(prog, ps, s.Maps)
+		}
 	}
 	attached := len(s.links)
 	for _, l := range all {

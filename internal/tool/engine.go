@@ -176,12 +176,19 @@ func (e *Engine) place(s *Session, p *Prepared) (err error) {
 		s.Choices = s.owners.choices()
 		s.owners.count(&s.before)
 	}
+	if s.relay, err = e.joinRelay(p); err != nil {
+		return err
+	}
 	s.set, err = probe.Attach(e.kernel, p.spec, points, probe.Options{
-		Force: p.opts.Force, Log: p.opts.Log, Share: share,
+		Force: p.opts.Force, Log: p.opts.Log, Share: share, Instead: s.relay.place,
 		Fill: func(maps map[string]*ebpf.Map) error { return errors.Join(p.fill(maps), s.openPackets(maps)) },
 	})
 	if err != nil {
 		return err
+	}
+	if s.relay != nil && !s.relay.used { // another way was taken
+		e.leaveRelay(s.relay)
+		s.relay = nil
 	}
 	s.Choices = append(s.Choices, s.set.Choices...)
 	if err := e.settled(s.owners, p); err != nil {
@@ -246,6 +253,7 @@ func (e *Engine) leave(s *Session) {
 	if s.line != nil {
 		s.line.leave(s)
 	}
+	e.leaveRelay(s.relay)
 	e.leaveOwners(s.owners)
 	e.mu.Lock()
 	delete(e.sessions, s)

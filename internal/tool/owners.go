@@ -62,6 +62,7 @@ type table struct {
 
 	mu      sync.Mutex   // guards the sets
 	sets    []*probe.Set // the first has made the maps
+	relayed bool         // it calls programs of a tool: relay.go. Guarded by the lock of all tables
 	release *probe.Set   // comes after the programs of tools; nil: no tool needs it
 }
 
@@ -71,9 +72,9 @@ const ownersDone = "owner_release"
 // points are the points of the table if this is what tools ask for, in the order of attaching.
 func (o ownerOption) points(k *probe.Kernel, spec *ebpf.CollectionSpec) []probe.Point {
 	all := held(spec, slices.Concat(ownersFirst, ownersLast))
-	return slices.DeleteFunc(all, func(p probe.Point) bool {
+	return withRelays(slices.DeleteFunc(all, func(p probe.Point) bool {
 		return p.Name == ownersDone || !o.has(p.Name) || p.Needed != nil && !p.Needed(k)
-	})
+	}), spec)
 }
 
 // own are the points of a tool that shares a table: all but those that are only there
@@ -326,6 +327,9 @@ func (o *owners) of(t *table) *OwnersReport {
 // report needs the lock of all tables, which the caller holds.
 func (t *table) report() OwnersReport {
 	r := OwnersReport{Tools: t.users}
+	if t.relayed { // a tool that does not look owners up
+		r.Tools--
+	}
 	for _, name := range []string{ownersMap, listenersMap} {
 		r.Maps = append(r.Maps, MapUse{name, entries(t.maps[name]), t.maps[name].MaxEntries()})
 	}

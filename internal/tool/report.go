@@ -146,7 +146,7 @@ func (s *Session) countLosses(r *Report) {
 	if v := s.set.Vars["losses"]; v != nil {
 		v.Get(&r.Losses)
 	}
-	r.Missed = s.set.Missed()
+	r.Missed = s.set.Missed() + s.relay.missed()
 	if s.owners != nil {
 		s.owners.count(r)
 		for i, n := range s.before.Losses {

@@ -33,6 +33,7 @@ type Session struct {
 	set     *probe.Set
 	owners  *table // that it shares with others; nil: it has its own, or needs none
 	before  Report // what that had lost before
+	relay   *relay // programs that a table calls; nil: all are attached
 	views   []View
 	schemas []*row.Schema
 	readers []reader // of the views

@@ -60,7 +60,7 @@ var guests = []guest{
 }
 
 // engine is tests of code that is the same on all kernels.
-var engine = []string{"AddRemove", "Apart", "IdleKeys", "LastOutput", "LossesTold", "OwnPID", "Rests", "SameName", "Turns"}
+var engine = []string{"AddRemove", "Apart", "IdleKeys", "LastOutput", "LossesTold", "OwnPID", "Relay", "RelayCases", "Rests", "SameName", "Turns"}
 
 // asksNothing is tests of the language that do not depend on the kernel, or test the same
 // as others. Only the newest kernel preempts programs, and gives them a per-CPU stack.

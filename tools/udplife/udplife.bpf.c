@@ -78,8 +78,11 @@ SYS_EXIT(create, socket)
 static __noinline int sock_io(void *ctx, const struct sock *sk, enum io_dir dir, long ret, int flags)
 {
 	__u64 key = (__u64)sk;
-	struct life *l = bpf_map_lookup_elem(&lives, &key);
+	struct life *l;
 
+	if (sock_proto(sk) != IPPROTO_UDP) /* nearly all are TCP's */
+		return 0;
+	l = bpf_map_lookup_elem(&lives, &key);
 	if (!l || ret < 0 || (dir == IO_RECV && flags & MSG_NOT_RECEIVED))
 		return 0;
 	if (!kept_still(&l->kept)) {

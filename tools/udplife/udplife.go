@@ -6,6 +6,7 @@ package udplife
 
 import (
 	_ "embed"
+	"slices"
 
 	"seine/internal/family"
 	"seine/internal/kern"
@@ -54,7 +55,7 @@ var Tool = &tool.Tool{
 	Doc:     readme,
 	Filters: tool.ByWho | tool.BySock | tool.ByTuple,
 	Sockets: tool.OfIP("udp").Or(map[string]string{"tcp": "tcplife", "unix": "solife"}),
-	Points: append([]probe.Point{
+	Points: slices.Concat([]probe.Point{
 		{Name: "release", Ways: []probe.Way{
 			{Name: "cgroup", Programs: []string{"release__cgroup"}},
 			{Name: "fentry", Programs: []string{"release__fentry__*"}},
@@ -65,7 +66,7 @@ var Tool = &tool.Tool{
 			{Name: "tp", Programs: []string{"create__tp__*"}, Misses: noFile},
 			{Name: "sys", Programs: []string{"create__btf__*"}, Misses: noFile + "; every system call of the machine pays for it"},
 		}},
-	}, family.SockIO...),
+	}, family.NotTCP(family.SockIO)),
 	Views: tool.One(tool.View{
 		Output: tool.Stream[event]{Type: "life_event", Each: peerless},
 		Show:   "pid comm laddr lport raddr rport tx_bytes rx_bytes duration_ms",
