@@ -73,6 +73,12 @@ static __always_inline bool segment_read(struct segment *p, const struct sk_buff
 	return true;
 }
 
+/* Four bytes of a header, as a number, where the kernel has AS. */
+static __always_inline __u32 segment_word(const void *ip, int at)
+{
+	return bpf_ntohl(AS(ip + at, struct in6_addr)->in6_u.u6_addr32[0]);
+}
+
 /* Could the packet be a SYN of a new connection? A quick check before all of it
  * is read; proto is the skb's.
  */
@@ -80,6 +86,16 @@ static __always_inline bool segment_asks(const void *ip, __be16 proto)
 {
 	__u8 h[54]; /* up to TCP's flags */
 
+	if (typed_any) { /* the same by plain loads */
+		if (proto == bpf_htons(0x0800)) {
+			if ((segment_word(ip, 8) >> 16 & 0xff) != IPPROTO_TCP)
+				return false;
+			return (segment_word(ip, 0) >> 24 & 15) != 5 ||
+			       (segment_word(ip, 32) >> 16 & (FLAG_SYN | FLAG_ACK)) == FLAG_SYN;
+		}
+		return proto == bpf_htons(0x86dd) && (segment_word(ip, 4) >> 8 & 0xff) == IPPROTO_TCP &&
+		       (segment_word(ip, 52) >> 16 & (FLAG_SYN | FLAG_ACK)) == FLAG_SYN;
+	}
 	if (proto == bpf_htons(0x0800)) {
 		if (bpf_probe_read_kernel(h, 34, ip) || h[9] != IPPROTO_TCP)
 			return false;

@@ -187,14 +187,18 @@ static __always_inline void silent_begin(struct sock *sk)
 	p->followed = fast;
 }
 
-KTRACE_SK(state, inet_sock_set_state, struct sock *sk, int old, int new)
+KTRACE(state, inet_sock_set_state, struct sock *sk, int old, int new)
 {
-	struct sock *parent = sock_proto(sk) == IPPROTO_TCP ? mptcp_parent(sk) : NULL;
-	struct sock *key = parent ? parent : sk;
+	struct sock *parent, *key;
 	struct pending *p;
 	int err;
 
-	if (only_syscall || (new != TCP_SYN_SENT && old != TCP_SYN_SENT) || (!parent && !is_session(sk)))
+	if (new != TCP_SYN_SENT && old != TCP_SYN_SENT)
+		return 0;
+	make_cookie(sk);
+	parent = sock_proto(sk) == IPPROTO_TCP ? mptcp_parent(sk) : NULL;
+	key = parent ? parent : sk;
+	if (only_syscall || (!parent && !is_session(sk)))
 		return 0;
 	p = bpf_map_lookup_elem(&pendings, &key);
 	if (new == TCP_SYN_SENT) {

@@ -19,6 +19,7 @@ EVENT(struct accept_event);
 
 /* Since when a connection can be accepted. */
 SPAN_OF(ready, struct sock *, __u64, 16384);
+__u64 ready_count = 0; /* entries */
 
 /* The listener that a thread waits on; NULL: none. The entry stays, because the
  * thread will wait again.
@@ -35,12 +36,12 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 	struct sock *key = (struct sock *)sk;
 	__u64 now;
 
-	if (new == TCP_CLOSE)
-		bpf_map_delete_elem(&ready, &key); /* if nobody has accepted it */
+	if (new == TCP_CLOSE && ready_count)
+		span_end_counted(&ready, &key, &ready_count); /* if nobody has accepted it */
 	if (new != TCP_SYN_RECV || load_proto(sk) != IPPROTO_TCP || !sock_wanted(sk))
 		return 0;
 	now = bpf_ktime_get_ns();
-	span_begin(&ready, &key, &now);
+	span_begin_counted(&ready, &key, &now, &ready_count);
 	return 0;
 }
 
@@ -70,7 +71,7 @@ static __always_inline int accepted(struct sock *sk, struct sock *listener)
 	since = bpf_map_lookup_elem(&ready, &sk);
 	if (since) {
 		e->queued = e->head.ts - *since;
-		bpf_map_delete_elem(&ready, &sk);
+		span_end_counted(&ready, &sk, &ready_count);
 	}
 	listener = listener ? mptcp_flow(listener) : NULL;
 	if (listener)
