@@ -29,6 +29,7 @@ type empty struct {
 	hashes     int   // looks up so many hashes, and finds an entry
 	socket     use   // of the table that all programs of one measurement share
 	sends      int16 // sends an event of so many bytes
+	state      int32 // of inet_sock_set_state: does all that only if this is the new state
 	does       func(*empty) (asm.Instructions, error)
 
 	table *ebpf.Map
@@ -89,6 +90,9 @@ func (e *empty) program() (does asm.Instructions, err error) {
 		do(asm.Mov.Reg(r, asm.RFP), asm.Add.Imm(r, offset))
 	}
 	do(asm.Mov.Imm(asm.R7, 0), asm.StoreMem(asm.RFP, zero, asm.R7, asm.DWord))
+	if e.state > 0 {
+		do(asm.LoadMem(asm.R6, asm.R1, 16, asm.DWord), asm.JNE.Imm(asm.R6, e.state, "end"))
+	}
 	if e.reads || e.socket != 0 {
 		do(asm.LoadMem(asm.R6, asm.R1, 0, asm.DWord), asm.StoreMem(asm.RFP, socket, asm.R6, asm.DWord))
 	}

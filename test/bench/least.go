@@ -2,6 +2,12 @@
 
 package main
 
+import (
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
 // owners are programs that keep a table of sockets: all of them have an entry, each send and receive looks it up.
 // Whoever names the process of a socket has to do this much.
 var owners = []*empty{
@@ -26,5 +32,25 @@ var leasts = map[string][]*empty{
 	"tcpsynbl":   {{tracepoint: "inet_sock_set_state"}, {tracepoint: "netif_receive_skb", reads: true}},
 	"udplife":    {{tracepoint: "sock_send_length", clock: true, socket: makes}, {tracepoint: "sock_recv_length", clock: true, socket: makes}},
 }
+
+// changeBytes is how large an event of tcpstates is.
+const changeBytes = 144
+
+// leastAlone is the same for tcpstates, which is the dearest of the ten tools on sessions, and on requests as dear as the dearest.
+var leastAlone = append([]*empty{{tracepoint: "inet_sock_set_state", clock: true, socket: makes, sends: changeBytes}}, owners[1:]...)
+
+// leastTogether is the same for ten tools: one table of sockets, what each of them keeps of a socket or a call, and the events that they
+// send. Copies of the process and of the addresses are left out, and so is what happens once a process.
+var leastTogether = slices.Concat(owners, []*empty{
+	{tracepoint: "inet_sock_set_state", clock: true, hashes: 1, socket: finds, sends: changeBytes}, {tracepoint: "tcp_destroy_sock", socket: ends}, // tcpstates
+	{tracepoint: "inet_sock_set_state", state: unix.BPF_TCP_CLOSE, clock: true, socket: finds, sends: 200}, // tcplife
+	{tracepoint: "inet_sock_set_state", state: unix.BPF_TCP_SYN_SENT, hashes: 1},                           // soconnect
+	{tracepoint: "sys_enter_connect", syscall: true, who: true, clock: true, hashes: 2}, {tracepoint: "sys_exit_connect", syscall: true, clock: true, hashes: 2, sends: 248},
+	{tracepoint: "inet_sock_set_state", state: unix.BPF_TCP_SYN_RECV, clock: true, hashes: 1}, // tcpaccept
+	{tracepoint: "sys_enter_accept", syscall: true, hashes: 1}, {tracepoint: "sys_exit_accept", syscall: true, who: true, clock: true, hashes: 2, sends: 136},
+	{tracepoint: "sys_exit_accept", syscall: true, who: true, hashes: 1},           // of the table
+	{tracepoint: "kfree_skb", reads: true}, {tracepoint: "kfree_skb", reads: true}, // tcpdrop, skbdrop
+	{tracepoint: "netif_receive_skb", reads: true}, // tcpsynbl
+})
 
 const leastName = "its look-ups alone"

@@ -18,9 +18,10 @@ const resting = 10 * time.Second
 // and without a load.
 func together(o *options) ([]figure, error) {
 	loads := []*load{requestLoad, sessionLoad}
-	part, least := map[*load]*figure{}, map[*load]*figure{}
+	part, least, floor := map[*load]*figure{}, map[*load]*figure{}, map[*load]*figure{}
 	for _, l := range loads {
 		least[l] = &figure{What: "ten tools: the same over " + l.name, Unit: "%", Beside: "empty as often"}
+		floor[l] = &figure{What: "ten tools: look-ups and events alone, over " + l.name, Unit: "%", Beside: "those of tcpstates"}
 		part[l] = &figure{What: "ten tools: BPF, of the CPU of " + l.name, Unit: "%", Beside: "the dearest alone", Goal: &goal{Bound: 1.5, Ratio: true}}
 	}
 	memory := figure{What: "ten tools: peak resident memory", Unit: "MB", Goal: &goal{Bound: 60}}
@@ -33,6 +34,13 @@ func together(o *options) ([]figure, error) {
 		empty, err := o.floors()
 		if err != nil {
 			return nil, err
+		}
+		for _, l := range loads {
+			ten, one, err := o.leastOf(l)
+			if err != nil {
+				return nil, err
+			}
+			floor[l].Own, floor[l].Other = append(floor[l].Own, ten), append(floor[l].Other, one)
 		}
 		all := o.own(append([]string{"with"}, ten...)...)
 		err = beside(all, func() error {
@@ -83,7 +91,18 @@ func together(o *options) ([]figure, error) {
 			part[l].Other = append(part[l].Other, most[l])
 		}
 	}
-	return []figure{up, memory, idle, *part[requestLoad], *least[requestLoad], *part[sessionLoad], *least[sessionLoad]}, nil
+	return []figure{up, memory, idle, *part[requestLoad], *least[requestLoad], *floor[requestLoad], *part[sessionLoad], *least[sessionLoad], *floor[sessionLoad]}, nil
+}
+
+// leastOf is the share of the least programs in the CPU time of a load, in percent: those of ten tools, and of tcpstates alone.
+func (o *options) leastOf(l *load) (ten, one float64, err error) {
+	var cpu float64
+	run := func() (err error) { cpu, err = o.cpuOf(l); return err }
+	if err := o.onHooks(leastTogether, run, func(sum cost) { ten = 100 * sum.ns / cpu }); err != nil {
+		return 0, 0, err
+	}
+	err = o.onHooks(leastAlone, run, func(sum cost) { one = 100 * sum.ns / cpu })
+	return ten, one, err
 }
 
 // shareOf is the share of the programs of c in the CPU time of a load, in percent, and
