@@ -26,10 +26,17 @@ type key struct {
 	Type   kern.FileType `col:"type,width=16,key" help:"regular, directory, pipe, char or block; socket:FAMILY; anon:NAME (eventfd, eventpoll)"`
 }
 
-// value is struct file_count of filetype.bpf.c.
+// value is struct file_count of filetype.bpf.c. The map's values are struct file_counts: with the key.
 type value struct {
 	kern.Count
 	Errors uint64 `col:"errors,width=6,sum" help:"of them, calls that failed; EAGAIN is not counted at all"`
+}
+
+// Merge adds the counts of another processor.
+func (v *value) Merge(o *value) {
+	v.Count.Count += o.Count.Count
+	v.Bytes += o.Bytes
+	v.Errors += o.Errors
 }
 
 // Tool is filetype.
@@ -40,7 +47,7 @@ var Tool = &tool.Tool{
 	Filters: tool.ByWho | tool.FilterNetns,
 	Points:  []probe.Point{{Name: "thread"}, {Name: "move"}, probe.Uring("ring", "reads and writes through io_uring")},
 	Views: tool.One(tool.View{
-		Output: tool.Snapshot[key, value]{Map: "counts"},
+		Output: tool.Snapshot[key, value]{Map: "counts", Keyed: true, Fold: true},
 		Show:   "comm op type count bytes errors",
 		Says:   "[{op} ][{type}: ]{count} calls, {bytes} bytes, {errors} failed",
 		By:     []string{"comm", "op", "type"},
