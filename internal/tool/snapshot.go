@@ -28,6 +28,8 @@ type Snapshot[K comparable, V any] struct {
 	// Keyed maps have values that begin with V and its K, whatever the key of the map is.
 	// Values that are not Shown have no K yet. Each processor may have its own.
 	Keyed bool
+	// Leaves is for all but the last of several views that show the same hash: the last one empties it.
+	Leaves bool
 	// Interval makes it an output at each tick, where others print one at the end.
 	Interval bool
 	// Shown drops entries that are not worth a row, such as those that did not
@@ -187,7 +189,7 @@ func (s Snapshot[K, V]) open(ses *Session, v *View, i int) (reader, error) {
 	schema := ses.schemas[i]
 	r := &snapshotReader[K, V]{
 		ses: ses, name: s.Map, row: schema.New(), shown: shown,
-		each: s.Each, wanted: s.Keep, keyed: s.Keyed, all: s.All,
+		each: s.Each, wanted: s.Keep, keyed: s.Keyed, leaves: s.Leaves, all: s.All,
 	}
 	for i, c := range schema.Columns {
 		// Fields that --by does not name have no value. But a stack is of use only
@@ -228,6 +230,7 @@ type snapshotReader[K comparable, V any] struct {
 	each   func(*K, *V, *row.Row)
 	all    func(map[K]*V)
 	keyed  bool
+	leaves bool
 	blank  []int
 
 	sums map[K]*V // of this output, where entries are added up or looked at together
@@ -268,7 +271,7 @@ func (r *snapshotReader[K, V]) output(bool) error {
 func (r *snapshotReader[K, V]) walk(e *entry[K, V], f func() error) error {
 	m := r.ses.Maps[r.name+r.ses.turned]
 	read := Walk
-	if r.ses.ticks && m.Type() == ebpf.Hash {
+	if r.ses.ticks && m.Type() == ebpf.Hash && !r.leaves {
 		read = Take
 	}
 	step := (int(m.ValueSize()) + 7) &^ 7 // from one processor's to the next one's

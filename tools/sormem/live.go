@@ -33,6 +33,7 @@ func Live() []trial.Case {
 	lab.Register(bodyGrower, grower)
 	return []trial.Case{
 		{Name: "fill", Run: fills},
+		{Name: "outputs", Run: outputs},
 		{Name: "zero-window", Run: zeroWindow},
 		{Name: "ping", Run: ping},
 		{Name: "raw", Run: raw},
@@ -93,6 +94,42 @@ func fills(x *trial.Trial) error {
 		}
 		if full < 23 || alloc.Max > 1<<16 || limit.Min < alloc.Max || ratio.Max > 100 {
 			x.Errorf("%s: %d times full, with %d to %d bytes of %d, %d %%", proto, full, alloc.Min, alloc.Max, limit.Min, ratio.Max)
+		}
+	}
+	return nil
+}
+
+// outputs: each output has what has come since the one before, in both views, which show the same map.
+func outputs(x *trial.Trial) error {
+	if err := x.Attach("--interval=100ms", "--proto=udp", "--by=comm"); err != nil {
+		return err
+	}
+	comms := []string{"filler1", "filler2"}
+	for i, comm := range comms {
+		o, err := lab.StartIO(x.World, "", comm, lab.Load{Network: lab.UDP4, Count: 23, Size: 1000})
+		if err != nil {
+			return err
+		}
+		if _, err := o.Run(); err != nil {
+			return err
+		}
+		x.Await(3 * (i + 1))
+	}
+	rows, err := x.Detach()
+	if err != nil {
+		return err
+	}
+	for _, comm := range comms {
+		counts := map[string]uint64{}
+		for _, r := range rows {
+			if trial.Value(r.Get("comm")) == comm {
+				metric := trial.Value(r.Get("metric"))
+				counts[metric] += hist([]*row.Row{r}, metric).Count
+			}
+		}
+		alloc, limit, ratio := counts["rmem_alloc"], counts["rmem_limit"], counts["rmem_ratio"]
+		if alloc < 23 || alloc >= 2*23 || limit != alloc || ratio != alloc {
+			x.Errorf("%s: looked %d, %d and %d times in all outputs, want 23 or a few more", comm, alloc, limit, ratio)
 		}
 	}
 	return nil

@@ -18,13 +18,16 @@
 
 const volatile bool show_send = false;
 
-enum mem_metric { MEM_ALLOC, MEM_LIMIT, MEM_RATIO }; /* Go: metric */
 enum mem_reason { MEM_UDP, MEM_QUEUE, MEM_PROTO, MEM_ZERO, MEM_PRUNE, MEM_DROP }; /* Go: reason */
 enum { KIND_SEND, KIND_RECV }; /* as the kernel has them */
 
+/* A value is large: no more than four processors have one of their own. */
+#define SHARDS 3
+
 struct mem_key {
 	__u32 pid, uid;
-	__u32 metric;
+	__u16 metric; /* 0: an entry has all metrics, and Go makes a row of each */
+	__u16 cpu;    /* so that processors do not write to the same memory: Snapshot.Fold */
 	__u16 lport, proto;
 	char comm[16];
 };
@@ -34,12 +37,11 @@ KEEP_ENUM(enum key_bits);
 #define KEY_TUPLE (1ULL << KEY_lport | 1ULL << KEY_proto)
 
 struct mem_value {
-	struct hist hist;
+	struct hist alloc, limit, ratio;
 };
 static const struct mem_value mem_zero = {};
 
 COUNT_MAP(fills, struct mem_key, struct mem_value);
-COUNT_MAP(ratios, struct mem_key, struct mem_value);
 
 struct mem_event {
 	struct head head;
@@ -52,22 +54,13 @@ struct mem_event {
 EVENT(struct mem_event);
 #define VIEW_OVERFLOW 1
 
-static __always_inline void put(void *even, void *odd, struct mem_key *k, enum mem_metric m, __u64 n)
-{
-	struct mem_value *v;
-
-	k->metric = m;
-	v = count_at(even, odd, k, &mem_zero);
-	if (v)
-		hist_put(&v->hist, n);
-}
-
 /* typed: LOAD can read sk. */
 static __always_inline int filled(const struct sock *sk, bool typed)
 {
 	struct mem_key k = {};
 	struct tuple t = {};
 	struct who who = {};
+	struct mem_value *v;
 	__u64 used, limit;
 
 	/* A listener receives connections, and a subflow data of its connection. */
@@ -85,6 +78,7 @@ static __always_inline int filled(const struct sock *sk, bool typed)
 		if (!who_wanted(&who))
 			return 0;
 	}
+	k.cpu = bpf_get_smp_processor_id() & SHARDS;
 	if (KEY_WANTS(pid))
 		k.pid = who.pid;
 	if (KEY_WANTS(uid))
@@ -97,10 +91,13 @@ static __always_inline int filled(const struct sock *sk, bool typed)
 		k.proto = t.proto;
 	used = (__u32)READ(sk, sk_backlog.rmem_alloc.counter);
 	limit = (__u32)READ(sk, sk_rcvbuf);
-	put(COUNTED(fills), &k, MEM_ALLOC, used);
-	put(COUNTED(fills), &k, MEM_LIMIT, limit);
+	v = count_at(COUNTED(fills), &k, &mem_zero);
+	if (!v)
+		return 0;
+	hist_put(&v->alloc, used);
+	hist_put(&v->limit, limit);
 	if (limit)
-		put(COUNTED(ratios), &k, MEM_RATIO, used * 100 / limit);
+		hist_put(&v->ratio, used * 100 / limit);
 	return 0;
 }
 
@@ -239,27 +236,27 @@ KTRACE(memory, sock_exceed_buf_limit, const struct sock *sk, void *prot, long al
 
 /* Receivers with a closed window: one row until it opens. */
 SPAN_OF(shut, __u64, __u8, 4096);
-bool any_shut = false; /* there has been one */
+__u64 shut_count = 0;
 
 /* Each segment that comes, before it is processed. A sender that sees a zero
  * window probes it again and again.
  */
 KTRACE(window, tcp_probe, const struct sock *sk)
 {
-	bool zero = !BPF_CORE_READ((struct tcp_sock *)sk, rcv_wnd);
 	__u64 key = (__u64)sk;
 	__u8 one = 1;
 	int err;
 
-	if (!zero) {
-		if (any_shut)
-			bpf_map_delete_elem(&shut, &key);
+	if (FIELD(sk, struct tcp_sock, rcv_wnd)) {
+		if (shut_count)
+			span_end_counted(&shut, &key, &shut_count);
 		return 0;
 	}
-	any_shut = true;
 	err = bpf_map_update_elem(&shut, &key, &one, BPF_NOEXIST);
-	if (!err)
+	if (!err) {
+		__sync_fetch_and_add(&shut_count, 1);
 		return overflow(sk, MEM_ZERO, KIND_RECV);
+	}
 	if (err != -17 /* EEXIST */)
 		lose(LOSS_SPAN);
 	return 0;
@@ -269,8 +266,8 @@ KTRACE(gone, tcp_destroy_sock, const struct sock *sk)
 {
 	__u64 key = (__u64)sk;
 
-	if (any_shut)
-		bpf_map_delete_elem(&shut, &key);
+	if (shut_count)
+		span_end_counted(&shut, &key, &shut_count);
 	return 0;
 }
 

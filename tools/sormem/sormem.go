@@ -6,6 +6,8 @@ package sormem
 
 import (
 	_ "embed"
+	"maps"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -22,8 +24,14 @@ type config struct {
 	Send bool `flag:"send" bpf:"show_send" help:"show overflows of send buffers too"`
 }
 
-// metric is enum mem_metric of sormem.bpf.c.
-type metric uint32
+// metric is one of the histograms of a value.
+type metric uint16
+
+const (
+	_ metric = iota // of what is in the buffer
+	limit
+	ratio
+)
 
 // reason is enum mem_reason of sormem.bpf.c.
 type reason uint32
@@ -36,6 +44,7 @@ type key struct {
 	PID    kern.ID32  `col:"pid,width=7,key" help:"process"`
 	UID    uint32     `col:"uid,width=5,key" help:"user"`
 	Metric metric     `col:"metric,width=10,key" words:"rmem_alloc,rmem_limit,rmem_ratio" help:"rmem_alloc: bytes in the buffer; rmem_limit: its size; rmem_ratio: rmem_alloc in per cent of rmem_limit"`
+	CPU    uint16     `col:"-"`
 	Lport  kern.ID16  `col:"lport,width=5,key" help:"local port"`
 	Proto  kern.Proto `col:"proto,width=7,key" help:"protocol"`
 	Comm   kern.Comm  `col:"comm,width=16,key" help:"process name"`
@@ -43,12 +52,45 @@ type key struct {
 
 // value is struct mem_value of sormem.bpf.c.
 type value struct {
-	Hist kern.Hist `col:"bytes,unit=bytes" help:"bytes, as a histogram"`
+	Alloc kern.Hist `col:"bytes,unit=bytes" help:"bytes, as a histogram"`
+	Limit kern.Hist `col:"-"`
+	Ratio kern.Hist `col:"-"`
 }
 
-// percent is the same struct, of the map ratios.
+// percent is the same struct, with the column of another view.
 type percent struct {
-	Hist kern.Hist `col:"percent,unit=percent" help:"per cent, as a histogram"`
+	Alloc kern.Hist `col:"-"`
+	Limit kern.Hist `col:"-"`
+	Ratio kern.Hist `col:"percent,unit=percent" help:"per cent, as a histogram"`
+}
+
+// Merge adds the histograms of another processor.
+func (v *value) Merge(o *value) {
+	v.Alloc.Merge(&o.Alloc)
+	v.Limit.Merge(&o.Limit)
+	v.Ratio.Merge(&o.Ratio)
+}
+
+// Merge adds the one that the view shows.
+func (p *percent) Merge(o *percent) { p.Ratio.Merge(&o.Ratio) }
+
+// limits gives the second histogram of each value a row of its own.
+func limits(m map[key]*value) {
+	for _, k := range slices.Collect(maps.Keys(m)) {
+		v := &value{Alloc: m[k].Limit}
+		k.Metric = limit
+		m[k] = v
+	}
+}
+
+// ratios names the metric of the third.
+func ratios(m map[key]*percent) {
+	for _, k := range slices.Collect(maps.Keys(m)) {
+		v := m[k]
+		delete(m, k)
+		k.Metric = ratio
+		m[k] = v
+	}
 }
 
 // event is struct mem_event of sormem.bpf.c.
@@ -82,7 +124,7 @@ func views(any) []tool.View {
 		{
 			Name:   "fill",
 			Points: []probe.Point{fill},
-			Output: tool.Snapshot[key, value]{Map: "fills"},
+			Output: tool.Snapshot[key, value]{Map: "fills", Leaves: true, Fold: true, All: limits},
 			Show:   "metric bytes",
 			Says:   "[{metric}: ]{count} messages, p50 {p50}, p99 {p99} bytes",
 			Always: []string{"metric"},
@@ -106,7 +148,7 @@ func views(any) []tool.View {
 		},
 		{
 			Name:   "ratio",
-			Output: tool.Snapshot[key, percent]{Map: "ratios"},
+			Output: tool.Snapshot[key, percent]{Map: "fills", Fold: true, Shown: func(p *percent) bool { return p.Ratio.Count > 0 }, All: ratios},
 			Show:   "metric percent",
 			Says:   "[{metric}: ]{count} messages, p50 {p50}, p99 {p99} percent",
 			Sort:   "percent",
