@@ -48,11 +48,6 @@ func TestUprobeStacks(t *testing.T) {
 // most may have no more than this; newer ones count less.
 const mostStack = 512
 
-// unused is stack of code that constants switch off when the program is loaded: the kernel does not count it.
-var unused = map[string]int{
-	"tcpstates/state__btf": 32, "tcpstates/state__raw": 32, // owner_take, or the tool's own entry
-}
-
 // TestStacks: every kernel has room for what a chain of calls puts on the stack.
 func TestStacks(t *testing.T) {
 	each(t, func(t *testing.T, tl *tool.Tool, spec *ebpf.CollectionSpec) {
@@ -67,7 +62,7 @@ func TestStacks(t *testing.T) {
 				}
 				return most + max(32, (own[fn]+31)&^31), fn + chain
 			}
-			if n, chain := deepest(p.Instructions[0].Symbol()); n > mostStack+unused[tl.Name+"/"+name] {
+			if n, chain := deepest(p.Instructions[0].Symbol()); n > mostStack {
 				t.Errorf("%s: %d bytes of stack in %s, want %d at most", name, n, chain, mostStack)
 			}
 		}

@@ -27,11 +27,12 @@ struct change {
 
 static __always_inline int tell(const struct change *c, const struct sock *sk, __u64 now, __u64 spent, int old, int new)
 {
-	struct state_event *e = EVENT_NEW(struct state_event);
+	struct state_event *e = EVENT_ZERO(struct state_event, 0); /* all of it is written below */
 
 	if (!e)
 		return 0;
 	e->head.ts = now;
+	e->head.view = 0;
 	e->head.netns = c->netns;
 	e->head.who = c->who;
 	e->tuple = c->tuple;
@@ -39,30 +40,51 @@ static __always_inline int tell(const struct change *c, const struct sock *sk, _
 	e->spent = spent;
 	e->old = old;
 	e->new = new;
+	e->pad = 0;
+	e->pad2 = 0;
 	return event_send(e);
 }
 
-/* The entry of sk, made if there is none. The process is that of connect and
- * listen; accept names it later.
- */
-static __noinline struct owner *entry_at(const struct sock *sk, int new)
+/* Make the entry of sk. This is a function because an entry is large: only new sockets pay for it. */
+static __noinline int entry_new(const struct sock *sk, int new)
 {
 	bool ours = new == TCP_SYN_SENT || new == TCP_LISTEN;
-	struct owner *o = owner_entry(sk), first = {};
+	struct owner first = {};
 
 	if (ours) {
 		who_current(&first.kept.copy[0].who);
 		first.kept.exec = who_exec();
 	}
+	first.cookie = new == TCP_SYN_RECV ? 0 : sock_cookie(sk); /* see owner_born */
+	owner_put(sk, &first, 0, BPF_ANY);
+	return 0;
+}
+
+/* The current process is that of sk, which has an entry already. */
+static __noinline int entry_ours(const struct sock *sk, struct owner *o)
+{
+	struct who w = {};
+
+	who_current(&w);
+	kept_set(&o->kept, &w, who_exec(), (__u64)sk);
+	return 0;
+}
+
+/* The entry of sk, made if there is none. The process is that of connect and
+ * listen; accept names it later.
+ */
+static __always_inline struct owner *entry_at(const struct sock *sk, int new)
+{
+	struct owner *o = owner_entry(sk);
+
 	if (!o || owner_stale(o, sk)) {
-		first.cookie = new == TCP_SYN_RECV ? 0 : sock_cookie(sk); /* see owner_born */
-		owner_put(sk, &first, 0, BPF_ANY);
+		entry_new(sk, new);
 		return owner_entry(sk);
 	}
 	if (!o->cookie)
 		o->cookie = sock_cookie(sk);
-	if (ours)
-		kept_set(&o->kept, &first.kept.copy[0].who, first.kept.exec, (__u64)sk);
+	if (new == TCP_SYN_SENT || new == TCP_LISTEN)
+		entry_ours(sk, o);
 	return o;
 }
 
@@ -79,6 +101,20 @@ static __noinline struct owner_own *own_at(const struct sock *sk, int new)
 	if (!own->cookie)
 		own->cookie = sock_cookie(sk);
 	return own;
+}
+
+/* As tuple_load(), which casts where the kernel can. The kernel checks each address that it loads
+ * from behind a cast, and none behind the socket that it has passed to the program.
+ */
+static __always_inline bool tuple_of(struct tuple *t, const struct sock *sk)
+{
+	return plain() ? tuple_read(t, sk, true) : tuple_fill(t, sk);
+}
+
+/* The process of sk if its own entry does not say it. This is a function because it is rare. */
+static __noinline int who_else(struct who *w, const struct sock *sk, const struct owner *o)
+{
+	return owner_known(w, sk, o);
 }
 
 /* The subflow represents an MPTCP connection: one row for each change, not two.
@@ -120,7 +156,7 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 	}
 	if (old == TCP_LISTEN && new == TCP_SYN_RECV)
 		return 0;
-	if (!tuple_load(&c.tuple, sk))
+	if (!tuple_of(&c.tuple, sk))
 		return 0;
 	/* inet_sport is still that of an attempt that failed: the next port is
 	 * chosen later in connect.
@@ -129,7 +165,8 @@ KTRACE_SK(state, inet_sock_set_state, const struct sock *sk, int old, int new)
 		c.tuple.lport = LOAD(sk, __sk_common.skc_num);
 	if (!tuple_wanted(&c.tuple))
 		return 0;
-	owner_known(&c.who, sk, o);
+	if (mptcp_parent(sk) || !owner_of(&c.who, sk, o))
+		who_else(&c.who, sk, o);
 	if (!who_wanted(&c.who))
 		return 0;
 	c.netns = load_netns(sk);
