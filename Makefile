@@ -92,8 +92,8 @@ kube: ## kustomize builds deploy/kubernetes, and Kubernetes' own types take the 
 	cd test/kube && $(GO) run . ../../deploy/kubernetes
 
 .PHONY: record-proof
-record-proof: build ## recorders killed at 100 moments, and how long the first row of the last hour takes in 1 GB (some minutes, 1 GB of disk); writes test/proof/record.json
-	SEINE_KILLS=100 $(GO) run ./test/proof/write record sh -c '$(GO) test -count=1 -v -timeout 10m -run TestKilled ./internal/journal && $(GO) run ./test/bench -only gigabyte'
+record-proof: build ## recorders killed at 100 moments, files damaged at 1,000 places, and how long the first row of the last hour takes in 1 GB (some minutes, 1 GB of disk); writes test/proof/record.json
+	SEINE_KILLS=100 SEINE_PLACES=1000 $(GO) run ./test/proof/write record sh -c '$(GO) test -count=1 -v -timeout 10m -run "TestKilled|TestTruncated|TestFlipped" ./internal/journal && $(GO) run ./test/bench -only gigabyte'
 
 .PHONY: faults
 faults: ## all faults, pairs and healthy loads that seine why is proved by; writes test/proof/faults.json and docs/WHY.md

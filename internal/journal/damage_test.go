@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime/metrics"
 	"slices"
+	"strconv"
 	"testing"
 )
 
@@ -139,11 +140,19 @@ func allocated() uint64 {
 	return s[0].Value.Uint64()
 }
 
+// places is at how many random places each file is damaged. SEINE_PLACES says how many.
+func places() int {
+	if n, err := strconv.Atoi(os.Getenv("SEINE_PLACES")); err == nil {
+		return n
+	}
+	return 300
+}
+
 func TestTruncated(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	dir := t.TempDir()
 	for _, v := range victims(t) {
-		for range 1000 {
+		for range places() {
 			at := r.Int64N(int64(len(v.bytes)))
 			v.survives(t, dir, v.bytes[:at], at, int64(len(v.bytes)))
 		}
@@ -154,22 +163,22 @@ func TestFlipped(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 2))
 	dir := t.TempDir()
 	for _, v := range victims(t) {
-		var places []int64
-		for range 1000 {
-			places = append(places, r.Int64N(int64(len(v.bytes))))
+		var at []int64
+		for range places() {
+			at = append(at, r.Int64N(int64(len(v.bytes))))
 		}
 		for i := range v.entries { // each kind of frame, and each part of one
 			e := &v.entries[i]
 			if i < 5 || e.Kind != Rows {
 				for range 10 {
-					places = append(places, e.off+r.Int64N(min(e.size, 40)))
+					at = append(at, e.off+r.Int64N(min(e.size, 40)))
 				}
 			}
 		}
-		for at := int64(len(v.bytes)) - 8; at < int64(len(v.bytes)); at++ {
-			places = append(places, at)
+		for last := int64(len(v.bytes)) - 8; last < int64(len(v.bytes)); last++ {
+			at = append(at, last)
 		}
-		for _, at := range places {
+		for _, at := range at {
 			b := slices.Clone(v.bytes)
 			b[at] ^= 1 << r.IntN(8)
 			v.survives(t, dir, b, at, at+1)

@@ -45,22 +45,24 @@ type guest struct {
 //   - 5.10 and 6.12 verify every program by every way. The others verify the programs of the
 //     best way, which are those that a tool takes there.
 //   - TestAgree runs natively, and on 6.12 with the scripts that need it. TestThreads runs
-//     natively. What tells how the engine works runs natively and on 6.12, TestTop on 5.10 too. TestOwnersShared
-//     runs all cases natively, and in guests the first of those tools that use all of it.
+//     natively. What tells how the engine works runs natively; TestRests, which depends on how
+//     the kernel wakes a reader, on 6.12 too, TestRelay, whose programs call others, everywhere,
+//     and TestTop on 5.10. TestOwnersShared runs all cases natively, and in guests the first of
+//     those tools that use all of it.
 //   - Tests of the language run natively; on 6.12 and 5.10 without those that ask a kernel
 //     nothing. The others verify all its scripts. The newest runs those too, and what has to
 //     do with preemption; arm64 what reads registers, stacks and the memory of processes.
 //   - Faults of seine why are made natively. Its rules are the same everywhere, but its tools
 //     are not: the oldest kernel makes two pairs of faults, and make test-full has all make them.
 var guests = []guest{
-	{"6.12", []string{"-first=1", "-others=1", "-ways=^(fentry|fexit|kprobe)$", "-also=" + notHere + "|/(uring|mptcp)", "-agree=" + functions, "-shared=" + sharers}, "", []string{"Threads"}, "", "", 35 * time.Minute},
-	{"5.10", []string{"-first=1", "-others=1", "-ways=^(tp|sys|fentry|fexit|kprobe|uprobe)$", "-also=" + failing, "-spared=" + dear, "-shared=" + sharers}, "", append(engine, "Agree", "Threads"), "", toldFaults, 35 * time.Minute},
-	{"new", []string{"-best", "-load-best", "-first=1", "-also=" + crowded, "-spared=" + dear, "-together", "-shared=" + sharers}, "", append(engine, "Agree", "Threads", "Top"), "^Test(Corpus|CorpusRuns|Functions|Preempted|PreemptedScratch|Truth|Ways)$", "", 40 * time.Minute},
-	{"6.1", []string{"-best", "-load-best", "-first=1", "-spared=" + dear, "-together"}, "^Test(Offers|Load|Live)$", nil, "^TestCorpus$", "", 25 * time.Minute},
+	{"6.12", []string{"-first=1", "-others=1", "-ways=^(fentry|fexit|kprobe)$", "-also=" + notHere + "|/(uring|mptcp)", "-agree=" + functions, "-shared=" + sharers}, "", append(engine, "Threads", "Top"), "", "", 35 * time.Minute},
+	{"5.10", []string{"-first=1", "-others=1", "-ways=^(tp|sys|fentry|fexit|kprobe|uprobe)$", "-also=" + failing, "-spared=" + dear, "-shared=" + sharers}, "", append(engine, "Agree", "Rests", "Threads"), "", toldFaults, 35 * time.Minute},
+	{"new", []string{"-best", "-load-best", "-first=1", "-also=" + crowded, "-spared=" + dear, "-together", "-shared=" + sharers}, "", append(engine, "Agree", "Rests", "Threads", "Top"), "^Test(Corpus|CorpusRuns|Functions|Preempted|PreemptedScratch|Truth|Ways)$", "", 40 * time.Minute},
+	{"6.1", []string{"-best", "-load-best", "-first=1", "-spared=" + dear, "-together"}, "^Test(Offers|Load|Live|Relay)$", nil, "^TestCorpus$", "", 25 * time.Minute},
 }
 
 // engine is tests of code that is the same on all kernels.
-var engine = []string{"AddRemove", "Apart", "IdleKeys", "LastOutput", "LossesTold", "OwnPID", "Relay", "RelayCases", "Rests", "SameName", "Turns"}
+var engine = slices.Clip([]string{"AddRemove", "Apart", "IdleKeys", "LastOutput", "LossesTold", "OwnPID", "RelayCases", "SameName", "Turns"})
 
 // asksNothing is tests of the language that do not depend on the kernel, or test the same
 // as others. Only the newest kernel preempts programs, and gives them a per-CPU stack.
