@@ -4,11 +4,21 @@ package main
 
 import "strings"
 
+// whyLooks are programs that only look up what the tools of why must over requests: the connection of each read, the
+// owner of the socket at each send and receive, and whether a packet is a SYN. dns, too, sees each packet, and has an
+// empty program instead.
+var whyLooks = []*empty{
+	{tracepoint: "tcp_rcv_space_adjust", does: knowing},
+	{tracepoint: "sock_send_length", socket: finds}, {tracepoint: "sock_recv_length", socket: finds},
+	{tracepoint: "netif_receive_skb", reads: true},
+}
+
 // windowCosts measures the tools of why and of top beside flows, which is one of them. The least that the others can cost
 // is that of empty programs that run as often.
 func windowCosts(o *options) ([]figure, error) {
 	const floor = "flows, and empty programs"
 	why := figure{What: "why: BPF, of the CPU of requests", Unit: "%", Beside: floor, Goal: &goal{Bound: 5}}
+	looks := figure{What: "why: the same of requests", Unit: "%", Beside: "look-ups alone, and empty programs"}
 	loads := []*load{requestLoad, sessionLoad}
 	top, least := map[*load]*figure{}, map[*load]*figure{}
 	for _, l := range loads {
@@ -54,7 +64,14 @@ func windowCosts(o *options) ([]figure, error) {
 				return nil, err
 			}
 			why.Own, why.Other = append(why.Own, 100*all.ns/cpu), append(why.Other, 100*beneath(all)/cpu)
+			err = o.onHooks(whyLooks, func() (err error) { cpu, err = o.cpuOf(l); return err }, func(sum cost) {
+				looks.Other = append(looks.Other, 100*(sum.ns+(all.runs-sum.runs)*empty[l])/cpu)
+			})
+			if err != nil {
+				return nil, err
+			}
 		}
 	}
-	return []figure{why, *top[requestLoad], *least[requestLoad], *top[sessionLoad], *least[sessionLoad]}, nil
+	looks.Own = why.Own
+	return []figure{why, looks, *top[requestLoad], *least[requestLoad], *top[sessionLoad], *least[sessionLoad]}, nil
 }
