@@ -9,16 +9,17 @@
 
 #define BPF_MAP_TYPE_PROG_ARRAY 3 /* of the kernel */
 
-/* The program of a tool that wants sends, or receives, but none of TCP's. The programs
- * below call it, so that TCP's sockets cost that tool nothing. Go fills it in
+/* The programs of a tool that wants sends and receives, but none of TCP's. The programs
+ * below call them, so that TCP's sockets cost that tool nothing. Go fills them in
  * (internal/tool/relay.go).
  */
+enum { RELAY_SEND, RELAY_RECV, RELAYS };
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, RELAYS);
 	__type(key, __u32);
 	__type(value, __u32);
-} relay_send SEC(".maps"), relay_recv SEC(".maps");
+} relays SEC(".maps");
 
 SEC("tp_btf/sock_send_length") int owner_send__relay(unsigned long long *ctx)
 {
@@ -26,7 +27,7 @@ SEC("tp_btf/sock_send_length") int owner_send__relay(unsigned long long *ctx)
 
 	owner_io(sk);
 	if (!is_tcp(load_proto(sk)))
-		bpf_tail_call(ctx, &relay_send, 0);
+		bpf_tail_call(ctx, &relays, RELAY_SEND);
 	return 0;
 }
 
@@ -36,6 +37,6 @@ SEC("tp_btf/sock_recv_length") int owner_recv__relay(unsigned long long *ctx)
 
 	owner_io(sk);
 	if (!is_tcp(load_proto(sk)))
-		bpf_tail_call(ctx, &relay_recv, 0);
+		bpf_tail_call(ctx, &relays, RELAY_RECV);
 	return 0;
 }

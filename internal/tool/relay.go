@@ -26,11 +26,11 @@ var relaying = map[string]probe.Way{
 	"owner_recv": {Name: "btf", Programs: []string{"owner_recv__relay"}},
 }
 
-// relayMaps are the maps that they find the programs in, by the section of those.
-var relayMaps = map[string]string{
-	"tp_btf/sock_send_length": "relay_send",
-	"tp_btf/sock_recv_length": "relay_recv",
-}
+// relayMap is the map that they find the programs in.
+const relayMap = "relays"
+
+// relayPlaces are the places in it, by the section of a program: RELAY_SEND and RELAY_RECV of owners.bpf.c.
+var relayPlaces = map[string]uint32{"tp_btf/sock_send_length": 0, "tp_btf/sock_recv_length": 1}
 
 // withRelays adds these ways to the points of a table, where the kernel permits it.
 func withRelays(points []probe.Point, spec *ebpf.CollectionSpec) []probe.Point {
@@ -51,7 +51,7 @@ func withRelays(points []probe.Point, spec *ebpf.CollectionSpec) []probe.Point {
 // A relay is the programs of one tool that those of a table call.
 type relay struct {
 	table  *table
-	maps   map[string]*ebpf.Map
+	places *ebpf.Map
 	grace  *grace
 	used   bool
 	before uint64 // runs of the table's programs that the kernel had skipped
@@ -75,7 +75,7 @@ func (e *Engine) joinRelay(p *Prepared) (*relay, error) {
 		}
 		t.relayed = true
 		t.users++
-		return &relay{table: t, maps: t.maps, grace: g, before: t.relayMissed()}, nil
+		return &relay{table: t, places: t.maps[relayMap], grace: g, before: t.relayMissed()}, nil
 	}
 	return nil, nil
 }
@@ -97,23 +97,24 @@ func (r *relay) place(p probe.Point, prog *ebpf.Program, ps *ebpf.ProgramSpec) i
 	if r == nil || !p.NotTCP {
 		return nil
 	}
-	m := r.maps[relayMaps[ps.SectionName]]
-	if m == nil || m.Put(uint32(0), prog) != nil {
+	at, ok := relayPlaces[ps.SectionName]
+	if !ok || r.places.Put(at, prog) != nil {
 		return nil
 	}
 	r.used = true
-	return called{m, r.grace}
+	return called{r.places, at, r.grace}
 }
 
 // called is a program that others call.
 type called struct {
 	in    *ebpf.Map
+	at    uint32
 	grace *grace
 }
 
 // Close returns when the program does not run any more.
 func (c called) Close() error {
-	if err := c.in.Delete(uint32(0)); err != nil {
+	if err := c.in.Delete(c.at); err != nil {
 		return err
 	}
 	return c.grace.wait()
