@@ -68,6 +68,7 @@ type Types struct {
 	base    *Types
 
 	mu     sync.Mutex
+	passes int               // over all types
 	known  map[string][]ID   // what was looked for
 	placed map[string]uint32 // where its names are
 }
@@ -167,9 +168,10 @@ func Read(raw []byte, base *Types) (*Types, error) {
 		if off+typeSize > len(t.types) {
 			return nil, errShort
 		}
-		size, err := sizeOf(word(t.types, off+4))
-		if err != nil {
-			return nil, err
+		info := word(t.types, off+4)
+		size := sizeOf(info)
+		if size == 0 {
+			return nil, fmt.Errorf("BTF has a kind of type that came later: %d", kindOf(info))
 		}
 		if t.count%markEvery == 0 {
 			t.marks = append(t.marks, uint32(off))
@@ -188,25 +190,25 @@ func word(b []byte, off int) uint32 { return binary.NativeEndian.Uint32(b[off:])
 func kindOf(info uint32) Kind  { return Kind(info >> 24 & 0x1f) }
 func lengthOf(info uint32) int { return int(info & 0xffff) }
 
-// sizeOf is what a type takes.
-func sizeOf(info uint32) (int, error) {
-	n := lengthOf(info)
-	switch k := kindOf(info); k {
-	case Pointer, Forward, Typedef, Volatile, Const, Restrict, Func, Float, TypeTag:
-		return typeSize, nil
-	case Int, Var, DeclTag:
-		return typeSize + 4, nil
-	case Array:
-		return typeSize + arraySize, nil
-	case Struct, Union, DataSec, Enum64:
-		return typeSize + n*memberSize, nil
-	case Enum:
-		return typeSize + n*valueSize, nil
-	case FuncProto:
-		return typeSize + n*paramSize, nil
-	default:
-		return 0, fmt.Errorf("BTF has a kind of type that came later: %d", k)
+// sizes are what types take, by kind: as they are, and for each member, value or parameter.
+var sizes = func() (of [32]struct{ alone, each int }) {
+	for _, k := range []Kind{Pointer, Forward, Typedef, Volatile, Const, Restrict, Func, Float, TypeTag} {
+		of[k].alone = typeSize
 	}
+	for _, k := range []Kind{Int, Var, DeclTag} {
+		of[k].alone = typeSize + 4
+	}
+	of[Array].alone = typeSize + arraySize
+	for k, each := range map[Kind]int{Struct: memberSize, Union: memberSize, DataSec: memberSize, Enum64: memberSize, Enum: valueSize, FuncProto: paramSize} {
+		of[k].alone, of[k].each = typeSize, each
+	}
+	return of
+}()
+
+// sizeOf is what a type takes; 0 if its kind is not known.
+func sizeOf(info uint32) int {
+	s := &sizes[info>>24&0x1f]
+	return s.alone + lengthOf(info)*s.each
 }
 
 // A Type is one type, not decoded.
@@ -248,10 +250,10 @@ func (t *Types) ByID(id ID) Type {
 		return Type{}
 	}
 	off := int(t.marks[at/markEvery])
-	size, _ := sizeOf(word(t.types, off+4))
+	size := sizeOf(word(t.types, off+4))
 	for range at % markEvery {
 		off += size
-		size, _ = sizeOf(word(t.types, off+4))
+		size = sizeOf(word(t.types, off+4))
 	}
 	return Type{t, t.types[off : off+size]}
 }
@@ -297,16 +299,21 @@ func (t *Types) Look(names ...string) [][]ID {
 		}
 	}
 	if places := t.places(unknown); len(places) > 0 {
+		t.passes++
 		byPlace := make(map[uint32]string, len(places))
+		var likely [1 << 10]uint64 // most types are told apart by a few bits of where their name is
 		for name, off := range places {
 			byPlace[off] = name
+			likely[off>>6%uint32(len(likely))] |= 1 << (off % 64)
 		}
 		for id, off := t.first, 0; off < len(t.types); id++ {
-			if name, ok := byPlace[word(t.types, off)]; ok {
-				t.known[name] = append(t.known[name], id)
+			at := word(t.types, off)
+			if likely[at>>6%uint32(len(likely))]>>(at%64)&1 != 0 {
+				if name, ok := byPlace[at]; ok {
+					t.known[name] = append(t.known[name], id)
+				}
 			}
-			size, _ := sizeOf(word(t.types, off+4)) // Read has seen that there is none it does not know
-			off += size
+			off += sizeOf(word(t.types, off+4))
 		}
 	}
 	out := make([][]ID, len(names))
@@ -314,6 +321,13 @@ func (t *Types) Look(names ...string) [][]ID {
 		out[i] = t.known[n]
 	}
 	return out
+}
+
+// Passes is how often Look went through all types.
+func (t *Types) Passes() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.passes
 }
 
 // places gives the offsets of those strings that are there.

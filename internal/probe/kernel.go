@@ -32,6 +32,7 @@ type Kernel struct {
 	mu    sync.Mutex
 	spec  *ebpf.CollectionSpec // the last spec, and its needs
 	wants needs
+	early *early
 }
 
 // fromFile is the types that UseBTF has read from the file BTFPath.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -27,7 +28,7 @@ func (k *Kernel) Load(spec *ebpf.CollectionSpec) (ebpf.CollectionOptions, error)
 	if k.inModules(n.names()) {
 		return ebpf.CollectionOptions{Cache: cache}, nil
 	}
-	types, err := k.part(n)
+	types, err := k.begun(spec, n)
 	if err != nil {
 		return ebpf.CollectionOptions{}, err
 	}
@@ -41,8 +42,38 @@ func (k *Kernel) Expect(spec *ebpf.CollectionSpec, functions ...string) {
 	k.Types.Look(append(k.needs(spec).names(), functions...)...)
 }
 
+// An early part is the types for a spec, which Begin has decoded.
+type early struct {
+	spec  *ebpf.CollectionSpec
+	types func() (*btf.Spec, error) // waits until they are
+}
+
+// Begin decodes the types that Load needs in the background, while the caller does what comes before.
+func (k *Kernel) Begin(spec *ebpf.CollectionSpec) {
+	names := k.needs(spec).names() // now: Load changes the programs
+	e := &early{spec, sync.OnceValues(func() (*btf.Spec, error) { return k.part(names) })}
+	go e.types()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.early = e
+}
+
+// begun returns the types for a spec, and forgets what Begin has decoded.
+func (k *Kernel) begun(spec *ebpf.CollectionSpec, n needs) (*btf.Spec, error) {
+	k.mu.Lock()
+	e := k.early
+	k.early = nil
+	k.mu.Unlock()
+	if e == nil || e.spec != spec {
+		return k.part(n.names())
+	}
+	return e.types()
+}
+
 // Part decodes the types of this kernel that the programs of spec need.
-func (k *Kernel) Part(spec *ebpf.CollectionSpec) (*btf.Spec, error) { return k.part(k.needs(spec)) }
+func (k *Kernel) Part(spec *ebpf.CollectionSpec) (*btf.Spec, error) {
+	return k.part(k.needs(spec).names())
+}
 
 // needs caches needsOf, which is slow and is called again for the same spec.
 func (k *Kernel) needs(spec *ebpf.CollectionSpec) needs {
@@ -54,8 +85,8 @@ func (k *Kernel) needs(spec *ebpf.CollectionSpec) needs {
 	return k.wants
 }
 
-func (k *Kernel) part(n needs) (*btf.Spec, error) {
-	types, err := btf.LoadSpecFromReader(bytes.NewReader(k.Types.Part(n.names())))
+func (k *Kernel) part(names []string) (*btf.Spec, error) {
+	types, err := btf.LoadSpecFromReader(bytes.NewReader(k.Types.Part(names)))
 	if err != nil {
 		return nil, fmt.Errorf("a part of the kernel's BTF: %w", err)
 	}

@@ -142,19 +142,12 @@ func (o *Options) shared(spec *ebpf.CollectionSpec) map[string]*ebpf.Map {
 // the next one, and the reason is kept.
 func Attach(k *Kernel, spec *ebpf.CollectionSpec, points []Point, o Options) (_ *Set, err error) {
 	bare := &ebpf.CollectionSpec{Maps: spec.Maps, Types: spec.Types, ByteOrder: spec.ByteOrder, Variables: spec.Variables}
-	opts, err := k.Load(spec)
-	if err != nil {
-		return nil, err
-	}
-	opts.Programs.LogLevel = o.Log
-	opts.MapReplacements = o.shared(spec)
-	coll, err := ebpf.NewCollectionWithOptions(bare, opts)
+	coll, err := ebpf.NewCollectionWithOptions(bare, ebpf.CollectionOptions{MapReplacements: o.shared(spec)})
 	if err != nil {
 		return nil, fmt.Errorf("making maps: %w", err)
 	}
-	opts.MapReplacements = coll.Maps
 	s := &Set{
-		Maps: coll.Maps, Vars: coll.Variables, coll: coll, opts: opts, constants: constantsOf(spec), other: o.Instead,
+		Maps: coll.Maps, Vars: coll.Variables, coll: coll, constants: constantsOf(spec), other: o.Instead,
 		Programs: map[string]*ebpf.Program{}, Iters: map[string][]*link.Iter{}, loaded: map[string]func() (*ebpf.Program, error){},
 	}
 	defer func() {
@@ -162,6 +155,10 @@ func Attach(k *Kernel, spec *ebpf.CollectionSpec, points []Point, o Options) (_ 
 			s.Close()
 		}
 	}()
+	if s.opts, err = k.Load(spec); err != nil {
+		return nil, err
+	}
+	s.opts.Programs.LogLevel, s.opts.MapReplacements = o.Log, s.Maps
 	if o.Fill != nil {
 		if err := o.Fill(s.Maps); err != nil {
 			return nil, err

@@ -231,11 +231,14 @@ const (
 // and the budget allows it: there may be far more sockets later than there are now.
 const manySockets = 1 << 17
 
+// allocator is a function of the allocator for BPF.
+const allocator = "bpf_mem_alloc_init"
+
 // allocateByUse makes hash maps allocate memory for each entry when it is added, on kernels that
 // can do that in any context: from 6.1 on, which have an allocator for BPF. Before, a whole map
 // is allocated when it is created.
 func (p *Prepared) allocateByUse(k *probe.Kernel) error {
-	if !k.HasFunc("bpf_mem_alloc_init") {
+	if !k.HasFunc(allocator) {
 		return nil
 	}
 	cpus, err := ebpf.PossibleCPU()

@@ -115,6 +115,7 @@ func (e *Engine) Attach(p *Prepared) (_ *Session, err error) {
 			return nil, fmt.Errorf("%s: %w", p.Tool.Name, err)
 		}
 	}
+	k.Begin(p.spec)
 	if err := p.settle(k); err != nil {
 		return nil, err
 	}

@@ -23,7 +23,9 @@ var helpers = []struct {
 	{constant: "typed_any", function: "bpf_rdonly_cast", fits: compiles},
 }
 
-func helperFunctions() (names []string) {
+// functions are those of the kernel that settle asks for. They are looked for in one pass with what programs need.
+func functions() []string {
+	names := []string{allocator}
 	for _, h := range helpers {
 		names = append(names, h.function)
 	}

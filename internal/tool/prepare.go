@@ -82,6 +82,7 @@ func Prepare(t *Tool, cfg any, o Options) (*Prepared, error) {
 		}
 	}
 	p := &Prepared{Tool: t, Views: t.Views(cfg), cfg: cfg, opts: o}
+	go probe.Running() // reads the kernel's types meanwhile
 	var err error
 	if p.spec, err = object.Spec(t.Name); err != nil {
 		return nil, err

@@ -166,7 +166,7 @@ func (t *Tool) NewConfig() any {
 func (t *Tool) AllPoints(spec *ebpf.CollectionSpec, cfg any) []probe.Point {
 	k, err := probe.Running()
 	if err == nil {
-		k.Expect(spec, helperFunctions()...)
+		k.Expect(spec, functions()...)
 	}
 	return t.points(spec, cfg, func(p probe.Point) bool { return err != nil || p.Needed == nil || p.Needed(k) })
 }
