@@ -169,7 +169,7 @@ func one(src, out, arch string) error {
 	}
 	for _, c := range [][]string{
 		{clang, "-O2", "-g", "-fdebug-compilation-dir=.", "-target", "bpf", "-mcpu=v3", "-D__TARGET_ARCH_" + arch, "-Wall", warnings, "-Ibpf", "-c", src, "-o", made},
-		{strip, "-g", made},
+		{strip, "-g", "--remove-section=.rel.BTF", "--remove-section=.rel.BTF.ext", made}, // these are for linkers
 	} {
 		if b, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w\n%s", strings.Join(c, " "), err, b)

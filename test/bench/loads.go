@@ -11,11 +11,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
 
 	"seine/internal/lab"
+	"seine/internal/object"
 )
 
 const (
@@ -63,20 +65,27 @@ func starts(o *options) ([]figure, error) {
 	if lab.Emulated() {
 		up.Goal = nil
 	}
-	least := figure{What: "tcplife: the same start-up", Unit: "ms", Beside: "version, and bpf(2) on all CPUs"}
+	least := figure{What: "tcplife: the same start-up", Unit: "ms", Beside: "version, object, bpf(2) on all CPUs"}
 	for range 2*o.rounds + 1 {
 		began := time.Now()
 		if err := exec.Command(o.seine, "version").Run(); err != nil {
 			return nil, err
 		}
 		version := time.Since(began)
+		usual := debug.SetGCPercent(-1)
+		began = time.Now()
+		if _, err := object.Spec("tcplife"); err != nil {
+			return nil, err
+		}
+		decoding := time.Since(began)
+		debug.SetGCPercent(usual)
 		kernel, err := bpfTime(filepath.Base(o.seine), func() error { return beside(o.own("tcplife"), func() error { return nil }) })
 		if err != nil {
 			return nil, err
 		}
-		least.Other = append(least.Other, (version+kernel/time.Duration(runtime.NumCPU())).Seconds()*1000)
+		least.Other = append(least.Other, (version+decoding+kernel/time.Duration(runtime.NumCPU())).Seconds()*1000)
 		if o.each {
-			fmt.Fprintf(os.Stderr, "version: %v, bpf(2): %v\n", version, kernel)
+			fmt.Fprintf(os.Stderr, "version: %v, decoding the object: %v, bpf(2): %v\n", version, decoding, kernel)
 		}
 		for s, to := range map[*child]*[]float64{own: &up.Own, peer: &up.Other} {
 			if s == nil {
