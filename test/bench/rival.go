@@ -74,15 +74,17 @@ func (r *rival) attached(began time.Time) error {
 	since := began
 	for range time.Tick(look()) {
 		fds, err := os.ReadDir(r.proc("fd"))
-		switch {
-		case err != nil || r.ended():
+		if err != nil || r.ended() {
 			return errors.New("it ended")
-		case len(fds) != files: // else nothing is new, most of the time
+		}
+		if n == 0 || len(fds) != files { // else nothing is new, most of the time
 			files = len(fds)
 			if now := r.hooks(fds); now > n {
 				since = time.Now()
 				n = now
 			}
+		}
+		switch {
 		case n > 0 && time.Since(since) > calm:
 			r.took = since.Sub(began)
 			return nil
