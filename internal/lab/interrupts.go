@@ -5,6 +5,7 @@ package lab
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -16,8 +17,46 @@ type Interrupts struct {
 	Text  map[string]string
 }
 
-// ReadInterrupts reads such a table.
+// AllInterrupts is the file that has a line for each interrupt of a device.
+const AllInterrupts = "/proc/interrupts"
+
+// ReadInterrupts reads such a table. Interrupts that AllInterrupts does not list by their number, as those between the
+// processors of arm64, come from elsewhere.
 func ReadInterrupts(file string) (Interrupts, error) {
+	t, err := readTable(file)
+	if err == nil && file == AllInterrupts {
+		err = t.addHidden("/sys/kernel/irq")
+	}
+	return t, err
+}
+
+// addHidden adds the interrupts that have a handler and no line.
+func (t *Interrupts) addHidden(dir string) error {
+	all, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("lab: %w", err)
+	}
+	for _, irq := range all {
+		read := func(name string) string {
+			b, _ := os.ReadFile(filepath.Join(dir, irq.Name(), name)) // it may be gone by now
+			return strings.TrimSpace(string(b))
+		}
+		handlers := read("actions")
+		if t.Count[irq.Name()] != nil || handlers == "" {
+			continue
+		}
+		counts := map[int]uint64{}
+		for cpu, word := range strings.Split(read("per_cpu_count"), ",") {
+			if counts[cpu], err = strconv.ParseUint(word, 10, 64); err != nil {
+				return fmt.Errorf("lab: interrupt %s: %w", irq.Name(), err)
+			}
+		}
+		t.Count[irq.Name()], t.Text[irq.Name()] = counts, strings.ReplaceAll(handlers, ",", ", ")
+	}
+	return nil
+}
+
+func readTable(file string) (Interrupts, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return Interrupts{}, fmt.Errorf("lab: %w", err)

@@ -124,7 +124,7 @@ func counts(flags ...string) func(*trial.Trial) error {
 // kernel.
 func round(x *trial.Trial, flags []string) (differ []error, err error) {
 	wrong := func(format string, args ...any) { differ = append(differ, fmt.Errorf(format, args...)) }
-	rows, at, err := x.Counted("/proc/interrupts", func() error { return load(x.World, 499) }, flags...)
+	rows, at, err := x.Counted(lab.AllInterrupts, func() error { return load(x.World, 499) }, flags...)
 	if err != nil {
 		return nil, err
 	}

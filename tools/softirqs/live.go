@@ -145,7 +145,7 @@ func waits(x *trial.Trial) error {
 	if err != nil {
 		return err
 	}
-	devices, err := lab.ReadInterrupts("/proc/interrupts")
+	devices, err := lab.ReadInterrupts(lab.AllInterrupts)
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func waits(x *trial.Trial) error {
 		}
 		clocked = ran(before, now, l.cpu, isClock)
 	}
-	after, err := lab.ReadInterrupts("/proc/interrupts")
+	after, err := lab.ReadInterrupts(lab.AllInterrupts)
 	if err != nil {
 		return err
 	}
