@@ -21,22 +21,22 @@ struct {
 	__type(value, __u32);
 } relays SEC(".maps");
 
-SEC("tp_btf/sock_send_length") int owner_send__relay(unsigned long long *ctx)
+static __always_inline int relay(unsigned long long *ctx, __u32 to)
 {
 	const struct sock *sk = (void *)ctx[0];
 
 	owner_io(sk);
 	if (!is_tcp(load_proto(sk)))
-		bpf_tail_call(ctx, &relays, RELAY_SEND);
+		bpf_tail_call(ctx, &relays, to);
 	return 0;
+}
+
+SEC("tp_btf/sock_send_length") int owner_send__relay(unsigned long long *ctx)
+{
+	return relay(ctx, RELAY_SEND);
 }
 
 SEC("tp_btf/sock_recv_length") int owner_recv__relay(unsigned long long *ctx)
 {
-	const struct sock *sk = (void *)ctx[0];
-
-	owner_io(sk);
-	if (!is_tcp(load_proto(sk)))
-		bpf_tail_call(ctx, &relays, RELAY_RECV);
-	return 0;
+	return relay(ctx, RELAY_RECV);
 }

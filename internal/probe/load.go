@@ -58,13 +58,16 @@ func (k *Kernel) Begin(spec *ebpf.CollectionSpec) {
 	k.early = e
 }
 
-// begun returns the types for a spec, and forgets what Begin has decoded.
+// begun returns the types for a spec, and forgets them if Begin has decoded them.
 func (k *Kernel) begun(spec *ebpf.CollectionSpec, n needs) (*btf.Spec, error) {
 	k.mu.Lock()
 	e := k.early
-	k.early = nil
+	known := e != nil && e.spec == spec // not so for the table of owners, which comes before its tool
+	if known {
+		k.early = nil
+	}
 	k.mu.Unlock()
-	if e == nil || e.spec != spec {
+	if !known {
 		return k.part(n.names())
 	}
 	return e.types()
