@@ -87,6 +87,7 @@ func (r *run) do(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	o.Ahead = r.flags.columns != "help" && r.flags.from.path == ""
 	if r.prepared, err = tool.Prepare(r.tool, r.cfg, o); err != nil {
 		return err
 	}

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command gen writes what is generated from the folders under tools/: the BPF
-// objects (with clang), tools/all.go and test/cases/all.go. Run it from the project's root, by
+// objects (with clang), the names that they need of a kernel, tools/all.go and
+// test/cases/all.go. Run it from the project's root, by
 // make generate. With names of tools it compiles only those, with -arch for
 // one architecture.
 package main
@@ -20,6 +21,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/cilium/ebpf"
+
+	"seine/internal/probe"
 )
 
 // clang is pinned: objects are compared byte by byte in make check.
@@ -154,8 +159,11 @@ func compile(sources []string) error {
 	return first
 }
 
+// needs is the file beside an object that lists the names which its programs need of a kernel.
+func needs(object string) string { return strings.TrimSuffix(object, ".o.gz") + ".needs" }
+
 // one compiles src, and keeps the object compressed: most of it is BTF, which
-// shrinks to a fifth.
+// shrinks to a fifth. Beside it are the names that it needs of a kernel.
 func one(src, out, arch string) error {
 	tmp, err := os.MkdirTemp("", "seine-gen-")
 	if err != nil {
@@ -190,7 +198,14 @@ func one(src, out, arch string) error {
 	if err := w.Close(); err != nil {
 		return err
 	}
-	return os.WriteFile(out, z.Bytes(), 0o644)
+	if err := os.WriteFile(out, z.Bytes(), 0o644); err != nil {
+		return err
+	}
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(b))
+	if err != nil {
+		return fmt.Errorf("%s: %w", out, err)
+	}
+	return os.WriteFile(needs(out), []byte(strings.Join(probe.Needs(spec), "\n")+"\n"), 0o644)
 }
 
 // sweep removes objects whose source is gone.
@@ -198,10 +213,11 @@ func sweep(sources []string) error {
 	keep := map[string]bool{}
 	for arch := range targets {
 		for _, src := range sources {
-			keep[object(src, arch)] = true
+			o := object(src, arch)
+			keep[o], keep[needs(o)] = true, true
 		}
 	}
-	old, err := filepath.Glob("internal/object/*/*.o*")
+	old, err := filepath.Glob("internal/object/*/*")
 	if err != nil {
 		return err
 	}

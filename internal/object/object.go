@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package object holds the compiled BPF of every tool. The .o.gz files are
-// generated from tools/*/*.bpf.c by make generate, and committed, so that
+// Package object holds the compiled BPF of every tool, and the names that it needs of a
+// kernel. The files are generated from tools/*/*.bpf.c by make generate, and committed, so that
 // building needs only Go.
 package object
 
@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -75,6 +76,16 @@ func choosePlain(p *ebpf.ProgramSpec) {
 			}
 		}
 	}
+}
+
+// Needs returns the names of the types and functions of a kernel that the programs of a tool need. It
+// is known without the object, so that they can be looked for while the object is decoded.
+func Needs(name string) ([]string, error) {
+	b, err := fs.ReadFile(source, arch+"/"+name+".needs")
+	if err != nil {
+		return nil, fmt.Errorf("names that %s needs: %w", name, err)
+	}
+	return strings.Split(strings.TrimSuffix(string(b), "\n"), "\n"), nil
 }
 
 func read(name string) ([]byte, error) {

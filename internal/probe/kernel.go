@@ -28,11 +28,6 @@ type Kernel struct {
 	stored bool // only the BTF is known
 	given  bool // the BTF is from a file: the kernel itself has none
 	fentry func() error
-
-	mu    sync.Mutex
-	spec  *ebpf.CollectionSpec // the last spec, and its needs
-	wants needs
-	early *early
 }
 
 // fromFile is the types that UseBTF has read from the file BTFPath.

@@ -16,19 +16,48 @@ import (
 	"seine/internal/kbtf"
 )
 
+// An Ahead is the types that the programs of an object need. They are decoded while the object itself is.
+type Ahead struct {
+	needs []string
+	types func() (*btf.Spec, error) // waits until they are
+}
+
+// Begin decodes in the background the types that an object needs. functions are looked for in the same pass over the
+// types of the kernel.
+func Begin(kernel func() (*Kernel, error), needs []string, functions ...string) *Ahead {
+	a := &Ahead{needs, sync.OnceValues(func() (*btf.Spec, error) {
+		k, err := kernel()
+		if err != nil {
+			return nil, err
+		}
+		k.Types.Look(slices.Concat(needs, functions)...)
+		return k.part(needs)
+	})}
+	go a.types()
+	return a
+}
+
 // Load returns the options for loading programs of spec: the kernel types that
 // they need. cilium/ebpf would decode all types of the kernel and of every module.
 func (k *Kernel) Load(spec *ebpf.CollectionSpec) (ebpf.CollectionOptions, error) {
+	return k.load(spec, nil)
+}
+
+// load is Load with types that may have been decoded before.
+func (k *Kernel) load(spec *ebpf.CollectionSpec, ahead *Ahead) (ebpf.CollectionOptions, error) {
 	if err := setOptions(spec); err != nil {
 		return ebpf.CollectionOptions{}, err
 	}
-	n := k.needs(spec)
-	n.poison(k)
+	k.poison(spec)
+	if ahead == nil {
+		needs := Needs(spec)
+		ahead = &Ahead{needs, func() (*btf.Spec, error) { return k.part(needs) }}
+	}
 	cache := btf.NewCache()
-	if k.inModules(n.names()) {
+	if k.inModules(ahead.needs) {
 		return ebpf.CollectionOptions{Cache: cache}, nil
 	}
-	types, err := k.begun(spec, n)
+	types, err := ahead.types()
 	if err != nil {
 		return ebpf.CollectionOptions{}, err
 	}
@@ -36,56 +65,9 @@ func (k *Kernel) Load(spec *ebpf.CollectionSpec) (ebpf.CollectionOptions, error)
 	return ebpf.CollectionOptions{Cache: cache, Programs: ebpf.ProgramOptions{KernelTypes: types}}, nil
 }
 
-// Expect reads in one pass everything that will be asked about the programs of
-// spec, and about functions.
-func (k *Kernel) Expect(spec *ebpf.CollectionSpec, functions ...string) {
-	k.Types.Look(append(k.needs(spec).names(), functions...)...)
-}
-
-// An early part is the types for a spec, which Begin has decoded.
-type early struct {
-	spec  *ebpf.CollectionSpec
-	types func() (*btf.Spec, error) // waits until they are
-}
-
-// Begin decodes the types that Load needs in the background, while the caller does what comes before.
-func (k *Kernel) Begin(spec *ebpf.CollectionSpec) {
-	names := k.needs(spec).names() // now: Load changes the programs
-	e := &early{spec, sync.OnceValues(func() (*btf.Spec, error) { return k.part(names) })}
-	go e.types()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.early = e
-}
-
-// begun returns the types for a spec, and forgets them if Begin has decoded them.
-func (k *Kernel) begun(spec *ebpf.CollectionSpec, n needs) (*btf.Spec, error) {
-	k.mu.Lock()
-	e := k.early
-	known := e != nil && e.spec == spec // not so for the table of owners, which comes before its tool
-	if known {
-		k.early = nil
-	}
-	k.mu.Unlock()
-	if !known {
-		return k.part(n.names())
-	}
-	return e.types()
-}
-
 // Part decodes the types of this kernel that the programs of spec need.
 func (k *Kernel) Part(spec *ebpf.CollectionSpec) (*btf.Spec, error) {
-	return k.part(k.needs(spec).names())
-}
-
-// needs caches needsOf, which is slow and is called again for the same spec.
-func (k *Kernel) needs(spec *ebpf.CollectionSpec) needs {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.spec != spec {
-		k.spec, k.wants = spec, needsOf(spec)
-	}
-	return k.wants
+	return k.part(Needs(spec))
 }
 
 func (k *Kernel) part(names []string) (*btf.Spec, error) {
@@ -117,50 +99,41 @@ func (k *Kernel) inModules(names []string) bool {
 	return false
 }
 
-// needs are the names of the types and functions of a kernel that programs need.
-type needs struct {
-	types  map[string]bool               // that are read, or attached to
-	kfuncs map[string][]*asm.Instruction // functions that are called, and where
-}
-
-func needsOf(spec *ebpf.CollectionSpec) needs {
-	n := needs{map[string]bool{}, map[string][]*asm.Instruction{}}
+// Needs are the names of the types and functions of a kernel that programs read, attach to or call, in order.
+func Needs(spec *ebpf.CollectionSpec) []string {
+	need := map[string]bool{}
 	names := map[uint64]string{}
 	for _, ps := range spec.Programs {
 		switch {
 		case ps.Type == ebpf.RawTracepoint, ps.AttachType == ebpf.AttachTraceRawTp:
-			n.types["btf_trace_"+ps.AttachTo] = true
+			need["btf_trace_"+ps.AttachTo] = true
 		case ps.AttachType == ebpf.AttachTraceIter:
-			n.types["bpf_iter_"+ps.AttachTo] = true
+			need["bpf_iter_"+ps.AttachTo] = true
 		case ps.Type == ebpf.Tracing, kindOf(ps) == "kprobe", kindOf(ps) == "kretprobe":
-			n.types[ps.AttachTo] = true
+			need[ps.AttachTo] = true
 		}
 		for i := range ps.Instructions {
 			ins := &ps.Instructions[i]
 			if r := btf.CORERelocationMetadata(ins); r != nil {
-				n.types[typeOf(r, names)] = true
+				need[typeOf(r, names)] = true
 			}
 			if ins.IsKfuncCall() {
-				n.kfuncs[ins.Reference()] = append(n.kfuncs[ins.Reference()], ins)
+				need[ins.Reference()] = true
 			}
 		}
 	}
-	return n
-}
-
-func (n needs) names() []string {
-	return slices.AppendSeq(slices.Collect(maps.Keys(n.types)), maps.Keys(n.kfuncs))
+	return slices.Sorted(maps.Keys(need))
 }
 
 // poison replaces calls of functions that this kernel does not have by calls that the verifier
 // refuses if it reaches them. cilium/ebpf does the same after it has searched every module.
-func (n needs) poison(k *Kernel) {
-	for name, calls := range n.kfuncs {
-		if k.HasFunc(name) && !k.given {
-			continue
-		}
-		for _, ins := range calls {
-			*ins = asm.BuiltinFunc(poisoned).Call().WithSymbol(ins.Symbol())
+func (k *Kernel) poison(spec *ebpf.CollectionSpec) {
+	for _, ps := range spec.Programs {
+		for i := range ps.Instructions {
+			ins := &ps.Instructions[i]
+			if ins.IsKfuncCall() && (k.given || !k.HasFunc(ins.Reference())) {
+				*ins = asm.BuiltinFunc(poisoned).Call().WithSymbol(ins.Symbol())
+			}
 		}
 	}
 }

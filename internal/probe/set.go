@@ -118,6 +118,8 @@ type Options struct {
 	// Instead attaches a program elsewhere than its section says. It returns nil if it does not; may
 	// be nil.
 	Instead func(Point, *ebpf.Program, *ebpf.ProgramSpec) io.Closer
+	// Ahead is what Begin has begun for this object; nil: the types are decoded now.
+	Ahead *Ahead
 	// Once attaches each program once, even where the kernel skips programs and several copies
 	// would be needed to see everything.
 	Once bool
@@ -155,7 +157,7 @@ func Attach(k *Kernel, spec *ebpf.CollectionSpec, points []Point, o Options) (_ 
 			s.Close()
 		}
 	}()
-	if s.opts, err = k.Load(spec); err != nil {
+	if s.opts, err = k.load(spec, o.Ahead); err != nil {
 		return nil, err
 	}
 	s.opts.Programs.LogLevel, s.opts.MapReplacements = o.Log, s.Maps

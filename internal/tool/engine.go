@@ -115,7 +115,6 @@ func (e *Engine) Attach(p *Prepared) (_ *Session, err error) {
 			return nil, fmt.Errorf("%s: %w", p.Tool.Name, err)
 		}
 	}
-	k.Begin(p.spec)
 	if err := p.settle(k); err != nil {
 		return nil, err
 	}
@@ -180,8 +179,10 @@ func (e *Engine) place(s *Session, p *Prepared) (err error) {
 	if s.relay, err = e.joinRelay(p); err != nil {
 		return err
 	}
+	ahead := p.ahead
+	p.ahead = nil // the types are not needed any more
 	s.set, err = probe.Attach(e.kernel, p.spec, points, probe.Options{
-		Force: p.opts.Force, Log: p.opts.Log, Share: share, Instead: s.relay.place,
+		Force: p.opts.Force, Log: p.opts.Log, Share: share, Instead: s.relay.place, Ahead: ahead,
 		Fill: func(maps map[string]*ebpf.Map) error { return errors.Join(p.fill(maps), s.openPackets(maps)) },
 	})
 	if err != nil {

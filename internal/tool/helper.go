@@ -8,6 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"seine/internal/object"
 	"seine/internal/probe"
 )
 
@@ -23,13 +24,20 @@ var helpers = []struct {
 	{constant: "typed_any", function: "bpf_rdonly_cast", fits: compiles},
 }
 
-// functions are those of the kernel that settle asks for. They are looked for in one pass with what programs need.
+// functions are those of the kernel that settle asks for.
 func functions() []string {
 	names := []string{allocator}
 	for _, h := range helpers {
 		names = append(names, h.function)
 	}
 	return names
+}
+
+// asked are all names that a tool is going to look for in the types of the kernel. To look for all of them at first
+// takes one pass.
+func asked(name string) ([]string, error) {
+	needs, err := object.Needs(name)
+	return append(needs, functions()...), err
 }
 
 func setHelpers(spec *ebpf.CollectionSpec, k *probe.Kernel) error {

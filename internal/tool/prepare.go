@@ -32,6 +32,7 @@ type Options struct {
 	Force    probe.Force
 	Log      ebpf.LogLevel // of the verifier
 	Stats    bool          // count what programs cost and maps hold
+	Ahead    bool          // it will be attached at once: decode the types of the kernel meanwhile
 }
 
 // Defaults of Options.
@@ -52,6 +53,7 @@ type Prepared struct {
 	by      []string
 	keyBits map[string]uint64
 	least   uint64 // bytes of maps
+	ahead   *probe.Ahead
 }
 
 // ErrUsage marks errors that are the caller's: a filter or a grouping that the
@@ -82,7 +84,9 @@ func Prepare(t *Tool, cfg any, o Options) (*Prepared, error) {
 		}
 	}
 	p := &Prepared{Tool: t, Views: t.Views(cfg), cfg: cfg, opts: o}
-	go probe.Running() // reads the kernel's types meanwhile
+	if err := p.begin(); err != nil {
+		return nil, err
+	}
 	var err error
 	if p.spec, err = object.Spec(t.Name); err != nil {
 		return nil, err
@@ -115,6 +119,19 @@ func Prepare(t *Tool, cfg any, o Options) (*Prepared, error) {
 		}
 	}
 	return p, p.size()
+}
+
+// begin reads the types of the kernel meanwhile.
+func (p *Prepared) begin() error {
+	if !p.opts.Ahead {
+		go probe.Running()
+		return nil
+	}
+	needs, err := object.Needs(p.Tool.Name)
+	if err == nil {
+		p.ahead = probe.Begin(probe.Running, needs, functions()...)
+	}
+	return err
 }
 
 // Use says which columns are in use: all are unless it is called. Names that no column shows are
@@ -157,7 +174,7 @@ func (p *Prepared) group() error {
 }
 
 // Forget frees the programs when the kernel has them. The tool cannot be attached again.
-func (p *Prepared) Forget() { p.spec = nil }
+func (p *Prepared) Forget() { p.spec, p.ahead = nil, nil }
 
 // Maps are the maps that a run makes, as large as they will be.
 func (p *Prepared) Maps() map[string]*ebpf.MapSpec { return p.spec.Maps }

@@ -166,7 +166,9 @@ func (t *Tool) NewConfig() any {
 func (t *Tool) AllPoints(spec *ebpf.CollectionSpec, cfg any) []probe.Point {
 	k, err := probe.Running()
 	if err == nil {
-		k.Expect(spec, functions()...)
+		if names, err := asked(t.Name); err == nil {
+			k.Types.Look(names...)
+		}
 	}
 	return t.points(spec, cfg, func(p probe.Point) bool { return err != nil || p.Needed == nil || p.Needed(k) })
 }
