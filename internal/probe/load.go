@@ -3,7 +3,6 @@
 package probe
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -71,7 +70,7 @@ func (k *Kernel) Part(spec *ebpf.CollectionSpec) (*btf.Spec, error) {
 }
 
 func (k *Kernel) part(names []string) (*btf.Spec, error) {
-	types, err := btf.LoadSpecFromReader(bytes.NewReader(k.Types.Part(names)))
+	types, err := btf.LoadSpecFromReader(inELF(k.Types.Part(names)))
 	if err != nil {
 		return nil, fmt.Errorf("a part of the kernel's BTF: %w", err)
 	}
