@@ -3,6 +3,7 @@
 package probe
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -210,16 +211,21 @@ type placed struct {
 	again bool
 }
 
-// candidates loads the programs of all points, as many at once as there are processors: the verifier takes most of the time.
+// candidates loads the programs of all points, as many at once as there are processors: the verifier takes most of the
+// time. Long programs are loaded first: if one of them came last, the other processors would wait for it.
 func (s *Set) candidates(k *Kernel, spec *ebpf.CollectionSpec, points []Point, f Force) ([]*candidate, error) {
 	all, errs := make([]*candidate, len(points)), make([]error, len(points))
-	free := make(chan struct{}, runtime.GOMAXPROCS(0))
+	todo := make(chan int, len(points))
+	for _, i := range longestFirst(spec, points) {
+		todo <- i
+	}
+	close(todo)
 	var wg sync.WaitGroup
-	for i, p := range points {
+	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
-			free <- struct{}{}
-			all[i], errs[i] = s.candidate(k, spec, p, f)
-			<-free
+			for i := range todo {
+				all[i], errs[i] = s.candidate(k, spec, points[i], f)
+			}
 		})
 	}
 	wg.Wait()
@@ -229,6 +235,23 @@ func (s *Set) candidates(k *Kernel, spec *ebpf.CollectionSpec, points []Point, f
 		}
 	}
 	return all, nil
+}
+
+// longestFirst orders points, by index, by the length of the programs of their first way.
+func longestFirst(spec *ebpf.CollectionSpec, points []Point) []int {
+	order, length := make([]int, len(points)), make([]int, len(points))
+	for i, p := range points {
+		order[i] = i
+		if ways := p.resolve(spec); len(ways) > 0 {
+			for _, name := range ways[0].Programs {
+				if ps := spec.Programs[name]; ps != nil {
+					length[i] += len(ps.Instructions)
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(length[b], length[a]) })
+	return order
 }
 
 // candidate loads the programs of the first way to p that can be loaded.
