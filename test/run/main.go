@@ -114,7 +114,12 @@ func (s *suite) must(name string, limit time.Duration, do func(context.Context) 
 // A part that comes near its limit on a quiet machine exceeds it on a busy one.
 func (s *suite) step(name string, limit time.Duration, do func(context.Context) error) error {
 	fmt.Printf("\n== %4.0fs  %s\n", time.Since(s.start).Seconds(), name)
-	ctx, cancel := context.WithTimeout(s.ctx, limit)
+	return s.timed(s.ctx, name, limit, do)
+}
+
+// timed is a step that does not print its beginning.
+func (s *suite) timed(ctx context.Context, name string, limit time.Duration, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	begun := time.Now()
 	err := do(ctx)

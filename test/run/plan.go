@@ -116,9 +116,8 @@ type binaries struct {
 	files                       []string // flags of the runner: what tests in guests need besides
 }
 
-// run has two workers, as many as the machine has processors, because tests measure time.
-// One runs the steps of this machine, one after the other. The other one runs guests,
-// which have one processor each. A worker that has finished takes the next guest.
+// run fetches what guests need in the background, from when packages are installed: a fetch
+// uses apt and programs of those packages.
 func (s *suite) run() {
 	if *quick {
 		if s.must("packages", 10*time.Minute, install) {
@@ -126,33 +125,42 @@ func (s *suite) run() {
 		}
 		return
 	}
-	b, ok := s.prepare()
-	if !ok {
+	b, q := newBinaries(s.dir), newGuestQueue(nil)
+	if !onlyTheirs() {
+		q = newGuestQueue(s.inGuests(b))
+	}
+	ctx, stop := context.WithCancel(s.ctx)
+	var fetching sync.WaitGroup
+	defer fetching.Wait()
+	defer stop()
+	if !s.prepare(b, func() { fetching.Go(func() { s.fetch(ctx, q, b.get) }) }) {
 		return
 	}
 	if onlyTheirs() {
 		s.theirs(b)
 		return
 	}
-	jobs := s.inGuests(b)
-	fetched := sync.OnceValue(func() bool { return len(jobs) == 0 || s.fetch(b) })
-	queue := make(chan func(), len(jobs))
-	for _, job := range jobs {
-		queue <- job
+	work(func() { s.here(b) }, q)
+	if len(q.order) > 0 {
+		s.results.fetching = q.String()
 	}
-	close(queue)
-	work := func() {
-		for job := range queue {
-			if fetched() {
-				job()
-			}
+}
+
+// work has two workers, as many as the machine has processors, because tests measure time.
+// One runs the steps of this machine, one after the other: they use the same tree and the
+// same network. The other one runs guests, which have one processor each. A worker that has
+// finished takes the next guest whose kernel is fetched.
+func work(here func(), q *guestQueue) {
+	guests := func() {
+		for run := q.take(); run != nil; run = q.take() {
+			run()
 		}
 	}
 	var wg sync.WaitGroup
-	wg.Go(work)
+	wg.Go(guests)
 	wg.Go(func() {
-		s.here(b)
-		work()
+		here()
+		guests()
 	})
 	wg.Wait()
 }
@@ -178,28 +186,43 @@ func (s *suite) quick() {
 	}
 }
 
+func newBinaries(dir string) *binaries {
+	return &binaries{live: filepath.Join(dir, "live.test"), language: filepath.Join(dir, "bt.test"), why: filepath.Join(dir, "why.test"), runner: filepath.Join(dir, "vm")}
+}
+
 // prepare installs packages, which mostly waits for the network, and builds meanwhile.
-func (s *suite) prepare() (b binaries, ok bool) {
-	b = binaries{live: filepath.Join(s.dir, "live.test"), language: filepath.Join(s.dir, "bt.test"), why: filepath.Join(s.dir, "why.test"), runner: filepath.Join(s.dir, "vm")}
+// It calls fetch when packages and runner are there.
+func (s *suite) prepare(b *binaries, fetch func()) bool {
 	var installed, built bool
 	var wg sync.WaitGroup
-	wg.Go(func() { installed = s.must("packages", 10*time.Minute, install) })
+	wg.Go(func() {
+		if installed = s.must("packages", 10*time.Minute, b.install); installed {
+			fetch()
+		}
+	})
 	wg.Go(func() { built = s.must("build", 15*time.Minute, b.build) })
 	wg.Wait()
 	if !installed || !built {
-		return b, false
+		return false
 	}
-	return b, s.must("programs", 2*time.Minute, func(context.Context) (err error) {
+	return s.must("programs", 2*time.Minute, func(context.Context) (err error) {
 		b.files, err = programs.GuestFiles(s.dir)
 		return err
 	})
 }
 
+// install installs packages, and builds the runner, which fetches kernels.
+func (b *binaries) install(ctx context.Context) error {
+	if err := install(ctx); err != nil {
+		return err
+	}
+	return stream(ctx, nil, "go", "build", "-o", b.runner, "./test/vm")
+}
+
 // build makes the binaries before anything else runs, because make check rewrites
 // the objects in them.
-func (b binaries) build(ctx context.Context) error {
+func (b *binaries) build(ctx context.Context) error {
 	for _, c := range [][]string{
-		{"go", "build", "-o", b.runner, "./test/vm"},
 		{"go", "test", "-c", "-o", b.live, "./test/live"},
 		{"go", "test", "-c", symbols, "-o", b.language, "./internal/bt"},
 		{"go", "test", "-c", "-o", b.why, "./test/why"},
@@ -211,21 +234,8 @@ func (b binaries) build(ctx context.Context) error {
 	return nil
 }
 
-// fetch brings the kernels and the Debian root.
-func (s *suite) fetch(b binaries) bool {
-	return s.must("kernels", 20*time.Minute, func(ctx context.Context) error {
-		if err := stream(ctx, nil, b.runner, "fetch"); err != nil || !asked(peers) {
-			return err
-		}
-		if everyWay() {
-			return stream(ctx, nil, b.runner, "rootfs", "-peers")
-		}
-		return stream(ctx, nil, b.runner, "rootfs")
-	})
-}
-
 // here runs what runs on this machine.
-func (s *suite) here(b binaries) {
+func (s *suite) here(b *binaries) {
 	if asked(checks) {
 		s.must("proofs", time.Minute, s.proofs)
 		s.must(checks, 15*time.Minute, func(ctx context.Context) error { return stream(ctx, nil, "./test/check") })
@@ -321,11 +331,11 @@ const debianOffers = "-offers=btf,fentry,kprobe,raw,tp"
 // notOthers leaves out tests that have a step of their own.
 const notOthers = "-test.skip=^Test(Peers|PeersBCC|Theirs)$"
 
-// inGuests is the steps of ring 4, each as a function.
-func (s *suite) inGuests(b binaries) (jobs []func()) {
-	add := func(name string, limit time.Duration, do func(context.Context) error) {
+// inGuests is the steps of ring 4.
+func (s *suite) inGuests(b *binaries) (steps []guestStep) {
+	add := func(name string, limit time.Duration, do func(context.Context) error, needs ...string) {
 		if asked(name) {
-			jobs = append(jobs, func() { s.step(name, limit, s.proved(name, do)) })
+			steps = append(steps, s.inGuest(name, limit, do, needs...))
 		}
 	}
 	for _, g := range guests {
@@ -337,7 +347,7 @@ func (s *suite) inGuests(b binaries) (jobs []func()) {
 		if everyWay() {
 			flags, language, g.faults, g.limit = []string{"-others=2", notOthers}, []string{"-test.skip=^Fuzz"}, toldFaults, 4*g.limit
 		}
-		add(g.name, g.limit, func(ctx context.Context) error { return s.boot(ctx, g.name, b, g.limit, flags, language, g.faults) })
+		add(g.name, g.limit, func(ctx context.Context) error { return s.boot(ctx, g.name, b, g.limit, flags, language, g.faults) }, g.name)
 	}
 	// An arm64 guest verifies the programs of every tool, and runs the live tests of
 	// those that most depend on it: system calls with and without their own
@@ -358,7 +368,7 @@ func (s *suite) inGuests(b binaries) (jobs []func()) {
 			language = []string{"-test.run=^Test(Corpus|CorpusRuns|UserFunctions|UserMemory|UserAddress|StackPlaces|Samples|Arithmetic)$"}
 		}
 		return s.boot(ctx, "6.12-arm64", foreign, limit-2*time.Minute, flags, language, "") // it was built in the first of them
-	})
+	}, "6.12-arm64")
 	// Tools of libbpf-tools beside ours, in a guest with a Debian root, and what needs
 	// one of its programs. BCC's need a root with a compiler, and a minute each.
 	root, others, most := "-root", "TestPeers", 15*time.Minute
@@ -368,13 +378,26 @@ func (s *suite) inGuests(b binaries) (jobs []func()) {
 	add(peers, most, func(ctx context.Context) error {
 		return s.tests(ctx, peers, []string{b.runner, "run", "-kernels", "6.12", "-cpus", "1", "-timeout", fmt.Sprint(most - time.Minute), root, "-tracefs", "-modules", modules, "--",
 			b.live, "-test.v=test2json", "-best", "-test.run=^(" + others + ")$|^TestLive$/^ieee80211scan$/^best$/^hostapd$"})
-	})
-	return jobs
+	}, "6.12", debianRoot)
+	return steps
+}
+
+// inGuest is a step that fails if what it needs could not be fetched.
+func (s *suite) inGuest(name string, limit time.Duration, do func(context.Context) error, needs ...string) guestStep {
+	return guestStep{needs, func(missing error) {
+		s.step(name, limit, s.proved(name, func(ctx context.Context) error {
+			if missing != nil {
+				s.results.put(result{where: name, name: "what it needs is fetched", outcome: "FAIL", log: missing.Error()})
+				return missing
+			}
+			return do(ctx)
+		}))
+	}}
 }
 
 // boot runs the live tests, those of the language and the faults of seine why in one boot of a
 // guest. Its own limits are less than that of the step, so that what it has seen gets out.
-func (s *suite) boot(ctx context.Context, kernel string, b binaries, limit time.Duration, flags, language []string, faults string) error {
+func (s *suite) boot(ctx context.Context, kernel string, b *binaries, limit time.Duration, flags, language []string, faults string) error {
 	common := []string{"-test.v=test2json", fmt.Sprint("-test.timeout=", limit-3*time.Minute)}
 	then := func(program string, flags ...string) string {
 		return "-then=" + strings.Join(slices.Concat([]string{filepath.Base(program)}, common, flags), " ")
@@ -390,9 +413,9 @@ func (s *suite) boot(ctx context.Context, kernel string, b binaries, limit time.
 }
 
 // buildArm64 makes the binaries for that architecture.
-func (s *suite) buildArm64(ctx context.Context, b binaries) (binaries, error) {
+func (s *suite) buildArm64(ctx context.Context, b *binaries) (*binaries, error) {
 	dir := filepath.Join(s.dir, "arm64")
-	foreign := binaries{live: filepath.Join(dir, "live.test"), language: filepath.Join(dir, "bt.test"), runner: b.runner}
+	foreign := &binaries{live: filepath.Join(dir, "live.test"), language: filepath.Join(dir, "bt.test"), runner: b.runner}
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return foreign, err
 	}
@@ -412,7 +435,7 @@ func (s *suite) buildArm64(ctx context.Context, b binaries) (binaries, error) {
 // theirs finds out which tools of others work: here, and in guests with a Debian
 // root. There BCC compiles each of its tools for a minute, so two guests run at a
 // time.
-func (s *suite) theirs(b binaries) {
+func (s *suite) theirs(b *binaries) {
 	if !s.must("root with the tools of others", 30*time.Minute, func(ctx context.Context) error { return stream(ctx, nil, b.runner, "rootfs", "-peers") }) {
 		return
 	}

@@ -25,9 +25,10 @@ type result struct {
 
 // results is all of them, in the order in which they came.
 type results struct {
-	mu    sync.Mutex
-	all   []result
-	steps []timing
+	mu       sync.Mutex
+	all      []result
+	steps    []timing
+	fetching string // how long it took
 }
 
 func (r *results) time(t timing) {
@@ -186,6 +187,9 @@ func (r *results) dear(w io.Writer, leaves []result) {
 		if t.near() {
 			fmt.Fprintf(w, "  warning: that is more than %d %% of its limit\n", nearly)
 		}
+	}
+	if r.fetching != "" {
+		fmt.Fprintf(w, "  %s\n", r.fetching)
 	}
 	// The time of each kernel by test: TestLive, TestLoad, ...
 	took := map[string]time.Duration{}
