@@ -4,7 +4,7 @@
 //
 // Package ringbuf of cilium/ebpf maps the data twice, one copy behind the other, so that each record is in one piece.
 // The kernel maps all pages at once, and counts both copies as memory of the process: 8 MB for a ring of 4 MB. This
-// package maps the data once, and puts a record that wraps around together.
+// package maps only the part of the data that it reads, and puts a record that crosses the end of a part together.
 package ringbuf
 
 import (
@@ -34,7 +34,8 @@ type Record struct {
 // A Reader reads a ring.
 type Reader struct {
 	memory
-	ring, shared []byte // the mappings: of the consumer's page, and of the producer's page with the data
+	ring         *ebpf.Map // its own descriptor: parts are mapped while it is read
+	pages        [2][]byte // the mappings of the consumer's page and of the producer's page
 	epoll        int
 	flush, close event
 
@@ -56,14 +57,23 @@ func NewReader(m *ebpf.Map) (_ *Reader, err error) {
 			r.release()
 		}
 	}()
-	page, size := os.Getpagesize(), int(m.MaxEntries())
-	if r.ring, err = unix.Mmap(m.FD(), 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
+	if r.ring, err = m.Clone(); err != nil {
+		return nil, fmt.Errorf("keeping the ring open: %w", err)
+	}
+	page := os.Getpagesize()
+	if r.pages[0], err = unix.Mmap(m.FD(), 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
 		return nil, fmt.Errorf("mapping the consumer's page: %w", err)
 	}
-	if r.shared, err = unix.Mmap(m.FD(), int64(page), page+size, unix.PROT_READ, unix.MAP_SHARED); err != nil {
-		return nil, fmt.Errorf("mapping the data: %w", err)
+	if r.pages[1], err = unix.Mmap(m.FD(), int64(page), page, unix.PROT_READ, unix.MAP_SHARED); err != nil {
+		return nil, fmt.Errorf("mapping the producer's page: %w", err)
 	}
-	r.memory = memory{consumer: position(r.ring), producer: position(r.shared), data: r.shared[page:]}
+	size := uint64(m.MaxEntries())
+	r.memory = memory{
+		consumer: position(r.pages[0]), producer: position(r.pages[1]), size: size, partSize: min(size, partBytes), remap: r.remap,
+	}
+	if _, err := r.from(atomic.LoadUint64(r.consumer)); err != nil { // to hear now if it does not work
+		return nil, err
+	}
 	if r.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
@@ -81,6 +91,19 @@ func NewReader(m *ebpf.Map) (_ *Reader, err error) {
 }
 
 func position(page []byte) *uint64 { return (*uint64)(unsafe.Pointer(&page[0])) }
+
+// remap maps the part of the data that begins at start in place of old. Mapping both for a moment would count twice.
+func (r *Reader) remap(old []byte, start uint64) ([]byte, error) {
+	if old != nil {
+		unix.Munmap(old)
+	}
+	before := 2 * os.Getpagesize() // the pages of the positions
+	part, err := unix.Mmap(r.ring.FD(), int64(before)+int64(start), int(r.partSize), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("mapping a part of the ring: %w", err)
+	}
+	return part, nil
+}
 
 func (r *Reader) watch(fd int) error {
 	if err := unix.EpollCtl(r.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
@@ -102,11 +125,12 @@ func (r *Reader) Close() error {
 }
 
 func (r *Reader) release() {
-	for _, m := range [][]byte{r.ring, r.shared} {
+	for _, m := range [][]byte{r.pages[0], r.pages[1], r.part} {
 		if m != nil {
 			unix.Munmap(m)
 		}
 	}
+	r.ring.Close()
 	for _, e := range []event{r.flush, r.close} {
 		if e.file != nil {
 			e.file.Close()
@@ -150,7 +174,11 @@ func (r *Reader) ReadInto(rec *Record) error {
 			}
 			r.pending, r.unread = err, true
 		}
-		switch r.read(rec) {
+		got, err := r.read(rec)
+		if err != nil {
+			return err
+		}
+		switch got {
 		case whole:
 			return nil
 		case none:
@@ -202,14 +230,48 @@ func (e event) signal() error {
 	return err
 }
 
+// partBytes is how much of the data is mapped at once, and so counts as resident memory of a process that waits. A
+// smaller part is mapped anew more often.
+const partBytes = 512 << 10
+
 // memory is what the kernel and the reader share. The positions count bytes, and never go back.
 type memory struct {
 	consumer, producer *uint64
-	data               []byte
+	size, partSize     uint64 // powers of two
+	part               []byte // of the data; nil: none is mapped
+	start              uint64 // where in the data the part begins
+	remap              func(old []byte, start uint64) ([]byte, error)
 }
 
 func (m *memory) available() int {
 	return int(atomic.LoadUint64(m.producer) - atomic.LoadUint64(m.consumer))
+}
+
+// from returns the data from a position to the end of the position's part. It is valid until the next call.
+func (m *memory) from(at uint64) (_ []byte, err error) {
+	at &= m.size - 1
+	if start := at &^ (m.partSize - 1); m.part == nil || m.start != start {
+		if m.part, err = m.remap(m.part, start); err != nil {
+			return nil, err
+		}
+		m.start = start
+	}
+	return m.part[at-m.start:], nil
+}
+
+// add appends the n bytes at a position to b.
+func (m *memory) add(b []byte, at uint64, n int) ([]byte, error) {
+	for n > 0 {
+		piece, err := m.from(at)
+		if err != nil {
+			return b, err
+		}
+		piece = piece[:min(n, len(piece))]
+		b = append(b, piece...)
+		at += uint64(len(piece))
+		n -= len(piece)
+	}
+	return b, nil
 }
 
 type outcome int
@@ -220,30 +282,34 @@ const (
 	none                 // the ring is empty
 )
 
-// headerBytes is the size of a record's header: its length with two flags, and the kernel's own word.
+// headerBytes is the size of a record's header: its length with two flags, and the kernel's own word. A header never
+// crosses the end of a part, because records begin at multiples of 8.
 const headerBytes = unix.BPF_RINGBUF_HDR_SZ
 
-func (m *memory) read(rec *Record) outcome {
+func (m *memory) read(rec *Record) (outcome, error) {
 	at, end := atomic.LoadUint64(m.consumer), atomic.LoadUint64(m.producer)
-	mask := uint64(len(m.data) - 1)
 	for at < end {
-		head := atomic.LoadUint32((*uint32)(unsafe.Pointer(&m.data[at&mask])))
+		header, err := m.from(at)
+		if err != nil {
+			return none, err
+		}
+		head := atomic.LoadUint32((*uint32)(unsafe.Pointer(&header[0])))
 		if head&unix.BPF_RINGBUF_BUSY_BIT != 0 {
-			return busy
+			return busy, nil
 		}
 		n := int(head &^ unix.BPF_RINGBUF_DISCARD_BIT)
-		start := (at + headerBytes) & mask
-		at += headerBytes + uint64(n+7)&^7
+		sample := at + headerBytes
+		at = sample + uint64(n+7)&^7
 		if head&unix.BPF_RINGBUF_DISCARD_BIT != 0 {
 			atomic.StoreUint64(m.consumer, at)
 			continue
 		}
-		piece := m.data[start:]
-		rec.RawSample = append(rec.RawSample[:0], piece[:min(n, len(piece))]...)
-		rec.RawSample = append(rec.RawSample, m.data[:n-len(rec.RawSample)]...)
+		if rec.RawSample, err = m.add(rec.RawSample[:0], sample, n); err != nil {
+			return none, err
+		}
 		rec.Remaining = int(end - at)
 		atomic.StoreUint64(m.consumer, at)
-		return whole
+		return whole, nil
 	}
-	return none
+	return none, nil
 }

@@ -6,12 +6,14 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
 	"seine/internal/host"
@@ -20,12 +22,14 @@ import (
 // A kernel writes records as the kernel does.
 type kernel struct {
 	memory
+	data     []byte
 	at, seen uint64
 }
 
-func newKernel(size int) *kernel {
-	k := &kernel{memory: memory{data: make([]byte, size)}}
-	k.consumer, k.producer = &k.seen, &k.at
+func newKernel(size, part int) *kernel {
+	k := &kernel{data: make([]byte, size)}
+	k.memory = memory{consumer: &k.seen, producer: &k.at, size: uint64(size), partSize: uint64(part)}
+	k.remap = func(_ []byte, start uint64) ([]byte, error) { return k.data[start:][:part:part], nil }
 	return k
 }
 
@@ -45,10 +49,29 @@ func (k *kernel) write(sample []byte, flags uint32) (header uint64, ok bool) {
 	return header, true
 }
 
-// TestMemory: records of all sizes are read as they were written, also those that wrap around; discarded ones are left
-// out, and one that is being written holds up those behind it.
+// TestMemory: records of all sizes are read as they were written, also those that wrap around and those that cross the
+// ends of parts; discarded ones are left out, and one that is being written holds up those behind it.
 func TestMemory(t *testing.T) {
-	k := newKernel(4096)
+	for _, part := range []int{4096, 1024, 64, 8} {
+		t.Run(fmt.Sprint(part), func(t *testing.T) { testMemory(t, part) })
+	}
+
+	k := newKernel(4096, 4096)
+	var rec Record
+	header, _ := k.write([]byte("first"), unix.BPF_RINGBUF_BUSY_BIT)
+	k.write([]byte("second"), 0)
+	if got, err := k.read(&rec); got != busy || err != nil {
+		t.Errorf("%v, %v, want busy", got, err)
+	}
+	binary.NativeEndian.PutUint32(k.data[header:], 5)
+	if got, err := k.read(&rec); got != whole || err != nil || string(rec.RawSample) != "first" || rec.Remaining != headerBytes+8 {
+		t.Errorf("%v, %v, %+v, want the first record, and the second one behind it", got, err, rec)
+	}
+}
+
+// testMemory writes and reads 20,000 records, of a ring that is mapped in parts of this size.
+func testMemory(t *testing.T, part int) {
+	k := newKernel(4096, part)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var rec Record
 	var want [][]byte
@@ -74,28 +97,174 @@ func TestMemory(t *testing.T) {
 			}
 		}
 		for i, w := range want {
-			if got := k.read(&rec); got != whole || !bytes.Equal(rec.RawSample, w) {
-				t.Fatalf("record %d: %v, %x, want %x", i, got, rec.RawSample, w)
+			if got, err := k.read(&rec); got != whole || err != nil || !bytes.Equal(rec.RawSample, w) {
+				t.Fatalf("record %d: %v, %v, %x, want %x", i, got, err, rec.RawSample, w)
 			}
 		}
-		if got := k.read(&rec); got != none || k.available() != 0 {
-			t.Fatalf("%v, and %d bytes are left, want none", got, k.available())
+		if got, err := k.read(&rec); got != none || err != nil || k.available() != 0 {
+			t.Fatalf("%v, %v, and %d bytes are left, want none", got, err, k.available())
 		}
 		want = want[:0]
 	}
 	if wrapped < 100 {
 		t.Errorf("%d records wrapped around, want 100 at least", wrapped)
 	}
+}
 
-	k = newKernel(4096)
-	header, _ := k.write([]byte("first"), unix.BPF_RINGBUF_BUSY_BIT)
-	k.write([]byte("second"), 0)
-	if got := k.read(&rec); got != busy {
-		t.Errorf("%v, want busy", got)
+// TestNoPart: a part that cannot be mapped is an error, and the record is read when it can.
+func TestNoPart(t *testing.T) {
+	k := newKernel(4096, 64)
+	sample := bytes.Repeat([]byte("seine"), 20)
+	k.write(sample, 0)
+	remap, full := k.remap, errors.New("no memory")
+	var rec Record
+	for fails := range 2 { // the header's part, and the one behind it
+		maps := 0
+		k.remap = func(old []byte, start uint64) ([]byte, error) {
+			if maps++; maps > fails {
+				return nil, full
+			}
+			return remap(old, start)
+		}
+		if _, err := k.read(&rec); !errors.Is(err, full) {
+			t.Errorf("%v, want %v", err, full)
+		}
 	}
-	binary.NativeEndian.PutUint32(k.data[header:], 5)
-	if got := k.read(&rec); got != whole || string(rec.RawSample) != "first" || rec.Remaining != headerBytes+8 {
-		t.Errorf("%v %+v, want the first record, and the second one behind it", got, rec)
+	k.remap = remap
+	if got, err := k.read(&rec); got != whole || err != nil || !bytes.Equal(rec.RawSample, sample) {
+		t.Errorf("%v, %v, %q, want %q", got, err, rec.RawSample, sample)
+	}
+}
+
+// A writer has a program that writes a record of random size and content into a ring of the kernel.
+type writer struct {
+	ring, sample *ebpf.Map
+	prog         *ebpf.Program
+	rnd          *rand.Rand
+}
+
+// sampleBytes is how large a record may be, and 1.
+const sampleBytes = 16 << 10
+
+func newWriter(t *testing.T, size uint32) *writer {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	if err := host.Memlock(); err != nil {
+		t.Fatal(err)
+	}
+	w := &writer{rnd: rand.New(rand.NewPCG(3, 4))}
+	var err error
+	if w.ring, err = ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: size}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.ring.Close() })
+	// A sample is its size in 8 bytes, then its content.
+	if w.sample, err = ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8 + sampleBytes, MaxEntries: 1}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.sample.Close() })
+	w.prog, err = ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SocketFilter, License: "GPL", Instructions: asm.Instructions{
+		asm.LoadMapPtr(asm.R1, w.ring.FD()),
+		asm.LoadMapValue(asm.R2, w.sample.FD(), 0),
+		asm.LoadMem(asm.R3, asm.R2, 0, asm.DWord),
+		asm.And.Imm(asm.R3, sampleBytes-1),
+		asm.Add.Imm(asm.R2, 8),
+		asm.Mov.Imm(asm.R4, 0),
+		asm.FnRingbufOutput.Call(),
+		asm.Return(),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.prog.Close() })
+	return w
+}
+
+// write returns the sample that it has written. It is nil if the ring has no room.
+func (w *writer) write(t *testing.T) []byte {
+	value := make([]byte, 8+sampleBytes)
+	for i := 8; i < len(value); i += 8 {
+		binary.NativeEndian.PutUint64(value[i:], w.rnd.Uint64())
+	}
+	n := w.rnd.IntN(sampleBytes)
+	binary.NativeEndian.PutUint64(value, uint64(n))
+	if err := w.sample.Put(uint32(0), value); err != nil {
+		t.Fatal(err)
+	}
+	result, err := w.prog.Run(&ebpf.RunOptions{Data: make([]byte, 14)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result != 0 {
+		return nil
+	}
+	return value[8:][:n]
+}
+
+// mapped is how many bytes of BPF maps this process has mapped.
+func mapped(t *testing.T) (sum int) {
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(maps) {
+		if !bytes.HasSuffix(line, []byte("bpf-map\n")) {
+			continue
+		}
+		var from, to int
+		if _, err := fmt.Sscanf(string(line), "%x-%x", &from, &to); err != nil {
+			t.Fatal(err)
+		}
+		sum += to - from
+	}
+	return sum
+}
+
+// TestLaps: records that a program writes are read as they were written while the ring goes round several times, and
+// never more than one part of it is mapped.
+func TestLaps(t *testing.T) {
+	const size, laps = 4 * partBytes, 3
+	w := newWriter(t, size)
+	r, err := NewReader(w.ring)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.ring.Close() // the program has it, and the reader
+	var rec Record
+	var want [][]byte
+	crossed := 0 // the ends of parts
+	for at := uint64(0); at < laps*size; {
+		if s := w.write(t); s != nil {
+			want = append(want, s)
+			next := at + headerBytes + uint64(len(s)+7)&^7
+			if at/partBytes != (next-1)/partBytes {
+				crossed++
+			}
+			at = next
+			if w.rnd.IntN(200) > 0 {
+				continue
+			}
+		}
+		if used := mapped(t); used != partBytes+2*os.Getpagesize() {
+			t.Fatalf("%d bytes are mapped, want a part and two pages", used)
+		}
+		for i, s := range want {
+			if err := r.ReadInto(&rec); err != nil || !bytes.Equal(rec.RawSample, s) {
+				t.Fatalf("at %d: record %d of %d: %v, %d bytes, want these %d", at, i, len(want), err, len(rec.RawSample), len(s))
+			}
+		}
+		if rec.Remaining != 0 || r.AvailableBytes() != 0 {
+			t.Fatalf("%d bytes are left, want none", r.AvailableBytes())
+		}
+		want = want[:0]
+	}
+	if crossed < 2*laps {
+		t.Errorf("%d records crossed the end of a part, want %d at least", crossed, 2*laps)
+	}
+	r.Close()
+	if used := mapped(t); used != 0 {
+		t.Errorf("%d bytes are mapped after Close, want none", used)
 	}
 }
 
@@ -107,8 +276,7 @@ func TestReader(t *testing.T) {
 	if err := host.Memlock(); err != nil {
 		t.Fatal(err)
 	}
-	const size = 1 << 20
-	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: size})
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,9 +285,6 @@ func TestReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.Close()
-	if mapped := len(r.ring) + len(r.shared); mapped != size+2*os.Getpagesize() {
-		t.Errorf("%d bytes are mapped, want the ring and two pages", mapped)
-	}
 	var rec Record
 	begun := time.Now()
 	r.SetDeadline(begun.Add(30 * time.Millisecond))
