@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"seine/internal/names"
+	"seine/internal/object"
 	"seine/internal/probe"
 	"seine/internal/row"
 	"seine/internal/sink"
@@ -202,6 +203,7 @@ func (c *common) options(t *tool.Tool, cfg any, args []string) (o tool.Options, 
 		Interval: c.interval, Duration: c.duration, View: c.view, Buffer: c.buffer, Memory: c.memory, Stats: c.stats,
 	}
 	if c.verbose > 1 {
+		object.WithLines()
 		o.Log = ebpf.LogLevelBranch
 	}
 	if kind == tool.Counting || len(t.Views(cfg)[0].By) > 0 {

@@ -19,6 +19,7 @@ import (
 	"seine/internal/enrich"
 	"seine/internal/host"
 	remote "seine/internal/names"
+	"seine/internal/object"
 	"seine/internal/row"
 	"seine/internal/sink"
 	"seine/internal/tool"
@@ -121,6 +122,9 @@ func (w *with) do(cmd *cobra.Command, args []string) error {
 	}
 	if err := w.flags.btf.use(); err != nil {
 		return err
+	}
+	if w.flags.verbose > 1 {
+		object.WithLines()
 	}
 	for _, arg := range args {
 		m, err := w.member(cmd, arg)

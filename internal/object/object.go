@@ -8,8 +8,8 @@ package object
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/binary"
 	"fmt"
-	"io"
 	"io/fs"
 	"strings"
 	"sync"
@@ -52,12 +52,20 @@ func spec(name string) (*ebpf.CollectionSpec, error) {
 	if err != nil {
 		return nil, fmt.Errorf("object %s: %w", name, err)
 	}
+	if !withLines {
+		if err := dropLines(b); err != nil {
+			return nil, fmt.Errorf("object %s: %w", name, err)
+		}
+	}
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(b))
 	if err != nil {
 		return nil, fmt.Errorf("object %s: %w", name, err)
 	}
 	for _, p := range spec.Programs {
 		choosePlain(p)
+		if !withLines {
+			nameFunctions(p)
+		}
 	}
 	return spec, nil
 }
@@ -89,14 +97,17 @@ func Needs(name string) ([]string, error) {
 }
 
 func read(name string) ([]byte, error) {
-	f, err := source.Open(arch + "/" + name + ".o.gz")
+	packed, err := fs.ReadFile(source, arch+"/"+name+".o.gz")
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
+	z, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
 		return nil, err
 	}
-	return io.ReadAll(z)
+	size := binary.LittleEndian.Uint32(packed[len(packed)-4:]) // of what is in it
+	var object bytes.Buffer
+	object.Grow(int(size) + bytes.MinRead)
+	_, err = object.ReadFrom(z)
+	return object.Bytes(), err
 }
