@@ -3,236 +3,118 @@
 package probe
 
 import (
-	"bytes"
-	"encoding/binary"
-	"math"
+	"fmt"
 	"slices"
-	"strings"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 )
 
-// constants are the sections of constants of an object, with their final values.
-type constants map[string][]byte
-
-func constantsOf(spec *ebpf.CollectionSpec) constants {
-	out := constants{}
-	for name, m := range spec.Maps {
-		if !strings.HasPrefix(name, ".rodata") || len(m.Contents) == 0 {
-			continue
-		}
-		if b, ok := m.Contents[0].Value.([]byte); ok {
-			out[name] = bytes.Clone(b)
-		}
-	}
-	for _, v := range spec.Variables {
-		if b := out[v.SectionName]; b != nil {
-			copy(b[v.Offset:], v.Value)
-		}
-	}
-	return out
-}
-
-// fold returns a program with constants in the place of the loads that read them. The verifier
-// knows the values too, and removes the code that they switch off. But it leaves the loads: 15
-// bytes of machine code and a word of memory each time, and a program that runs often has dozens
-// of them.
+// fold returns a program with constants in the place of the loads that read them, and without the
+// code that they switch off.
 //
-// It follows addresses of constants through the registers. No instruction moves: an address that
-// nobody reads any more becomes two jumps to the next instruction, which the verifier removes.
-func (c constants) fold(ps *ebpf.ProgramSpec, order binary.ByteOrder) *ebpf.ProgramSpec {
-	if len(c) == 0 {
+// The verifier knows the constants too, and removes the same code. But before that cilium/ebpf has
+// relocated it, and the verifier has walked it. And the verifier leaves the loads: 15 bytes of
+// machine code and a word of memory each time, and a program that runs often has dozens of them.
+//
+// A program that fold does not understand remains as it is.
+func (c constants) fold(ps *ebpf.ProgramSpec) *ebpf.ProgramSpec {
+	p := codes.Get().(*code)
+	defer codes.Put(p)
+	insns := slices.Clone(ps.Instructions)
+	defer func() { p.insns = nil }()
+	if len(insns) == 0 || !p.read(insns) {
 		return ps
 	}
-	insns := slices.Clone(ps.Instructions)
-	code := newCode(insns)
-	var useless []int
-	for _, l := range code.loads() {
-		ins := &insns[l.index]
-		v, ok := c.read(l.from, ins.OpCode.Size(), order)
-		if !ok || v > math.MaxUint32 {
-			continue
-		}
-		if last := &insns[max(l.index-1, 0)]; last.IsLoadFromMap() && last.Dst == ins.Src && ins.Dst == ins.Src && code.before[l.index] == nil {
-			useless = append(useless, l.index-1)
-		}
-		*ins = asm.Mov.Imm32(ins.Dst, int32(uint32(v))).WithMetadata(ins.Metadata)
-	}
+	p.follow(&c)
+	p.rewrite()
+	p.drop()
 	out := *ps
-	out.Instructions = without(insns, useless)
+	out.Instructions = p.pack()
 	return &out
 }
 
-// read is the number at an address.
-func (c constants) read(from address, size asm.Size, order binary.ByteOrder) (uint64, bool) {
-	b, n := c[from.section], int64(size.Sizeof())
-	if from.section == "" || from.offset < 0 || from.offset+n > int64(len(b)) {
-		return 0, false
-	}
-	b = b[from.offset : from.offset+n]
-	switch n {
-	case 1:
-		return uint64(b[0]), true
-	case 2:
-		return uint64(order.Uint16(b)), true
-	case 4:
-		return uint64(order.Uint32(b)), true
-	}
-	return order.Uint64(b), true
-}
+var codes = sync.Pool{New: func() any { return new(code) }}
 
-// without has jumps to the next instruction in the place of some, which are two words long.
-func without(insns asm.Instructions, useless []int) asm.Instructions {
-	out := make(asm.Instructions, 0, len(insns)+len(useless))
-	for i, ins := range insns {
-		if len(useless) == 0 || i != useless[0] {
-			out = append(out, ins)
+// pack is the instructions that are kept, with their jumps.
+func (c *code) pack() asm.Instructions {
+	c.move()
+	out := c.insns[:0]
+	var head *heading
+	for i := range c.insns {
+		if !c.reached(i) {
+			if c.flags[i]&begins != 0 && c.states[c.entry[i]].reached {
+				head = headingOf(&c.insns[i])
+			}
 			continue
 		}
-		useless = useless[1:]
-		nothing := asm.Instruction{OpCode: asm.Ja.Op(asm.ImmSource)}
-		// Not all metadata: that of a load says which map.
-		first := nothing.WithSymbol(ins.Symbol()).WithSource(ins.Source())
-		if f := btf.FuncMetadata(&ins); f != nil {
-			first = btf.WithFuncMetadata(first, f)
+		ins := c.insns[i]
+		c.turn(i, &ins)
+		if head != nil {
+			ins = head.on(ins)
+			head = nil
 		}
-		out = append(out, first, nothing)
+		out = append(out, ins)
 	}
 	return out
 }
 
-// An address is that of a constant; the zero value is anything else.
-type address struct {
-	section string
-	offset  int64
-}
-
-// registers are the addresses in all registers.
-type registers [asm.RFP + 1]address
-
-// A state is what is known before an instruction, whichever way led to it.
-type state struct {
-	reached bool
-	regs    registers
-}
-
-// join adds a way to the instruction. It reports whether less is known now.
-func (s *state) join(regs *registers) (changed bool) {
-	if !s.reached {
-		*s = state{true, *regs}
-		return true
-	}
-	for i := range s.regs {
-		if s.regs[i] != regs[i] && s.regs[i] != (address{}) {
-			s.regs[i], changed = address{}, true
-		}
-	}
-	return changed
-}
-
-// code is a program with its jumps.
-type code struct {
-	insns  asm.Instructions
-	target []int    // of jumps, by index; -1: no jump
-	before []*state // of targets
-	begins []bool   // a function begins here
-}
-
-// A load reads a constant.
-type load struct {
-	index int
-	from  address
-}
-
-func newCode(insns asm.Instructions) *code {
-	c := &code{insns, make([]int, len(insns)), make([]*state, len(insns)), make([]bool, len(insns))}
-	index := make([]int, 0, 2*len(insns)) // by offset: loads of 64 bits take two
-	for i := range insns {
-		for range insns[i].Width() {
-			index = append(index, i)
-		}
-	}
-	offset := 0
-	for i := range insns {
-		ins := &insns[i]
-		offset += int(ins.Width())
-		c.target[i], c.begins[i] = -1, ins.Symbol() != ""
-		op := ins.OpCode
-		if !op.Class().IsJump() || op.JumpOp() == asm.Call || op.JumpOp() == asm.Exit {
-			continue
-		}
-		n := int(ins.Offset)
-		if op.JumpOp() == asm.Ja && op.Class() == asm.Jump32Class {
-			n = int(ins.Constant)
-		}
-		c.target[i] = index[offset+n]
-		c.before[c.target[i]] = &state{}
-	}
-	return c
-}
-
-// loads is all instructions that read a constant, in their order.
-func (c *code) loads() []load {
-	for {
-		if out, again := c.walk(); !again {
-			return out
-		}
-	}
-}
-
-// walk follows the code once. again: a jump back led to an instruction with less known than it had
-// when the walk came by.
-func (c *code) walk() (out []load, again bool) {
-	now := state{reached: true}
+// move finds the words that instructions come to. One that goes away gets that of the next.
+func (c *code) move() {
+	at := int32(0)
 	for i := range c.insns {
-		ins := &c.insns[i]
-		if c.begins[i] {
-			now = state{reached: true}
+		c.word[i] = at
+		if c.reached(i) {
+			at += int32(c.insns[i].Width())
 		}
-		if at := c.before[i]; at != nil {
-			if now.reached {
-				at.join(&now.regs)
-			}
-			now = *at
-		}
-		if !now.reached {
-			continue
-		}
-		op := ins.OpCode
-		if from := now.regs[ins.Src]; from.section != "" && op.Class() == asm.LdXClass && op.Mode() == asm.MemMode {
-			from.offset += int64(ins.Offset)
-			out = append(out, load{i, from})
-		}
-		now.regs.after(ins)
-		if to := c.target[i]; to >= 0 && c.before[to].join(&now.regs) && to <= i {
-			again = true
-		}
-		now.reached = !op.Class().IsJump() || op.JumpOp() != asm.Ja && op.JumpOp() != asm.Exit
 	}
-	return out, again
 }
 
-// after changes what is known to what is known after an instruction.
-func (r *registers) after(ins *asm.Instruction) {
-	op, dst := ins.OpCode, &r[ins.Dst]
-	switch {
-	case ins.IsLoadFromMap():
-		*dst = address{ins.Reference(), ins.Constant >> 32}
-	case op == asm.Mov.Op(asm.RegSource) && ins.Offset == 0:
-		*dst = r[ins.Src]
-	case op == asm.Add.Op(asm.ImmSource) && dst.section != "" && btf.CORERelocationMetadata(ins) == nil:
-		dst.offset += ins.Constant
-	case op.Class().IsJump():
-		if op.JumpOp() == asm.Call {
-			clear(r[:asm.R6])
-		}
-	case op.Class() == asm.StXClass:
-		if op.Mode() != asm.MemMode { // an atomic operation may return a value
-			r[asm.R0], r[ins.Src] = address{}, address{}
-		}
-	case op.Class() != asm.StClass:
-		*dst = address{}
+// gotol jumps by its constant.
+var gotol = asm.OpCode(asm.Jump32Class).SetJumpOp(asm.Ja)
+
+// turn points a jump at the place that its target has come to. A jump to a label becomes one by an
+// offset: the label may go away with its instruction.
+func (c *code) turn(i int, ins *asm.Instruction) {
+	to := c.target[i]
+	if to == none || ins.IsFunctionReference() {
+		return
 	}
+	offset := c.word[to] - c.word[i] - 1
+	if ins.OpCode == gotol {
+		ins.Constant = int64(offset)
+	} else {
+		ins.Offset = int16(offset)
+	}
+	if ins.Reference() != "" {
+		*ins = ins.WithReference("")
+	}
+}
+
+// A heading is what the first instruction of a function has.
+type heading struct {
+	symbol   string
+	function *btf.Func
+	source   fmt.Stringer
+}
+
+func headingOf(ins *asm.Instruction) *heading {
+	return &heading{ins.Symbol(), btf.FuncMetadata(ins), ins.Source()}
+}
+
+// on is an instruction that begins the function in place of the one that went away. The kernel
+// wants a line of source for it, if the program has any.
+func (h *heading) on(ins asm.Instruction) asm.Instruction {
+	if h.symbol != "" {
+		ins = ins.WithSymbol(h.symbol)
+	}
+	if h.function != nil {
+		ins = btf.WithFuncMetadata(ins, h.function)
+	}
+	if h.source != nil && ins.Source() == nil {
+		ins = ins.WithSource(h.source)
+	}
+	return ins
 }

@@ -430,7 +430,7 @@ func (s *Set) load(spec *ebpf.CollectionSpec, ps *ebpf.ProgramSpec, name string)
 	load := func() (*ebpf.Program, error) {
 		one := &ebpf.CollectionSpec{
 			Maps: spec.Maps, Types: spec.Types, ByteOrder: spec.ByteOrder, Variables: spec.Variables,
-			Programs: map[string]*ebpf.ProgramSpec{name: s.constants.fold(ps, spec.ByteOrder)},
+			Programs: map[string]*ebpf.ProgramSpec{name: s.constants.fold(ps)},
 		}
 		coll, err := ebpf.NewCollectionWithOptions(one, s.opts)
 		if err != nil {
