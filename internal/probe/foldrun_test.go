@@ -230,18 +230,18 @@ func foldCopies(t *testing.T, w *Twice, tool, name string) {
 		t.Fatal(err)
 	}
 	c := constantsOf(spec)
-	for _, copy := range w.Copies(spec.Programs[name]) {
-		ps := c.fold(copy.ProgramSpec)
+	for _, twin := range w.Copies(spec.Programs[name]) {
+		ps := c.fold(twin.ProgramSpec)
 		if err := whole(ps.Instructions); err != nil {
-			t.Fatalf("copy %d: %v", copy.Again, err)
+			t.Fatalf("copy %d: %v", twin.Again, err)
 		}
-		if was, is := width(copy.Instructions), width(ps.Instructions); is > was*7/10 {
-			t.Errorf("copy %d has %d words, before %d", copy.Again, is, was)
+		if was, is := width(twin.Instructions), width(ps.Instructions); is > was*7/10 {
+			t.Errorf("copy %d has %d words, before %d", twin.Again, is, was)
 		}
 		coll, err := ebpf.NewCollectionWithOptions(&ebpf.CollectionSpec{Maps: spec.Maps, Types: spec.Types, ByteOrder: spec.ByteOrder,
 			Variables: spec.Variables, Programs: map[string]*ebpf.ProgramSpec{name: ps}}, opts)
 		if err != nil {
-			t.Fatalf("copy %d: %+v", copy.Again, err)
+			t.Fatalf("copy %d: %+v", twin.Again, err)
 		}
 		coll.Close()
 	}
@@ -253,14 +253,14 @@ func runCopies(t *testing.T, w *Twice) {
 	defer runtime.UnlockOSThread()
 	ps, counted := counter(t, "raw_tp/sys_enter")
 	took := w.taken()
-	for _, copy := range w.Copies(ps)[1:] {
-		short := constants{}.fold(copy.ProgramSpec)
+	for _, twin := range w.Copies(ps)[1:] {
+		short := constants{}.fold(twin.ProgramSpec)
 		if err := whole(short.Instructions); err != nil {
 			t.Fatal(err)
 		}
 		prog, err := ebpf.NewProgram(short)
 		if err != nil {
-			t.Fatalf("copy %d: %+v", copy.Again, err)
+			t.Fatalf("copy %d: %+v", twin.Again, err)
 		}
 		defer prog.Close()
 		l, err := bySection(prog, short, nil)

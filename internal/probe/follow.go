@@ -149,7 +149,7 @@ func takesNumber(op asm.OpCode) bool {
 	return false
 }
 
-// computes reports whether an instruction only sets its register, and the instruction does not yet say to what.
+// computes reports whether an instruction only sets its register, to a value that it does not name.
 func computes(ins *asm.Instruction) bool {
 	op := ins.OpCode
 	switch op.Class() {
@@ -178,7 +178,7 @@ func (c *code) rewrite() {
 	}
 }
 
-// set has an instruction set its register to a number, if one word is enough for that.
+// set makes an instruction one that sets its register to a number, if one word is enough for that.
 func set(ins *asm.Instruction, n uint64) {
 	switch {
 	case n <= math.MaxUint32:
@@ -188,7 +188,7 @@ func set(ins *asm.Instruction, n uint64) {
 	}
 }
 
-// fix has a number as the second operand of an instruction, if it has room for it.
+// fix makes a number the second operand of an instruction, if it has room for it.
 func fix(ins *asm.Instruction, n uint64) {
 	switch ins.OpCode.Class() {
 	case asm.ALU64Class, asm.JumpClass:

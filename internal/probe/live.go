@@ -12,15 +12,15 @@ type registerSet uint16
 
 func of(r asm.Register) registerSet { return 1 << r }
 
-const result0 registerSet = 1 << asm.R0
+const returned registerSet = 1 << asm.R0
 
 // arguments is the registers with the first n arguments of a call.
 func arguments(n int) registerSet { return 1<<(n+1) - 2 }
 
 const maxArguments = 5
 
-// takes is how many arguments the helpers of the kernel take that are called most. A call of
-// another one is said to read all that there may be.
+// takes is how many arguments the helpers take that are called most. Any other helper is taken to
+// read all five registers.
 var takes = map[asm.BuiltinFunc]int{
 	asm.FnGetCurrentCgroupId: 0,
 	asm.FnGetCurrentPidTgid:  0,
@@ -41,7 +41,7 @@ var takes = map[asm.BuiltinFunc]int{
 	asm.FnRingbufSubmit:      2,
 }
 
-// read is the registers that a call reads. The verifier may want each parameter that the type of a
+// passed is the registers that a call reads. The verifier may want each parameter that the type of a
 // function has.
 func (c *code) passed(i int) registerSet {
 	ins := &c.insns[i]
@@ -104,7 +104,7 @@ func (c *code) before(i int, after registerSet) (now registerSet, useful bool) {
 	op := ins.OpCode
 	switch {
 	case op.JumpOp() == asm.Call:
-		return after&^(arguments(maxArguments)|result0) | c.passed(i), true
+		return after&^(arguments(maxArguments)|returned) | c.passed(i), true
 	case op.Class().IsJump():
 		return c.beforeJump(i, after)
 	}
@@ -119,7 +119,7 @@ func (c *code) beforeJump(i int, after registerSet) (now registerSet, useful boo
 	ins, to := &c.insns[i], c.target[i]
 	op := ins.OpCode
 	if op.JumpOp() == asm.Exit {
-		return result0, true
+		return returned, true
 	}
 	now = c.live[to]
 	if op.JumpOp() != asm.Ja {
@@ -165,7 +165,7 @@ func effects(ins *asm.Instruction) (reads, writes registerSet, pure bool) {
 	case asm.StClass:
 		return of(ins.Dst), 0, false
 	case asm.StXClass:
-		return of(ins.Dst) | of(ins.Src) | result0, 0, false // result0: a compare-and-exchange reads it
+		return of(ins.Dst) | of(ins.Src) | returned, 0, false // R0: a compare-and-exchange reads it
 	}
 	return ^registerSet(0), 0, false
 }
