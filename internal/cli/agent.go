@@ -419,7 +419,6 @@ func (h *holder) run(ctx context.Context, f *agentFlags) error {
 	h.model.OnCount(func(k watch.CounterKey, by int64) { h.counts.Grown(k.Name, by) })
 	attached()
 	defer debug.SetGCPercent(debug.SetGCPercent(agentGC))
-	debug.FreeOSMemory() // used to read BTF and to load programs
 	if err := host.Keep(holderKeeps...); err != nil {
 		h.log.Warn("capabilities were not dropped", "reason", err.Error())
 	}
@@ -479,6 +478,7 @@ func (h *holder) run(ctx context.Context, f *agentFlags) error {
 	if err := host.Notify("READY=1"); err != nil {
 		h.log.Warn("systemd does not hear that the agent is ready", "reason", oneLine(err))
 	}
+	giveBack()
 	<-ctx.Done()
 	h.ready.Store(false)
 	return nil

@@ -351,6 +351,7 @@ func (f *recordFlags) record(ctx context.Context, all []*taped, optional bool) e
 		t.stream.Start(began)
 	}
 	f.say("ready")
+	giveBack()
 	if f.duration > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, f.duration)

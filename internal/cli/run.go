@@ -148,6 +148,7 @@ func (r *run) do(ctx context.Context) error {
 			r.say("addresses have no names: %v", err)
 		}
 	}
+	host.ReleaseCode() // of the command line
 	session, err := on.attach(r.prepared)
 	debug.SetGCPercent(usual)
 	if err != nil {
@@ -205,6 +206,7 @@ func (r *run) do(ctx context.Context) error {
 		}
 	}
 	r.say("ready")
+	giveBack()
 	if r.onReady != nil {
 		r.onReady(stop)
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -194,7 +193,6 @@ func (f *topFlags) live(ctx context.Context, state *top.State, full bool) error 
 		f.say("without %s: %s", name, left[name])
 	}
 	attached()
-	debug.FreeOSMemory() // used to read BTF and to load programs
 	source := newLiveSource(model)
 	look := f.look()
 	if _, err := engine.GiveUp((*tool.Session).All); err != nil {
@@ -202,6 +200,7 @@ func (f *topFlags) live(ctx context.Context, state *top.State, full bool) error 
 	}
 	began := time.Now()
 	f.say("ready")
+	giveBack()
 
 	if f.duration > 0 {
 		limited, cancel := context.WithTimeout(ctx, f.duration)

@@ -196,6 +196,7 @@ func (w *with) do(cmd *cobra.Command, args []string) error {
 		w.say("capabilities kept: %s", inWords(privileges(kept)))
 	}
 	w.say("ready")
+	giveBack()
 	return w.run(ctx, stop)
 }
 

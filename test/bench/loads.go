@@ -122,11 +122,12 @@ func sessions(o *options) ([]figure, error) {
 	runs := figure{What: "tcplife: BPF runs per session", Unit: ""}
 	perSession := figure{What: "tcplife: BPF per session", Unit: "ns", Goal: &goal{Bound: 0.33, Ratio: true}}
 	memory := figure{What: "tcplife: peak resident memory", Unit: "MB", Goal: &goal{Bound: 24}}
+	resident := figure{What: "tcplife: resident memory while it runs", Unit: "MB"}
 	work := figure{What: "tcplife: own CPU per session", Unit: "ns"}
 	subjects := []subject{hook, own}
 	if peer != nil {
 		subjects = append(subjects, peer)
-		for _, f := range []*figure{&runs, &perSession, &memory, &work} {
+		for _, f := range []*figure{&runs, &perSession, &memory, &resident, &work} {
 			f.Beside = peerName
 		}
 	}
@@ -157,8 +158,9 @@ func sessions(o *options) ([]figure, error) {
 				if err != nil {
 					return err
 				}
-				peak, err := c.peak()
-				if err != nil {
+				peak, err1 := c.peak()
+				now, err2 := c.memory("VmRSS:")
+				if err := errors.Join(err1, err2); err != nil {
 					return err
 				}
 				sum := total(m)
@@ -166,7 +168,7 @@ func sessions(o *options) ([]figure, error) {
 					explain(c.args, m, n)
 				}
 				for f, v := range map[*figure]float64{
-					&perSession: sum.ns / n, &runs: sum.runs / n, &work: (after - cpu) / n, &memory: peak / mega,
+					&perSession: sum.ns / n, &runs: sum.runs / n, &work: (after - cpu) / n, &memory: peak / mega, &resident: now / mega,
 				} {
 					if c == own {
 						f.Own = append(f.Own, v)
@@ -185,7 +187,7 @@ func sessions(o *options) ([]figure, error) {
 		}
 	}
 	least.Own = perSession.Own
-	return []figure{memory, perRun, runs, perSession, least, work}, nil
+	return []figure{memory, resident, perRun, runs, perSession, least, work}, nil
 }
 
 // explain writes the cost of each program, the most expensive first.

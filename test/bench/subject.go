@@ -242,14 +242,17 @@ func field(text []byte, name string) (uint64, bool) {
 }
 
 // peak is its greatest resident memory, in bytes.
-func (c *child) peak() (float64, error) {
+func (c *child) peak() (float64, error) { return c.memory("VmHWM:") }
+
+// memory is a size in its status, in bytes.
+func (c *child) memory(name string) (float64, error) {
 	text, err := os.ReadFile(c.proc("status"))
 	if err != nil {
 		return 0, err
 	}
-	kb, ok := field(text, "VmHWM:")
+	kb, ok := field(text, name)
 	if !ok {
-		return 0, errors.New("no VmHWM in " + c.proc("status"))
+		return 0, errors.New("no " + name + " in " + c.proc("status"))
 	}
 	return float64(kb) * 1024, nil
 }
