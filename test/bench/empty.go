@@ -32,11 +32,14 @@ type empty struct {
 	state      int32 // of inet_sock_set_state: does all that only if this is the new state
 	does       func(*empty) (asm.Instructions, error)
 
-	table *ebpf.Map
-	prog  *ebpf.Program
-	link  link.Link
-	maps  []*ebpf.Map
-	read  *ringbuf.Reader
+	table    *ebpf.Map
+	times    *ebpf.Map    // of the same measurement: one time of a socket
+	heard    func([]byte) // gets each event; nil: nobody does
+	heardAll chan struct{}
+	prog     *ebpf.Program
+	link     link.Link
+	maps     []*ebpf.Map
+	read     *ringbuf.Reader
 }
 
 // use is what a program does with the table of sockets.
@@ -153,23 +156,37 @@ func (e *empty) program() (does asm.Instructions, err error) {
 // An entry of the table of sockets has so many bytes. socketRoom is what else is on the stack.
 const tableValue, socketRoom = 64, 48
 
-// sendInto sends an event to a reader that throws it away.
-func (e *empty) sendInto(do func(...asm.Instruction)) error {
+// listen makes a ring, and a reader that throws away what is in it, unless somebody wants to hear it.
+func (e *empty) listen() (*ebpf.Map, error) {
 	ring, err := e.newMap(&ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: 8 << 20})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if e.read, err = ringbuf.NewReader(ring); err != nil {
-		return err
+		return nil, err
 	}
-	go func(r *ringbuf.Reader) {
+	e.heardAll = make(chan struct{})
+	go func(r *ringbuf.Reader, all chan struct{}) {
+		defer close(all)
 		var rec ringbuf.Record
 		for err := error(nil); err == nil || errors.Is(err, os.ErrDeadlineExceeded); err = r.ReadInto(&rec) {
+			if err == nil && e.heard != nil && rec.RawSample != nil {
+				e.heard(rec.RawSample)
+			}
 			if err != nil || rec.Remaining == 0 {
 				r.SetDeadline(time.Now().Add(50 * time.Millisecond))
 			}
 		}
-	}(e.read)
+	}(e.read, e.heardAll)
+	return ring, nil
+}
+
+// sendInto sends an event.
+func (e *empty) sendInto(do func(...asm.Instruction)) error {
+	ring, err := e.listen()
+	if err != nil {
+		return err
+	}
 	const noWakeUp = 1
 	do(asm.LoadMapPtr(asm.R1, ring.FD()), asm.Mov.Imm(asm.R2, int32(e.sends)), asm.Mov.Imm(asm.R3, 0), asm.FnRingbufReserve.Call(),
 		asm.JEq.Imm(asm.R0, 0, "end"))
@@ -192,6 +209,7 @@ func (e *empty) newMap(spec *ebpf.MapSpec) (*ebpf.Map, error) {
 func (e *empty) release() {
 	if e.read != nil {
 		e.read.Close()
+		<-e.heardAll
 		e.read = nil
 	}
 	for _, m := range e.maps {
@@ -230,8 +248,13 @@ func (o *options) onHooks(hooks []*empty, run func() error, take func(cost)) err
 		return err
 	}
 	defer table.Close()
+	times, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 8, MaxEntries: 1 << 14})
+	if err != nil {
+		return err
+	}
+	defer times.Close()
 	for i, h := range hooks {
-		h.table = table
+		h.table, h.times = table, times
 		if err := h.start(); err != nil {
 			for _, h := range hooks[:i] {
 				h.stop()

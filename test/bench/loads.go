@@ -124,10 +124,11 @@ func sessions(o *options) ([]figure, error) {
 	memory := figure{What: "tcplife: peak resident memory", Unit: "MB", Goal: &goal{Bound: 24}}
 	resident := figure{What: "tcplife: resident memory while it runs", Unit: "MB"}
 	work := figure{What: "tcplife: own CPU per session", Unit: "ns"}
+	floor := figure{What: "tcplife: its least per session", Unit: "ns"}
 	subjects := []subject{hook, own}
 	if peer != nil {
 		subjects = append(subjects, peer)
-		for _, f := range []*figure{&runs, &perSession, &memory, &resident, &work} {
+		for _, f := range []*figure{&runs, &perSession, &floor, &memory, &resident, &work} {
 			f.Beside = peerName
 		}
 	}
@@ -187,7 +188,8 @@ func sessions(o *options) ([]figure, error) {
 		}
 	}
 	least.Own = perSession.Own
-	return []figure{memory, resident, perRun, runs, perSession, least, work}, nil
+	floor.Own, floor.Other = least.Other, perSession.Other
+	return []figure{memory, resident, perRun, runs, perSession, least, floor, work}, nil
 }
 
 // explain writes the cost of each program, the most expensive first.
@@ -260,7 +262,7 @@ func requests(o *options) ([]figure, error) {
 		}); err != nil {
 			return nil, err
 		}
-		if err := o.onHooks(owners, run, func(sum cost) { least.Other = append(least.Other, 100*sum.ns/cpu) }); err != nil {
+		if err := o.onHooks(steady, run, func(sum cost) { least.Other = append(least.Other, 100*sum.ns/cpu) }); err != nil {
 			return nil, err
 		}
 		err := beside(own, func() error {

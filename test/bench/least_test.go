@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"seine/internal/lab"
+)
+
+func TestMain(m *testing.M) {
+	lab.Main() // does not return in the processes of a load
+	os.Exit(m.Run())
+}
+
+// An event of a least program, as far as a test looks at it.
+type told struct {
+	pid         uint32
+	name        string // of the process
+	local, peer uint16 // ports
+	family      uint16
+}
+
+// eventsOf runs some sessions beside least programs, and returns the events.
+func eventsOf(t *testing.T, sessions int, hooks []*empty) (all []told) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("loading BPF programs needs root")
+	}
+	var mu sync.Mutex
+	for _, h := range hooks {
+		h.heard = func(e []byte) {
+			mu.Lock()
+			defer mu.Unlock()
+			port := func(at int) uint16 { return binary.BigEndian.Uint16(e[at:]) }
+			all = append(all, told{
+				pid: binary.NativeEndian.Uint32(e[eventWho+whoPID:]), name: unix.ByteSliceToString(e[eventWho+whoComm : eventWho+whoComm+16]),
+				local: port(eventTuple + 32), peer: port(eventTuple + 34),
+				family: binary.NativeEndian.Uint16(e[eventTuple+36:]),
+			})
+		}
+		defer func() { h.heard = nil }()
+	}
+	mountTracefs(t)
+	o := &options{sessions: sessions}
+	ran := false
+	err := o.onHooks(hooks, func() error {
+		if err := o.someSessions(); err != nil {
+			return err
+		}
+		return drained(hooks)
+	}, func(cost) { ran = true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !ran {
+		t.Skip("the kernel lacks a tracepoint or a type")
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	return all
+}
+
+// mountTracefs mounts tracefs where cilium/ebpf looks for it, for this test alone: its thread ends with it.
+func mountTracefs(t *testing.T) {
+	t.Helper()
+	const at = "/sys/kernel/tracing"
+	runtime.LockOSThread()
+	err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS)
+	if err == nil {
+		err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+	}
+	if _, e := os.Stat(at + "/events"); err == nil && e != nil {
+		err = unix.Mount("tracefs", at, "tracefs", 0, "")
+	}
+	if err != nil {
+		t.Fatalf("mount tracefs: %v", err)
+	}
+}
+
+// drained waits until the events of all programs are read.
+func drained(hooks []*empty) error {
+	end := time.Now().Add(10 * time.Second)
+	for _, h := range hooks {
+		for h.read != nil && h.read.AvailableBytes() > 0 {
+			if time.Now().After(end) {
+				return errors.New("events are left in a ring")
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	return nil
+}
+
+// The least programs of a tool send as many events as the tool shows rows, each with a process and ports. So they find what
+// they look up, and their floor is not one of programs that leave early.
+func TestLeastEvents(t *testing.T) {
+	const sessions = 101
+	for name, want := range map[string]map[string]int{
+		"tcplife":   {"lab-client": 1, "lab-server": 1},
+		"tcpstates": {"lab-client": 5, "lab-server": 5}, // the listener's when it is not accepted yet
+		"tcpaccept": {"lab-server": 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := map[string]int{}
+			pids := map[uint32]bool{}
+			for _, e := range eventsOf(t, sessions, leasts[name]) {
+				got[e.name]++
+				pids[e.pid] = true
+				if e.pid == 0 || e.peer == 0 {
+					t.Errorf("an event has no process or no port of the peer: %+v", e)
+				}
+			}
+			for process, n := range want {
+				if got[process] != n*sessions {
+					t.Errorf("got %d events of %s, want %d", got[process], process, n*sessions)
+				}
+			}
+			if len(got) != len(want) || len(pids) != len(want) {
+				t.Errorf("got events of %v, with %d processes; want %d", got, len(pids), len(want))
+			}
+		})
+	}
+}
+
+// The least programs of owners find each socket's storage, and the process in it.
+func TestLeastStorage(t *testing.T) {
+	const sessions = 101
+	got := map[string]int{}
+	sends := &empty{tracepoint: steady[0].tracepoint, does: does(stores, compares, clock, says(changeBytes, heads, owner, tuple))}
+	for _, e := range eventsOf(t, sessions, []*empty{sends}) {
+		if e.family == unix.AF_INET {
+			got[e.name]++
+		}
+	}
+	for _, process := range []string{"lab-client", "lab-server"} {
+		if got[process] != sessions {
+			t.Errorf("got %d sends of %s, want %d", got[process], process, sessions)
+		}
+	}
+}
