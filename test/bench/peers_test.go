@@ -55,6 +55,27 @@ func TestRivalThatNeverAttaches(t *testing.T) {
 	}
 }
 
+// A rival may close as many descriptors as it opens between two looks: it is attached then. Later a look that finds as many
+// descriptors as the one before counts nothing.
+func TestRivalThatReplaces(t *testing.T) {
+	var found attachment
+	counted := 0
+	for _, hooks := range []int{0, 0, 1, 1} {
+		found.look(7, func() int { counted++; return hooks })
+		if found.hooks != hooks {
+			t.Errorf("got %d hooks, want %d", found.hooks, hooks)
+		}
+	}
+	if counted != 3 {
+		t.Errorf("counted %d times, want 3", counted)
+	}
+	began := found.since
+	found.look(8, func() int { return 2 })
+	if found.hooks != 2 || !found.since.After(began) {
+		t.Errorf("got %d hooks since %v, want 2, and later than %v", found.hooks, found.since, began)
+	}
+}
+
 // A failed rival is a row with the reason. The others are beside ours, each
 // with its own goal.
 func TestContestFigures(t *testing.T) {

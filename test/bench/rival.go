@@ -70,29 +70,41 @@ func (r *rival) start() error {
 
 // attached waits until nothing has been added for a while.
 func (r *rival) attached(began time.Time) error {
-	var n, files int
-	since := began
+	found := attachment{since: began}
 	for range time.Tick(look()) {
 		fds, err := os.ReadDir(r.proc("fd"))
 		if err != nil || r.ended() {
 			return errors.New("it ended")
 		}
-		if n == 0 || len(fds) != files { // else nothing is new, most of the time
-			files = len(fds)
-			if now := r.hooks(fds); now > n {
-				since = time.Now()
-				n = now
-			}
-		}
+		found.look(len(fds), func() int { return r.hooks(fds) })
 		switch {
-		case n > 0 && time.Since(since) > calm:
-			r.took = since.Sub(began)
+		case found.hooks > 0 && time.Since(found.since) > calm:
+			r.took = found.since.Sub(began)
 			return nil
 		case time.Since(began) > r.limit:
 			return fmt.Errorf("not attached after %v", r.limit)
 		}
 	}
 	return nil
+}
+
+// An attachment is what was found among the descriptors of a rival so far.
+type attachment struct {
+	hooks int       // by which programs are attached
+	files int       // all descriptors
+	since time.Time // of the last new hook
+}
+
+// look counts the hooks. That takes long, so it is left out while there are as many descriptors as before. A rival may close as
+// many as it opens, so the first hook is looked for in any case.
+func (a *attachment) look(files int, hooks func() int) {
+	if a.hooks > 0 && files == a.files {
+		return
+	}
+	a.files = files
+	if now := hooks(); now > a.hooks {
+		a.hooks, a.since = now, time.Now()
+	}
 }
 
 // ended reports whether it has ended, even if nobody has waited for it yet.
