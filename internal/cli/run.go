@@ -52,9 +52,9 @@ type run struct {
 	above    func(time.Time) string        // gives the line above outputs; nil: the view gives it
 }
 
-// startGC is how far the heap may grow, in percent, until everything is attached.
+// StartGC is how far the heap may grow, in percent, until everything is attached.
 // Starting makes much garbage once. Collecting it took an eighth of the start's time.
-const startGC = 300
+const StartGC = 300
 
 // Where several tools are attached one after the other, garbage of ten would take more memory than
 // all the rest. A limit of 24 MB takes twice the processor time, this one hardly any.
@@ -78,7 +78,7 @@ func startMany() (end func()) {
 const longInterval = 100 * time.Second
 
 func (r *run) do(ctx context.Context) error {
-	usual := debug.SetGCPercent(startGC)
+	usual := debug.SetGCPercent(StartGC)
 	o, err := r.flags.options(r.tool, r.cfg, r.args)
 	if err != nil {
 		return err

@@ -17,6 +17,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if tool := os.Getenv(asPreparing); tool != "" {
+		exit(prepare(tool))
+	}
 	lab.Main() // does not return in the processes of a load
 	os.Exit(m.Run())
 }

@@ -9,15 +9,10 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
-	"time"
 
 	"seine/internal/lab"
-	"seine/internal/object"
 )
 
 const (
@@ -65,28 +60,13 @@ func starts(o *options) ([]figure, error) {
 	if lab.Emulated() {
 		up.Goal = nil
 	}
-	least := figure{What: "tcplife: the same start-up", Unit: "ms", Beside: "version, object, bpf(2) on all CPUs"}
+	least := figure{What: "tcplife: the same start-up", Unit: "ms", Beside: "version; object, types, bpf(2) on all CPUs"}
 	for range 2*o.rounds + 1 {
-		began := time.Now()
-		if err := exec.Command(o.seine, "version").Run(); err != nil {
-			return nil, err
-		}
-		version := time.Since(began)
-		usual := debug.SetGCPercent(-1)
-		began = time.Now()
-		if _, err := object.Spec("tcplife"); err != nil {
-			return nil, err
-		}
-		decoding := time.Since(began)
-		debug.SetGCPercent(usual)
-		kernel, err := bpfTime(filepath.Base(o.seine), func() error { return beside(o.own("tcplife"), func() error { return nil }) })
+		took, err := o.leastStart("tcplife")
 		if err != nil {
 			return nil, err
 		}
-		least.Other = append(least.Other, (version+decoding+kernel/time.Duration(runtime.NumCPU())).Seconds()*1000)
-		if o.each {
-			fmt.Fprintf(os.Stderr, "version: %v, decoding the object: %v, bpf(2): %v\n", version, decoding, kernel)
-		}
+		least.Other = append(least.Other, took.Seconds()*1000)
 		for s, to := range map[*child]*[]float64{own: &up.Own, peer: &up.Other} {
 			if s == nil {
 				continue
@@ -125,6 +105,7 @@ func sessions(o *options) ([]figure, error) {
 	resident := figure{What: "tcplife: resident memory while it runs", Unit: "MB"}
 	work := figure{What: "tcplife: own CPU per session", Unit: "ns"}
 	floor := figure{What: "tcplife: its least per session", Unit: "ns"}
+	room := figure{What: "tcplife: the same memory", Unit: "MB", Beside: "a start, object, types"}
 	subjects := []subject{hook, own}
 	if peer != nil {
 		subjects = append(subjects, peer)
@@ -138,6 +119,11 @@ func sessions(o *options) ([]figure, error) {
 		if err := o.onHooks(leasts["tcplife"], o.someSessions, func(sum cost) { least.Other = append(least.Other, sum.ns/n) }); err != nil {
 			return nil, err
 		}
+		p, err := preparing("tcplife")
+		if err != nil {
+			return nil, err
+		}
+		room.Other = append(room.Other, p.peak/mega)
 		for _, s := range subjects {
 			err := beside(s, func() error {
 				c, _ := s.(*child)
@@ -189,7 +175,8 @@ func sessions(o *options) ([]figure, error) {
 	}
 	least.Own = perSession.Own
 	floor.Own, floor.Other = least.Other, perSession.Other
-	return []figure{memory, resident, perRun, runs, perSession, least, floor, work}, nil
+	room.Own = memory.Own
+	return []figure{memory, resident, room, perRun, runs, perSession, least, floor, work}, nil
 }
 
 // explain writes the cost of each program, the most expensive first.

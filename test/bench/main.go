@@ -48,6 +48,9 @@ type options struct {
 
 func main() {
 	lab.Main()
+	if tool := os.Getenv(asPreparing); tool != "" {
+		exit(prepare(tool))
+	}
 	var o options
 	flag.StringVar(&o.seine, "seine", "./seine", "the `binary` to measure")
 	flag.IntVar(&o.rounds, "rounds", 3, "how `often` each measure is taken")
@@ -63,10 +66,15 @@ func main() {
 	flag.BoolVar(&o.json, "json", false, "write the figures as JSON (for the run in a guest)")
 	flag.BoolVar(&o.steady, "steady", false, "say that the clock goes by instructions (for the run in a guest)")
 	flag.Parse()
-	if err := run(&o); err != nil {
+	exit(run(&o))
+}
+
+func exit(err error) {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+	os.Exit(0)
 }
 
 // A machine is the machine of a set of figures.
