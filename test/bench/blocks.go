@@ -218,10 +218,12 @@ func changes(b *body) {
 		asm.Mov.Reg(asm.R2, theTime), asm.Sub.Reg(asm.R2, asm.R1), asm.StoreMem(asm.RFP, stackSpent, asm.R2, asm.DWord))
 }
 
-// last deletes the entry of a socket if the state is its last. It comes after says.
-func last(b *body) {
-	after := b.label()
-	b.do(asm.LoadMem(asm.R1, asm.RFP, stackNew, asm.DWord), asm.JNE.Imm(asm.R1, unix.BPF_TCP_CLOSE, after))
-	forgets(b)
-	b.here(after)
+// ends does blocks after says, if the new state is the last of a socket.
+func ends(blocks ...block) block {
+	return func(b *body) {
+		after := b.label()
+		b.do(asm.LoadMem(asm.R1, asm.RFP, stackNew, asm.DWord), asm.JNE.Imm(asm.R1, unix.BPF_TCP_CLOSE, after))
+		b.add(blocks)
+		b.here(after)
+	}
 }

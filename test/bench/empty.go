@@ -29,7 +29,6 @@ type empty struct {
 	hashes     int   // looks up so many hashes, and finds an entry
 	socket     use   // of the table that all programs of one measurement share
 	sends      int16 // sends an event of so many bytes
-	state      int32 // of inet_sock_set_state: does all that only if this is the new state
 	does       func(*empty) (asm.Instructions, error)
 
 	table    *ebpf.Map
@@ -39,6 +38,7 @@ type empty struct {
 	prog     *ebpf.Program
 	link     link.Link
 	maps     []*ebpf.Map
+	ring     *ebpf.Map
 	read     *ringbuf.Reader
 }
 
@@ -48,7 +48,6 @@ type use int
 const (
 	finds use = iota + 1 // looks its first argument up
 	makes                // and makes an entry if there is none
-	ends                 // deletes the entry
 )
 
 func (e *empty) start() (err error) {
@@ -93,9 +92,6 @@ func (e *empty) program() (does asm.Instructions, err error) {
 		do(asm.Mov.Reg(r, asm.RFP), asm.Add.Imm(r, offset))
 	}
 	do(asm.Mov.Imm(asm.R7, 0), asm.StoreMem(asm.RFP, zero, asm.R7, asm.DWord))
-	if e.state > 0 {
-		do(asm.LoadMem(asm.R6, asm.R1, 16, asm.DWord), asm.JNE.Imm(asm.R6, e.state, "end"))
-	}
 	if e.reads || e.socket != 0 {
 		do(asm.LoadMem(asm.R6, asm.R1, 0, asm.DWord), asm.StoreMem(asm.RFP, socket, asm.R6, asm.DWord))
 	}
@@ -140,10 +136,6 @@ func (e *empty) program() (does asm.Instructions, err error) {
 			}
 			do(asm.Mov.Imm(asm.R4, 0), asm.FnMapUpdateElem.Call(), asm.Mov.Imm(asm.R0, 0).WithSymbol("found"))
 		}
-	case ends:
-		do(asm.LoadMapPtr(asm.R1, e.table.FD()))
-		at(asm.R2, socket)
-		do(asm.FnMapDeleteElem.Call())
 	}
 	if e.sends > 0 {
 		if err := e.sendInto(do); err != nil {
@@ -156,12 +148,16 @@ func (e *empty) program() (does asm.Instructions, err error) {
 // An entry of the table of sockets has so many bytes. socketRoom is what else is on the stack.
 const tableValue, socketRoom = 64, 48
 
-// listen makes a ring, and a reader that throws away what is in it, unless somebody wants to hear it.
+// listen makes a ring for the events of the program, and a reader that throws away what is in it, unless somebody wants to hear it.
 func (e *empty) listen() (*ebpf.Map, error) {
+	if e.read != nil {
+		return e.ring, nil
+	}
 	ring, err := e.newMap(&ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: 8 << 20})
 	if err != nil {
 		return nil, err
 	}
+	e.ring = ring
 	if e.read, err = ringbuf.NewReader(ring); err != nil {
 		return nil, err
 	}

@@ -8,14 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// owners are programs that keep a table of sockets: all of them have an entry, each send and receive looks it up.
-// Whoever names the process of a socket has to do this much.
-var owners = []*empty{
-	{tracepoint: "inet_sock_set_state", socket: makes}, {tracepoint: "tcp_destroy_sock", socket: ends},
-	{tracepoint: "sock_send_length", socket: finds}, {tracepoint: "sock_recv_length", socket: finds},
-}
-
-// steady are what is left of that on sockets that are used for long: the owner is with the socket, in its storage.
+// steady are what keeping owners takes on sockets that are used for long: a look at the owner at each send and receive. It is with
+// the socket, in its storage.
 var steady = []*empty{{tracepoint: "sock_send_length", does: does(stores, compares)}, {tracepoint: "sock_recv_length", does: does(stores, compares)}}
 
 // follow are the programs that notice when another process uses a socket: at each send and receive.
@@ -44,36 +38,49 @@ var leasts = map[string][]*empty{
 		{tracepoint: "sock_send_length", socket: finds}, {tracepoint: "sock_recv_length", socket: finds}},
 	"tcpaccept": {
 		{tracepoint: "inet_sock_set_state", does: does(on(unix.BPF_TCP_SYN_RECV, clock, queues))},
-		{tracepoint: "sys_exit_accept4", syscall: true, does: does(walks, clock, waits, says(136, heads, self, tuple, queued))}},
+		{tracepoint: "sys_exit_accept4", syscall: true, does: does(walks, clock, waits, says(acceptBytes, heads, self, tuple, queued))}},
 	"tcpdrop": append([]*empty{{tracepoint: "kfree_skb", reads: true}}, calls...),
 	"tcplife": append([]*empty{{tracepoint: "inet_sock_set_state", does: does(
 		on(unix.BPF_TCP_SYN_SENT, clock, opensAt), on(unix.BPF_TCP_SYN_RECV, clock, begins),
 		on(unix.BPF_TCP_ESTABLISHED, clock, looksUp, later),
-		on(unix.BPF_TCP_CLOSE, looksUp, clock, states, says(200, heads, owner, tuple, session), forgets))}}, knows...),
+		on(unix.BPF_TCP_CLOSE, looksUp, clock, states, says(lifeBytes, heads, owner, tuple, session), forgets))}}, knows...),
 	"tcpretrans": calls,
 	"tcpstates": append([]*empty{{tracepoint: "inet_sock_set_state", does: does(
-		on(unix.BPF_TCP_LISTEN, listens), clock, states, changes, says(changeBytes, heads, owner, tuple, change), last)}}, knows...),
+		on(unix.BPF_TCP_LISTEN, listens), clock, states, changes, says(changeBytes, heads, owner, tuple, change), ends(forgets))}}, knows...),
 	"tcpsynbl": {{tracepoint: "inet_sock_set_state"}, {tracepoint: "netif_receive_skb", reads: true}},
 	"udplife":  {{tracepoint: "sock_send_length", clock: true, socket: makes}, {tracepoint: "sock_recv_length", clock: true, socket: makes}},
 }
 
-// changeBytes is how large an event of tcpstates is.
-const changeBytes = 144
+// How large events are: of a change of tcpstates, of tcplife, tcpaccept and soconnect.
+const changeBytes, lifeBytes, acceptBytes, connectBytes = 144, 200, 136, 248
 
-// leastAlone is the same for tcpstates, which is the dearest of the ten tools on sessions, and on requests as dear as the dearest.
-var leastAlone = append([]*empty{{tracepoint: "inet_sock_set_state", clock: true, socket: makes, sends: changeBytes}}, owners[1:]...)
+// Those of soconnect: a call of connect(2), from its beginning to its end.
+var connects = []*empty{
+	{tracepoint: "sys_enter_connect", syscall: true, clock: true, hashes: 1},
+	{tracepoint: "sys_exit_connect", syscall: true, who: true, clock: true, hashes: 1, sends: connectBytes},
+}
 
-// leastTogether is the same for ten tools: one table of sockets, what each of them keeps of a socket or a call, and the events that they
-// send. Copies of the process and of the addresses are left out, and so is what happens once a process.
-var leastTogether = slices.Concat(owners, []*empty{
-	{tracepoint: "inet_sock_set_state", clock: true, hashes: 1, socket: finds, sends: changeBytes}, {tracepoint: "tcp_destroy_sock", socket: ends}, // tcpstates
-	{tracepoint: "inet_sock_set_state", state: unix.BPF_TCP_CLOSE, clock: true, socket: finds, sends: 200}, // tcplife
-	{tracepoint: "inet_sock_set_state", state: unix.BPF_TCP_SYN_SENT, hashes: 1},                           // soconnect
-	{tracepoint: "sys_enter_connect", syscall: true, who: true, clock: true, hashes: 2}, {tracepoint: "sys_exit_connect", syscall: true, clock: true, hashes: 2, sends: 248},
-	{tracepoint: "inet_sock_set_state", state: unix.BPF_TCP_SYN_RECV, clock: true, hashes: 1}, // tcpaccept
-	{tracepoint: "sys_enter_accept4", syscall: true, hashes: 1}, {tracepoint: "sys_exit_accept4", syscall: true, who: true, clock: true, hashes: 2, sends: 136},
-	{tracepoint: "sys_exit_accept4", syscall: true, who: true, hashes: 1},          // of the table
-	{tracepoint: "kfree_skb", reads: true}, {tracepoint: "kfree_skb", reads: true}, // tcpdrop, skbdrop
+// leastTogether is the same for ten tools, of which tcpstates is the dearest on sessions: one table of sockets, what the tools keep of
+// a socket or a call, and their events. All tools have one program at each hook, as if they were compiled as one tool. What happens
+// once a process is left out.
+var leastTogether = slices.Concat(follow, connects, []*empty{
+	{tracepoint: "inet_sock_set_state", does: does(
+		on(unix.BPF_TCP_LISTEN, listens), clock, states, on(unix.BPF_TCP_SYN_RECV, queues), changes, on(unix.BPF_TCP_ESTABLISHED, later),
+		says(changeBytes, heads, owner, tuple, change), ends(says(lifeBytes, heads, owner, tuple, session), forgets))}, // tcpstates, tcplife
+	{tracepoint: "sys_exit_accept4", syscall: true, does: does(walks, looksUp, names, clock, waits, says(acceptBytes, heads, owner, tuple, queued))}, // tcpaccept
+	{tracepoint: "kfree_skb", reads: true},         // tcpdrop, skbdrop
+	{tracepoint: "netif_receive_skb", reads: true}, // tcpsynbl
+})
+
+// leastApart is the same with programs for each tool, as tools have them that start and end each for itself. tcplife's come before those
+// of tcpstates, which have the table.
+var leastApart = slices.Concat([]*empty{
+	{tracepoint: "inet_sock_set_state", does: does(
+		on(unix.BPF_TCP_ESTABLISHED, clock, looksUp, later),
+		on(unix.BPF_TCP_CLOSE, looksUp, clock, states, says(lifeBytes, heads, owner, tuple, session)))},
+}, leasts["tcpstates"], leasts["tcpaccept"], connects, []*empty{
+	{tracepoint: "inet_sock_set_state", does: does(on(unix.BPF_TCP_SYN_SENT, looksUp))}, // soconnect
+	{tracepoint: "kfree_skb", reads: true}, {tracepoint: "kfree_skb", reads: true},      // tcpdrop, skbdrop
 	{tracepoint: "netif_receive_skb", reads: true}, // tcpsynbl
 })
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -26,7 +27,8 @@ func TestMain(m *testing.M) {
 
 // An event of a least program, as far as a test looks at it.
 type told struct {
-	pid         uint32
+	bytes       int
+	netns, pid  uint32
 	name        string // of the process
 	local, peer uint16 // ports
 	family      uint16
@@ -45,6 +47,7 @@ func eventsOf(t *testing.T, sessions int, hooks []*empty) (all []told) {
 			defer mu.Unlock()
 			port := func(at int) uint16 { return binary.BigEndian.Uint16(e[at:]) }
 			all = append(all, told{
+				bytes: len(e), netns: binary.NativeEndian.Uint32(e[eventNetns:]),
 				pid: binary.NativeEndian.Uint32(e[eventWho+whoPID:]), name: unix.ByteSliceToString(e[eventWho+whoComm : eventWho+whoComm+16]),
 				local: port(eventTuple + 32), peer: port(eventTuple + 34),
 				family: binary.NativeEndian.Uint16(e[eventTuple+36:]),
@@ -53,10 +56,15 @@ func eventsOf(t *testing.T, sessions int, hooks []*empty) (all []told) {
 		defer func() { h.heard = nil }()
 	}
 	mountTracefs(t)
+	w, err := lab.NewWorld(lab.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
 	o := &options{sessions: sessions}
 	ran := false
-	err := o.onHooks(hooks, func() error {
-		if err := o.someSessions(); err != nil {
+	err = o.onHooks(hooks, func() error {
+		if err := o.sessionsIn(w); err != nil {
 			return err
 		}
 		return drained(hooks)
@@ -69,7 +77,7 @@ func eventsOf(t *testing.T, sessions int, hooks []*empty) (all []told) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	return all
+	return slices.DeleteFunc(all, func(e told) bool { return e.netns != w.Netns("host") }) // of others on this machine
 }
 
 // mountTracefs mounts tracefs where cilium/ebpf looks for it, for this test alone: its thread ends with it.
@@ -148,5 +156,25 @@ func TestLeastStorage(t *testing.T) {
 		if got[process] != sessions {
 			t.Errorf("got %d sends of %s, want %d", got[process], process, sessions)
 		}
+	}
+}
+
+// Those of ten tools send all events of tcpstates, tcplife and tcpaccept, in one program at each hook or in several.
+func TestLeastTogether(t *testing.T) {
+	const sessions = 101
+	for name, hooks := range map[string][]*empty{"together": leastTogether, "apart": leastApart} {
+		t.Run(name, func(t *testing.T) {
+			got := map[int]int{}
+			for _, e := range eventsOf(t, sessions, hooks) {
+				if got[e.bytes]++; e.pid == 0 || e.peer == 0 {
+					t.Errorf("an event has no process or no port of the peer: %+v", e)
+				}
+			}
+			for bytes, want := range map[int]int{changeBytes: 10, lifeBytes: 2, acceptBytes: 1} {
+				if got[bytes] != want*sessions {
+					t.Errorf("got %d events of %d bytes, want %d", got[bytes], bytes, want*sessions)
+				}
+			}
+		})
 	}
 }

@@ -18,10 +18,11 @@ const resting = 10 * time.Second
 // and without a load.
 func together(o *options) ([]figure, error) {
 	loads := []*load{requestLoad, sessionLoad}
-	part, least, floor := map[*load]*figure{}, map[*load]*figure{}, map[*load]*figure{}
+	part, least, floor, apart := map[*load]*figure{}, map[*load]*figure{}, map[*load]*figure{}, map[*load]*figure{}
 	for _, l := range loads {
 		least[l] = &figure{What: "ten tools: the same over " + l.name, Unit: "%", Beside: "empty as often"}
-		floor[l] = &figure{What: "ten tools: look-ups and events alone, over " + l.name, Unit: "%", Beside: "those of tcpstates"}
+		floor[l] = &figure{What: "ten tools: their least, over " + l.name, Unit: "%", Beside: "that of tcpstates"}
+		apart[l] = &figure{What: "ten tools: the same in programs of each, over " + l.name, Unit: "%", Beside: "that of tcpstates"}
 		part[l] = &figure{What: "ten tools: BPF, of the CPU of " + l.name, Unit: "%", Beside: "the dearest alone", Goal: &goal{Bound: 1.5, Ratio: true}}
 	}
 	memory := figure{What: "ten tools: peak resident memory", Unit: "MB", Goal: &goal{Bound: 60}}
@@ -31,16 +32,19 @@ func together(o *options) ([]figure, error) {
 		memory.Goal, idle.Goal = nil, nil
 	}
 	for range o.rounds {
-		empty, err := o.floors()
+		each, err := o.floors()
 		if err != nil {
 			return nil, err
 		}
 		for _, l := range loads {
-			ten, one, err := o.leastOf(l)
-			if err != nil {
-				return nil, err
+			of := map[string]float64{}
+			for name, hooks := range map[string][]*empty{"ten": leastTogether, "apart": leastApart, "one": leasts["tcpstates"]} {
+				if of[name], err = o.leastOf(l, hooks); err != nil {
+					return nil, err
+				}
 			}
-			floor[l].Own, floor[l].Other = append(floor[l].Own, ten), append(floor[l].Other, one)
+			floor[l].Own, floor[l].Other = append(floor[l].Own, of["ten"]), append(floor[l].Other, of["one"])
+			apart[l].Own, apart[l].Other = append(apart[l].Own, of["apart"]), append(apart[l].Other, of["one"])
 		}
 		all := o.own(append([]string{"with"}, ten...)...)
 		err = beside(all, func() error {
@@ -61,7 +65,7 @@ func together(o *options) ([]figure, error) {
 					return err
 				}
 				part[l].Own, least[l].Own = append(part[l].Own, took), append(least[l].Own, took)
-				least[l].Other = append(least[l].Other, runs*empty[l])
+				least[l].Other = append(least[l].Other, runs*each[l])
 			}
 			peak, err := all.peak()
 			memory.Own = append(memory.Own, peak/mega)
@@ -91,18 +95,15 @@ func together(o *options) ([]figure, error) {
 			part[l].Other = append(part[l].Other, most[l])
 		}
 	}
-	return []figure{up, memory, idle, *part[requestLoad], *least[requestLoad], *floor[requestLoad], *part[sessionLoad], *least[sessionLoad], *floor[sessionLoad]}, nil
+	return []figure{up, memory, idle, *part[requestLoad], *least[requestLoad], *floor[requestLoad], *apart[requestLoad], *part[sessionLoad], *least[sessionLoad], *floor[sessionLoad], *apart[sessionLoad]}, nil
 }
 
-// leastOf is the share of the least programs in the CPU time of a load, in percent: those of ten tools, and of tcpstates alone.
-func (o *options) leastOf(l *load) (ten, one float64, err error) {
+// leastOf is the share of least programs in the CPU time of a load, in percent.
+func (o *options) leastOf(l *load, hooks []*empty) (share float64, err error) {
 	var cpu float64
 	run := func() (err error) { cpu, err = o.cpuOf(l); return err }
-	if err := o.onHooks(leastTogether, run, func(sum cost) { ten = 100 * sum.ns / cpu }); err != nil {
-		return 0, 0, err
-	}
-	err = o.onHooks(leastAlone, run, func(sum cost) { one = 100 * sum.ns / cpu })
-	return ten, one, err
+	err = o.onHooks(hooks, run, func(sum cost) { share = 100 * sum.ns / cpu })
+	return share, err
 }
 
 // shareOf is the share of the programs of c in the CPU time of a load, in percent, and
