@@ -142,20 +142,28 @@ func TestLeastEvents(t *testing.T) {
 	}
 }
 
-// The least programs of owners find each socket's storage, and the process in it.
-func TestLeastStorage(t *testing.T) {
+// At each send, the least programs of owners find the process: in the socket's storage, and in the table that connect(2) and accept(2)
+// fill.
+func TestLeastOwners(t *testing.T) {
 	const sessions = 101
-	got := map[string]int{}
-	sends := &empty{tracepoint: steady[0].tracepoint, does: does(stores, compares, clock, says(changeBytes, heads, owner, tuple))}
-	for _, e := range eventsOf(t, sessions, []*empty{sends}) {
-		if e.family == unix.AF_INET {
-			got[e.name]++
-		}
-	}
-	for _, process := range []string{"lab-client", "lab-server"} {
-		if got[process] != sessions {
-			t.Errorf("got %d sends of %s, want %d", got[process], process, sessions)
-		}
+	says := says(changeBytes, heads, owner, tuple)
+	for name, hooks := range map[string][]*empty{
+		"storage": {{tracepoint: "sock_send_length", does: does(stores, compares, clock, says)}},
+		"table":   append([]*empty{{tracepoint: "sock_send_length", does: does(looksUp, clock, says)}}, calls[:len(calls)-len(follow)]...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := map[string]int{}
+			for _, e := range eventsOf(t, sessions, hooks) {
+				if e.family == unix.AF_INET {
+					got[e.name]++
+				}
+			}
+			for _, process := range []string{"lab-client", "lab-server"} {
+				if got[process] != sessions {
+					t.Errorf("got %d sends of %s, want %d", got[process], process, sessions)
+				}
+			}
+		})
 	}
 }
 
