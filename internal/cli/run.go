@@ -54,7 +54,7 @@ type run struct {
 
 // StartGC is how far the heap may grow, in percent, until everything is attached.
 // Starting makes much garbage once. Collecting it took an eighth of the start's time.
-const StartGC = 300
+const StartGC = 200
 
 // Where several tools are attached one after the other, garbage of ten would take more memory than
 // all the rest. A limit of 24 MB takes twice the processor time, this one hardly any.
@@ -151,6 +151,7 @@ func (r *run) do(ctx context.Context) error {
 	host.ReleaseCode() // of the command line
 	session, err := on.attach(r.prepared)
 	debug.SetGCPercent(usual)
+	host.ReleaseCode() // that has loaded the programs
 	if err != nil {
 		var point *probe.PointError
 		if r.flags.verbose > 1 && errors.As(err, &point) {
