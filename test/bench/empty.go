@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -27,6 +28,8 @@ type empty struct {
 	clock      bool  // reads the clock
 	arrays     int   // looks up so many arrays with a value for each processor
 	hashes     int   // looks up so many hashes, and finds an entry
+	key        int32 // of the hashes, in bytes; 0: 8
+	adds       int16 // adds atomically to so many numbers of each entry
 	socket     use   // of the table that all programs of one measurement share
 	sends      int16 // sends an event of so many bytes
 	does       func(*empty) (asm.Instructions, error)
@@ -87,11 +90,19 @@ func (e *empty) program() (does asm.Instructions, err error) {
 		return e.does(e)
 	}
 	const zero, socket, word, name = -8, -16, -24, -40
+	key := cmp.Or(e.key, 8)
+	keyAt := int32(zero)
+	if key > 8 {
+		keyAt = -tableValue - socketRoom - key
+	}
 	do := func(more ...asm.Instruction) { does = append(does, more...) }
 	at := func(r asm.Register, offset int32) {
 		do(asm.Mov.Reg(r, asm.RFP), asm.Add.Imm(r, offset))
 	}
 	do(asm.Mov.Imm(asm.R7, 0), asm.StoreMem(asm.RFP, zero, asm.R7, asm.DWord))
+	for at := int32(0); key > 8 && at < key; at += 8 {
+		do(asm.StoreMem(asm.RFP, int16(keyAt+at), asm.R7, asm.DWord))
+	}
 	if e.reads || e.socket != 0 {
 		do(asm.LoadMem(asm.R6, asm.R1, 0, asm.DWord), asm.StoreMem(asm.RFP, socket, asm.R6, asm.DWord))
 	}
@@ -108,7 +119,7 @@ func (e *empty) program() (does asm.Instructions, err error) {
 		do(asm.FnKtimeGetNs.Call(), asm.Mov.Reg(asm.R7, asm.R0))
 	}
 	for i := range e.arrays + e.hashes {
-		spec := &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 64, MaxEntries: 1 << 10}
+		spec := &ebpf.MapSpec{Type: ebpf.Hash, KeySize: uint32(key), ValueSize: 64, MaxEntries: 1 << 10}
 		if i < e.arrays {
 			spec = &ebpf.MapSpec{Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 64, MaxEntries: 1}
 		}
@@ -117,12 +128,19 @@ func (e *empty) program() (does asm.Instructions, err error) {
 			return nil, err
 		}
 		if i >= e.arrays {
-			if err := m.Put(uint64(0), make([]byte, spec.ValueSize)); err != nil {
+			if err := m.Put(make([]byte, key), make([]byte, spec.ValueSize)); err != nil {
 				return nil, err
 			}
 		}
-		do(lookUp(m, zero)...)
-		do(asm.JEq.Imm(asm.R0, 0, "end"), asm.StoreMem(asm.R0, 0, asm.R7, asm.DWord))
+		if i < e.arrays {
+			do(lookUp(m, zero)...)
+		} else {
+			do(lookUp(m, keyAt)...)
+		}
+		do(asm.JEq.Imm(asm.R0, 0, "end"), asm.StoreMem(asm.R0, 0, asm.R7, asm.DWord), asm.Mov.Imm(asm.R1, 1))
+		for n := range e.adds {
+			do(asm.AddAtomic.Mem(asm.R0, asm.R1, asm.DWord, 8*(n+1)))
+		}
 	}
 	switch e.socket {
 	case finds, makes:

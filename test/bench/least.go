@@ -32,7 +32,8 @@ var leasts = map[string][]*empty{
 	"filetype": {
 		{tracepoint: "sys_enter_read", syscall: true, hashes: 1}, {tracepoint: "sys_exit_read", syscall: true, who: true, hashes: 2},
 		{tracepoint: "sys_enter_write", syscall: true, hashes: 1}, {tracepoint: "sys_exit_write", syscall: true, who: true, hashes: 2}},
-	"socketio": {{tracepoint: "sock_send_length", who: true, hashes: 1}, {tracepoint: "sock_recv_length", who: true, hashes: 1}},
+	"socketio": {
+		{tracepoint: "sock_send_length", who: true, hashes: 1, key: ioKey, adds: 2}, {tracepoint: "sock_recv_length", who: true, hashes: 1, key: ioKey, adds: 2}},
 	"sormem": {
 		{tracepoint: "sk_data_ready", socket: finds, hashes: 1}, {tracepoint: "sk_data_ready"}, {tracepoint: "tcp_probe"},
 		{tracepoint: "sock_send_length", socket: finds}, {tracepoint: "sock_recv_length", socket: finds}},
@@ -83,5 +84,8 @@ var leastApart = slices.Concat([]*empty{
 	{tracepoint: "kfree_skb", reads: true}, {tracepoint: "kfree_skb", reads: true},      // tcpdrop, skbdrop
 	{tracepoint: "netif_receive_skb", reads: true}, // tcpsynbl
 })
+
+// ioKey is the size of the key that sends and receives are counted by.
+const ioKey = 104
 
 const leastName = "its least"
