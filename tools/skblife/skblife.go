@@ -155,14 +155,15 @@ var Tool = &tool.Tool{
 	Doc:     readme,
 	Filters: tool.ByWho | tool.FilterNetns,
 	Narrow:  narrow,
-	Points: []probe.Point{{Name: "life", Ways: []probe.Way{
+	// A softirq that began before leave was attached would never end, and one that began before enter would be taken for the task.
+	Points: []probe.Point{{Name: "leave"}, {Name: "enter"}, {Name: "life", Ways: []probe.Way{
 		functions("napi_alloc_skb", "napi_build_skb", "slab_build_skb"),   // 6.9
 		functions("__napi_alloc_skb", "napi_build_skb", "slab_build_skb"), // 6.3
 		functions("__napi_alloc_skb", "napi_build_skb"),                   // 5.12
 		functions("__napi_alloc_skb"),
 		tracepoints(nameless, "node", "any"), // until 6.0
 		tracepoints(named, "free"),
-	}}, {Name: "enter"}, {Name: "leave"}},
+	}}},
 	Views: func(any) []tool.View {
 		return []tool.View{
 			{
