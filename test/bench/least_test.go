@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"seine/internal/lab"
+	"seine/internal/probe"
 )
 
 func TestMain(m *testing.M) {
@@ -73,6 +74,9 @@ func eventsOf(t *testing.T, sessions int, hooks []*empty) (all []told) {
 		t.Fatal(err)
 	}
 	if !ran {
+		if k, err := probe.Running(); err != nil || k.HasFunc("bpf_rdonly_cast") { // the newest thing that they need
+			t.Fatalf("a tracepoint or a type is missing, %v", err)
+		}
 		t.Skip("the kernel lacks a tracepoint or a type")
 	}
 	mu.Lock()

@@ -105,7 +105,6 @@ func sessions(o *options) ([]figure, error) {
 	resident := figure{What: "tcplife: resident memory while it runs", Unit: "MB"}
 	work := figure{What: "tcplife: own CPU per session", Unit: "ns"}
 	floor := figure{What: "tcplife: its least per session", Unit: "ns"}
-	room := figure{What: "tcplife: the same memory", Unit: "MB", Beside: "a start, object, types"}
 	subjects := []subject{hook, own}
 	if peer != nil {
 		subjects = append(subjects, peer)
@@ -119,11 +118,6 @@ func sessions(o *options) ([]figure, error) {
 		if err := o.onHooks(leasts["tcplife"], o.someSessions, func(sum cost) { least.Other = append(least.Other, sum.ns/n) }); err != nil {
 			return nil, err
 		}
-		p, err := preparing("tcplife")
-		if err != nil {
-			return nil, err
-		}
-		room.Other = append(room.Other, p.peak/mega)
 		for _, s := range subjects {
 			err := beside(s, func() error {
 				c, _ := s.(*child)
@@ -175,8 +169,7 @@ func sessions(o *options) ([]figure, error) {
 	}
 	least.Own = perSession.Own
 	floor.Own, floor.Other = least.Other, perSession.Other
-	room.Own = memory.Own
-	return []figure{memory, resident, room, perRun, runs, perSession, least, floor, work}, nil
+	return []figure{memory, resident, perRun, runs, perSession, least, floor, work}, nil
 }
 
 // explain writes the cost of each program, the most expensive first.

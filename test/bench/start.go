@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -25,7 +24,6 @@ const asPreparing = "SEINE_BENCH_PREPARES"
 type prepared struct {
 	object time.Duration // to unpack and decode it
 	types  time.Duration // to read those of the kernel that its programs need
-	peak   float64       // resident memory, in bytes
 }
 
 // prepare does it with the settings that seine starts with.
@@ -47,15 +45,7 @@ func prepare(tool string) error {
 		return err
 	}
 	p.types = time.Since(began)
-	text, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return err
-	}
-	kb, ok := field(text, "VmHWM:")
-	if !ok {
-		return errors.New("no VmHWM in /proc/self/status")
-	}
-	_, err = fmt.Println(p.object.Nanoseconds(), p.types.Nanoseconds(), kb*1024)
+	_, err = fmt.Println(p.object.Nanoseconds(), p.types.Nanoseconds())
 	return err
 }
 
@@ -72,7 +62,7 @@ func preparing(tool string) (p prepared, err error) {
 	if err != nil {
 		return p, fmt.Errorf("preparing %s: %w", tool, err)
 	}
-	_, err = fmt.Sscan(string(out), &p.object, &p.types, &p.peak)
+	_, err = fmt.Sscan(string(out), &p.object, &p.types)
 	return p, err
 }
 
