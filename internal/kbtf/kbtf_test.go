@@ -139,7 +139,7 @@ func btfOf(types, strings []byte) (out []byte) {
 // rest is gone.
 func TestPart(t *testing.T) {
 	raw, spec := sample(t)
-	part, err := btf.LoadSpecFromReader(bytes.NewReader(read(t, raw, nil).Part([]string{"sock", "btf_trace_drop", "send", "absent"})))
+	part, err := read(t, raw, nil).Part([]string{"sock", "btf_trace_drop", "send", "absent"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := []string{"sock", "tcp_sock", "sk_buff", "task_struct", "btf_trace_kfree_skb", "tcp_v4_rcv", "skb_drop_reason"}
-	part, err := btf.LoadSpecFromReader(bytes.NewReader(types.Part(names)))
+	part, err := types.Part(names)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,13 @@
 
 package kbtf
 
-import "encoding/binary"
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/cilium/ebpf/btf"
+)
 
 // How much of a type is in a part.
 const (
@@ -18,10 +24,9 @@ type part struct {
 	todo []ID
 }
 
-// Part returns BTF with the types of these names and the types that they contain, under the type
-// IDs of the kernel. The other types have neither name nor content, and pointers no longer lead to
-// them: programs name the types that they read through a pointer.
-func (t *Types) Part(names []string) []byte {
+// Part returns the types of these names and the types that they contain, under the type IDs of the kernel. The other types
+// have neither name nor content, and pointers do not lead to them: programs name the types that they read through a pointer.
+func (t *Types) Part(names []string) (*btf.Spec, error) {
 	p := &part{Types: t, kept: make([]uint8, t.count+1)}
 	for _, ids := range t.Look(names...) {
 		for _, id := range ids {
@@ -33,11 +38,22 @@ func (t *Types) Part(names []string) []byte {
 		p.todo = p.todo[:len(p.todo)-1]
 		p.follow(t.ByID(id))
 	}
-	return p.write()
+	raw, ids := p.write()
+	spec, err := btf.LoadSpecFromReader(bytes.NewReader(raw))
+	if err == nil {
+		err = renumber(spec, ids)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("a part of the kernel's BTF: %w", err)
+	}
+	return spec, nil
 }
 
 func (p *part) keep(id ID, much uint8) {
 	if id != 0 && int(id) < len(p.kept) && p.kept[id] < much {
+		if p.ByID(id).Kind() == DeclTag { // it is not a type, only of one
+			return
+		}
 		p.kept[id] = much
 		if much == whole {
 			p.todo = append(p.todo, id)
@@ -92,29 +108,26 @@ func (p *part) param(id ID) {
 	}
 }
 
-// write makes BTF of what is kept, to the last type that is.
-func (p *part) write() []byte {
-	w := &writer{of: p, strings: []byte{0}, placed: map[uint32]uint32{0: 0}}
-	last := len(p.kept) - 1
-	for last > 0 && p.kept[last] == none {
-		last--
-	}
-	w.out = make([]byte, headerSize, headerSize+last*typeSize+1<<17)
-	for id := 1; id <= last; id++ {
-		if p.kept[id] == none {
-			w.out = append(w.out, blank[:]...)
-			continue
+// write makes BTF of what is kept, without gaps, and gives the type IDs of the kernel. The types refer to each other by
+// these. The first type stands for all that are not kept.
+func (p *part) write() (raw []byte, ids []ID) {
+	w := &writer{of: p, out: make([]byte, headerSize, 1<<17), strings: []byte{0}, placed: map[uint32]uint32{0: 0}}
+	w.out = append(w.out, blank[:]...)
+	ids = []ID{0, 0}
+	for id := 1; id < len(p.kept); id++ {
+		if p.kept[id] != none {
+			w.add(p.ByID(ID(id)), p.kept[id])
+			ids = append(ids, ID(id))
 		}
-		w.add(p.ByID(ID(id)), p.kept[id])
 	}
 	types := uint32(len(w.out) - headerSize)
 	for i, n := range []uint32{1<<16 | magic, headerSize, 0, types, types, uint32(len(w.strings))} {
 		binary.NativeEndian.PutUint32(w.out[4*i:], n)
 	}
-	return append(w.out, w.strings...)
+	return append(w.out, w.strings...), ids
 }
 
-// blank replaces a type that was cut out: a declaration without a name.
+// blank is a declaration without a name.
 var blank = func() (b [typeSize]byte) {
 	binary.NativeEndian.PutUint32(b[4:], uint32(Forward)<<24)
 	return b

@@ -9,7 +9,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// This is the only file that relies on internals of cilium/ebpf, which lacks functions for these
+// This file and renumber.go of kbtf rely on internals of cilium/ebpf, which lacks functions for these
 // tasks. ebpfinternals_test.go fails if an update changes the internals.
 
 // setKernel gives a cache the kernel's types, so that it does not read them all

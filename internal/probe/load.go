@@ -30,7 +30,7 @@ func Begin(kernel func() (*Kernel, error), needs []string, functions ...string) 
 			return nil, err
 		}
 		k.Types.Look(slices.Concat(needs, functions)...)
-		return k.part(needs)
+		return k.Types.Part(needs)
 	})}
 	go a.types()
 	return a
@@ -50,7 +50,7 @@ func (k *Kernel) load(spec *ebpf.CollectionSpec, ahead *Ahead) (ebpf.CollectionO
 	k.poison(spec)
 	if ahead == nil {
 		needs := Needs(spec)
-		ahead = &Ahead{needs, func() (*btf.Spec, error) { return k.part(needs) }}
+		ahead = &Ahead{needs, func() (*btf.Spec, error) { return k.Types.Part(needs) }}
 	}
 	cache := btf.NewCache()
 	if k.inModules(ahead.needs) {
@@ -66,15 +66,7 @@ func (k *Kernel) load(spec *ebpf.CollectionSpec, ahead *Ahead) (ebpf.CollectionO
 
 // Part decodes the types of this kernel that the programs of spec need.
 func (k *Kernel) Part(spec *ebpf.CollectionSpec) (*btf.Spec, error) {
-	return k.part(Needs(spec))
-}
-
-func (k *Kernel) part(names []string) (*btf.Spec, error) {
-	types, err := btf.LoadSpecFromReader(inELF(k.Types.Part(names)))
-	if err != nil {
-		return nil, fmt.Errorf("a part of the kernel's BTF: %w", err)
-	}
-	return types, nil
+	return k.Types.Part(Needs(spec))
 }
 
 // inModules reports whether some of these names belong to a module.
