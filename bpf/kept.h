@@ -50,6 +50,18 @@ static __always_inline bool kept_copy(struct who *w, const struct kept_copy *c, 
 	return c->sum == kept_sum(w) && c->before == key && c->behind == key;
 }
 
+/* The number of the copy that was written last. The compiler does not see that there are only
+ * two numbers. Else it would make a branch for each, and the verifier would walk all that
+ * follows twice.
+ */
+static __always_inline __u64 kept_last(const struct kept *k)
+{
+	__u64 which = k->which & 1;
+
+	asm volatile("" : "+r"(which));
+	return which & 1;
+}
+
 /* Set the process of an entry that nobody else sees yet. */
 static __always_inline void kept_init(struct kept *k, __u64 key)
 {
@@ -61,12 +73,12 @@ static __always_inline void kept_init(struct kept *k, __u64 key)
 /* Set the process of an entry that others may read or write now. */
 static __always_inline void kept_set(struct kept *k, const struct who *w, __u32 exec, __u64 key)
 {
-	struct kept_copy *c = k->which & 1 ? &k->copy[1] : &k->copy[0];
-	__u32 which = k->which & 1;
+	__u64 which = kept_last(k);
+	struct kept_copy *c = &k->copy[which];
 
 	if (c->sum == kept_sum(&c->who)) {
-		c = which ? &k->copy[0] : &k->copy[1];
-		which = !which;
+		which = which + 1 & 1;
+		c = &k->copy[which];
 	}
 	c->before = key;
 	c->who = *w;
@@ -82,9 +94,9 @@ enum kept_found { KEPT_NOBODY, KEPT_FOUND, KEPT_BROKEN };
 /* Copy the process out of an entry. If neither copy is valid, w is nobody. */
 static __always_inline enum kept_found kept_get(struct who *w, const struct kept *k, __u64 key)
 {
-	bool second = k->which & 1;
+	__u64 which = kept_last(k);
 
-	if (kept_copy(w, second ? &k->copy[1] : &k->copy[0], key) || kept_copy(w, second ? &k->copy[0] : &k->copy[1], key))
+	if (kept_copy(w, &k->copy[which], key) || kept_copy(w, &k->copy[which + 1 & 1], key))
 		return w->pid ? KEPT_FOUND : KEPT_NOBODY;
 	__builtin_memset(w, 0, sizeof(*w));
 	return KEPT_BROKEN;
@@ -104,5 +116,5 @@ static __always_inline int kept_often(struct kept *k)
 /* Is the current process the one that was written last? */
 static __always_inline bool kept_still(const struct kept *k)
 {
-	return who_still(k->which & 1 ? &k->copy[1].who : &k->copy[0].who, k->exec);
+	return who_still(&k->copy[kept_last(k)].who, k->exec);
 }

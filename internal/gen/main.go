@@ -9,7 +9,6 @@ package main
 
 import (
 	"bytes"
-	"compress/gzip"
 	"flag"
 	"fmt"
 	"go/format"
@@ -23,6 +22,7 @@ import (
 	"sync"
 
 	"github.com/cilium/ebpf"
+	"github.com/klauspost/compress/zstd"
 
 	"seine/internal/probe"
 )
@@ -79,7 +79,7 @@ func run(only []string) error {
 
 // object is the file that source's object for arch is kept in.
 func object(source, arch string) string {
-	return filepath.Join("internal/object", arch, strings.TrimSuffix(filepath.Base(source), ".bpf.c")+".o.gz")
+	return filepath.Join("internal/object", arch, strings.TrimSuffix(filepath.Base(source), ".bpf.c")+".o.zst")
 }
 
 // registry writes tools/all.go, which the product has, and test/cases/all.go, which only
@@ -160,7 +160,7 @@ func compile(sources []string) error {
 }
 
 // needs is the file beside an object that lists the names which its programs need of a kernel.
-func needs(object string) string { return strings.TrimSuffix(object, ".o.gz") + ".needs" }
+func needs(object string) string { return strings.TrimSuffix(object, ".o.zst") + ".needs" }
 
 // one compiles src, and keeps the object compressed: most of it is BTF, which
 // shrinks to a fifth. Beside it are the names that it needs of a kernel.
@@ -177,7 +177,7 @@ func one(src, out, arch string) error {
 	}
 	for _, c := range [][]string{
 		{clang, "-O2", "-g", "-fdebug-compilation-dir=.", "-target", "bpf", "-mcpu=v3", "-D__TARGET_ARCH_" + arch, "-Wall", warnings, "-Ibpf", "-c", src, "-o", made},
-		{strip, "-g", "--remove-section=.rel.BTF", "--remove-section=.rel.BTF.ext", made}, // these are for linkers
+		{strip, "-g", "--remove-section=.rel.BTF", "--remove-section=.rel.BTF.ext", "-w", "-N", "LBB*", made}, // these are for linkers, and the labels of jumps for nobody
 	} {
 		if b, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w\n%s", strings.Join(c, " "), err, b)
@@ -187,18 +187,11 @@ func one(src, out, arch string) error {
 	if err != nil {
 		return err
 	}
-	var z bytes.Buffer
-	w, err := gzip.NewWriterLevel(&z, gzip.BestCompression)
+	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1))
 	if err != nil {
 		return err
 	}
-	if _, err := w.Write(b); err != nil {
-		return err
-	}
-	if err := w.Close(); err != nil {
-		return err
-	}
-	if err := os.WriteFile(out, z.Bytes(), 0o644); err != nil {
+	if err := os.WriteFile(out, z.EncodeAll(b, nil), 0o644); err != nil {
 		return err
 	}
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(b))

@@ -19,12 +19,12 @@ import (
 // nothing else of any object is different.
 func TestLines(t *testing.T) {
 	defer func() { withLines = false }()
-	objects, err := fs.Glob(source, arch+"/*.o.gz")
+	objects, err := fs.Glob(source, arch+"/*.o.zst")
 	if err != nil || len(objects) == 0 {
 		t.Fatalf("%d objects, %v", len(objects), err)
 	}
 	for _, file := range objects {
-		name := strings.TrimSuffix(strings.TrimPrefix(file, arch+"/"), ".o.gz")
+		name := strings.TrimSuffix(strings.TrimPrefix(file, arch+"/"), ".o.zst")
 		withLines = true
 		with, err1 := Spec(name)
 		withLines = false

@@ -6,5 +6,5 @@ import "embed"
 
 const arch = "amd64"
 
-//go:embed amd64/*.o.gz amd64/*.needs
+//go:embed amd64/*.o.zst amd64/*.needs
 var files embed.FS

@@ -6,5 +6,5 @@ import "embed"
 
 const arch = "arm64"
 
-//go:embed arm64/*.o.gz arm64/*.needs
+//go:embed arm64/*.o.zst arm64/*.needs
 var files embed.FS

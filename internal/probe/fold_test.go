@@ -283,12 +283,12 @@ func width(insns asm.Instructions) (n int) {
 
 // everySpec calls f with the object of each tool, its options set.
 func everySpec(t *testing.T, f func(name string, spec *ebpf.CollectionSpec)) {
-	files, err := fs.Glob(os.DirFS("../object/amd64"), "*.o.gz")
+	files, err := fs.Glob(os.DirFS("../object/amd64"), "*.o.zst")
 	if err != nil || len(files) < 40 {
 		t.Fatalf("%d objects, %v", len(files), err)
 	}
 	for _, file := range files {
-		name := strings.TrimSuffix(file, ".o.gz")
+		name := strings.TrimSuffix(file, ".o.zst")
 		spec, err := object.Spec(name)
 		if err != nil {
 			t.Fatal(err)

@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -116,25 +115,20 @@ func output(ctx context.Context, dir string, env []string, name string, args ...
 
 // object is where a tool's object for this machine is kept.
 func object(name string) string {
-	return filepath.Join("internal/object", runtime.GOARCH, name+".o.gz")
+	return filepath.Join("internal/object", runtime.GOARCH, name+".o.zst")
 }
 
 // read returns the programs of an object.
 func read(file string) (programs, error) {
-	f, err := os.Open(file)
+	packed, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
+	b, err := objects.Unpack(packed)
 	if err != nil {
 		return nil, err
 	}
-	var b bytes.Buffer
-	if _, err := b.ReadFrom(z); err != nil {
-		return nil, err
-	}
-	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(b.Bytes()))
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(b))
 	if err != nil {
 		return nil, err
 	}

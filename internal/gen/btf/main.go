@@ -96,12 +96,12 @@ func moduleTypes(file string, base *btf.Spec) (*btf.Spec, error) {
 // wantedStructs is the names of all types that programs relocate against.
 func wantedStructs() (map[string]bool, error) {
 	out := map[string]bool{}
-	objects, err := filepath.Glob("internal/object/amd64/*.o.gz")
+	objects, err := filepath.Glob("internal/object/amd64/*.o.zst")
 	if err != nil {
 		return nil, err
 	}
 	for _, file := range objects {
-		spec, err := object.Spec(strings.TrimSuffix(filepath.Base(file), ".o.gz"))
+		spec, err := object.Spec(strings.TrimSuffix(filepath.Base(file), ".o.zst"))
 		if err != nil {
 			return nil, err
 		}
