@@ -29,7 +29,6 @@ import (
 
 // Main runs seine and returns its exit code.
 func Main(args []string, stdout, stderr *os.File) int {
-	host.ReleaseCode()
 	signal.Ignore(syscall.SIGPIPE)
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) && !(len(args) > 1 && args[1] == agentName) { // nohup ignores it, and the agent rereads its configuration
@@ -41,6 +40,8 @@ func Main(args []string, stdout, stderr *os.File) int {
 	context.AfterFunc(ctx, func() { time.AfterFunc(echo, stop) })
 
 	probe.LearnVersion()
+	host.ReleaseCode()
+	ctx = begin(ctx, args)
 	err := execute(ctx, args, stdout, stderr)
 	var asked exitCode // of a script's exit, printed without a message
 	if err != nil && code(err) != exitOK && !errors.As(err, &asked) {

@@ -54,7 +54,7 @@ type run struct {
 
 // StartGC is how far the heap may grow, in percent, until everything is attached.
 // Starting makes much garbage once. Collecting it took an eighth of the start's time.
-const StartGC = 200
+const StartGC = 400
 
 // Where several tools are attached one after the other, garbage of ten would take more memory than
 // all the rest. A limit of 24 MB takes twice the processor time, this one hardly any.
@@ -87,7 +87,11 @@ func (r *run) do(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.Ahead = r.flags.columns != "help" && r.flags.from.path == ""
+	if o.Ahead = aheadIn(ctx); o.Ahead == nil && r.flags.columns != "help" && r.flags.from.path == "" {
+		if o.Ahead, err = tool.Begin(r.tool); err != nil {
+			return err
+		}
+	}
 	if r.prepared, err = tool.Prepare(r.tool, r.cfg, o); err != nil {
 		return err
 	}
@@ -148,7 +152,6 @@ func (r *run) do(ctx context.Context) error {
 			r.say("addresses have no names: %v", err)
 		}
 	}
-	host.ReleaseCode() // of the command line
 	session, err := on.attach(r.prepared)
 	debug.SetGCPercent(usual)
 	host.ReleaseCode() // that has loaded the programs

@@ -113,6 +113,8 @@ type Options struct {
 	Force Force
 	Log   ebpf.LogLevel                         // of the verifier, for -vv
 	Fill  func(maps map[string]*ebpf.Map) error // called before any program runs; nil: nothing to do
+	// Loaded is called when all programs are loaded, before any is attached; nil: nothing to do.
+	Loaded func()
 	// Share are maps that others use too. They replace the maps of the same name in the
 	// object, which are not created.
 	Share map[string]*ebpf.Map
@@ -161,7 +163,7 @@ func Attach(k *Kernel, spec *ebpf.CollectionSpec, points []Point, o Options) (_ 
 	if s.opts, err = k.load(spec, o.Ahead); err != nil {
 		return nil, err
 	}
-	s.opts.Programs.LogLevel, s.opts.MapReplacements = o.Log, s.Maps
+	s.opts.Programs.LogLevel = o.Log
 	if o.Fill != nil {
 		if err := o.Fill(s.Maps); err != nil {
 			return nil, err
@@ -175,6 +177,9 @@ func Attach(k *Kernel, spec *ebpf.CollectionSpec, points []Point, o Options) (_ 
 	all, err := s.candidates(k, spec, points, o.Force)
 	if err != nil {
 		return nil, err
+	}
+	if o.Loaded != nil {
+		o.Loaded()
 	}
 	for _, c := range all {
 		err := c.attach(s)
@@ -428,11 +433,17 @@ func (s *Set) place(p Point, all []loaded) error {
 // exits of a dozen system calls are one program.
 func (s *Set) load(spec *ebpf.CollectionSpec, ps *ebpf.ProgramSpec, name string) (*ebpf.Program, error) {
 	load := func() (*ebpf.Program, error) {
+		folded := s.constants.fold(ps)
 		one := &ebpf.CollectionSpec{
-			Maps: spec.Maps, Types: spec.Types, ByteOrder: spec.ByteOrder, Variables: spec.Variables,
-			Programs: map[string]*ebpf.ProgramSpec{name: s.constants.fold(ps)},
+			Maps: map[string]*ebpf.MapSpec{}, Types: spec.Types, ByteOrder: spec.ByteOrder,
+			Programs: map[string]*ebpf.ProgramSpec{name: folded},
 		}
-		coll, err := ebpf.NewCollectionWithOptions(one, s.opts)
+		opts := s.opts
+		opts.MapReplacements = map[string]*ebpf.Map{}
+		for _, m := range mapsOf(folded) { // cilium/ebpf copies the descriptors of all maps, used or not
+			one.Maps[m], opts.MapReplacements[m] = spec.Maps[m], s.Maps[m]
+		}
+		coll, err := ebpf.NewCollectionWithOptions(one, opts)
 		if err != nil {
 			return nil, err
 		}
@@ -455,6 +466,16 @@ func (s *Set) load(spec *ebpf.CollectionSpec, ps *ebpf.ProgramSpec, name string)
 	}
 	s.mu.Unlock()
 	return once()
+}
+
+// mapsOf are the maps that a program refers to.
+func mapsOf(ps *ebpf.ProgramSpec) (names []string) {
+	for i := range ps.Instructions {
+		if ins := &ps.Instructions[i]; ins.IsLoadFromMap() && ins.Reference() != "" && !slices.Contains(names, ins.Reference()) {
+			names = append(names, ins.Reference())
+		}
+	}
+	return names
 }
 
 // codeOf is equal for programs of the same instructions.

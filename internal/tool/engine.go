@@ -122,10 +122,14 @@ func (e *Engine) Attach(p *Prepared) (_ *Session, err error) {
 		engine: e, Notes: notes, opts: p.opts, views: p.Views, schemas: p.Schemas, by: p.by, keyBits: p.keyBits,
 		ticks: p.opts.Interval > 0, late: attachesLate(p.spec), keeps: p.Tool.Keeps, asked: make(chan chan struct{}),
 	}
+	owners := e.makeOwners(p)
+	defer owners.close()
 	if err := e.join(s, p); err != nil {
 		return nil, err
 	}
-	if err := e.place(s, p); err != nil {
+	err = e.place(s, p, owners)
+	e.ring.begin() // leave waits for the reader
+	if err != nil {
 		s.packets.close()
 		e.leave(s)
 		return nil, fmt.Errorf("%s: %w", p.Tool.Name, err)
@@ -159,7 +163,7 @@ func (p *Prepared) settle(k *probe.Kernel) error {
 
 // place puts the programs of a session into place: first those of the owners that it
 // shares, if it does.
-func (e *Engine) place(s *Session, p *Prepared) (err error) {
+func (e *Engine) place(s *Session, p *Prepared, made *made) (err error) {
 	if s.owners, err = e.joinOwners(p); err != nil {
 		return err
 	}
@@ -176,6 +180,14 @@ func (e *Engine) place(s *Session, p *Prepared) (err error) {
 		s.Choices = s.owners.choices()
 		s.owners.count(&s.before)
 	}
+	if made != nil {
+		m, err := made.wait()
+		if err != nil {
+			return fmt.Errorf("making maps: %w", err)
+		}
+		share = maps.Clone(share)
+		share[ownersMap] = m // which is copied
+	}
 	if s.relay, err = e.joinRelay(p); err != nil {
 		return err
 	}
@@ -183,7 +195,8 @@ func (e *Engine) place(s *Session, p *Prepared) (err error) {
 	p.ahead = nil // the types are not needed any more
 	s.set, err = probe.Attach(e.kernel, p.spec, points, probe.Options{
 		Force: p.opts.Force, Log: p.opts.Log, Share: share, Instead: s.relay.place, Ahead: ahead,
-		Fill: func(maps map[string]*ebpf.Map) error { return errors.Join(p.fill(maps), s.openPackets(maps)) },
+		Fill:   func(maps map[string]*ebpf.Map) error { return errors.Join(p.fill(maps), s.openPackets(maps)) },
+		Loaded: e.ring.begin,
 	})
 	if err != nil {
 		return err

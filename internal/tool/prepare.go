@@ -32,7 +32,7 @@ type Options struct {
 	Force    probe.Force
 	Log      ebpf.LogLevel // of the verifier
 	Stats    bool          // count what programs cost and maps hold
-	Ahead    bool          // it will be attached at once: decode the types of the kernel meanwhile
+	Ahead    *Ahead        // what Begin has begun for this tool; nil: nothing
 }
 
 // Defaults of Options.
@@ -84,11 +84,8 @@ func Prepare(t *Tool, cfg any, o Options) (*Prepared, error) {
 		}
 	}
 	p := &Prepared{Tool: t, Views: t.Views(cfg), cfg: cfg, opts: o}
-	if err := p.begin(); err != nil {
-		return nil, err
-	}
 	var err error
-	if p.spec, err = object.Spec(t.Name); err != nil {
+	if p.spec, err = p.begun(); err != nil {
 		return nil, err
 	}
 	if p.Schemas, err = t.Schemas(p.Views); err != nil {
@@ -121,17 +118,14 @@ func Prepare(t *Tool, cfg any, o Options) (*Prepared, error) {
 	return p, p.size()
 }
 
-// begin reads the types of the kernel meanwhile.
-func (p *Prepared) begin() error {
-	if !p.opts.Ahead {
-		go probe.Running()
-		return nil
+// begun is the object of the tool.
+func (p *Prepared) begun() (*ebpf.CollectionSpec, error) {
+	if a := p.opts.Ahead; a != nil {
+		p.ahead, p.opts.Ahead = a.types, nil
+		return a.spec()
 	}
-	needs, err := object.Needs(p.Tool.Name)
-	if err == nil {
-		p.ahead = probe.Begin(probe.Running, needs, functions()...)
-	}
-	return err
+	go probe.Running() // it is needed next
+	return object.Spec(p.Tool.Name)
 }
 
 // Use says which columns are in use: all are unless it is called. Names that no column shows are

@@ -27,6 +27,7 @@ type ring struct {
 	resting *ebpf.Variable
 	reader  *ringbuf.Reader
 	poll    time.Duration // how long an event may wait
+	begin   func()        // lets the reader begin
 	done    chan struct{} // closed when the reader has ended
 
 	mu     sync.Mutex // guards the feeds
@@ -51,7 +52,9 @@ const poll = 50 * time.Millisecond
 const restAfter = time.Second
 
 // newRing makes the ring that the object of a tool declares, for all tools. The goroutine that
-// reads it defers guard, if there is one.
+// reads it defers guard, if there is one. It waits for begin. While programs are loaded it would
+// only be in the way: Go takes up to 10 ms to see that it waits in the kernel, and until then
+// no other goroutine runs on its processor.
 func newRing(spec *ebpf.CollectionSpec, size uint32, poll time.Duration, guard func()) (*ring, error) {
 	part := &ebpf.CollectionSpec{
 		Maps:  map[string]*ebpf.MapSpec{ringMap: spec.Maps[ringMap].Copy(), ringVars: spec.Maps[ringVars]},
@@ -73,10 +76,13 @@ func newRing(spec *ebpf.CollectionSpec, size uint32, poll time.Duration, guard f
 		coll.Close()
 		return nil, fmt.Errorf("ring: %w", err)
 	}
+	begun := make(chan struct{})
+	r.begin = sync.OnceFunc(func() { close(begun) })
 	go func() {
 		if guard != nil {
 			defer guard()
 		}
+		<-begun
 		r.run()
 	}()
 	return r, nil
@@ -100,6 +106,7 @@ func (r *ring) close() {
 		f.close(nil)
 	}
 	r.reader.Close()
+	r.begin() // it ends at once
 	<-r.done
 	r.coll.Close()
 }

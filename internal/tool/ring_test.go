@@ -29,6 +29,7 @@ func TestRingEnds(t *testing.T) {
 		if rings[i], err = newRing(spec, 1<<16, poll, nil); err != nil {
 			t.Fatal(err)
 		}
+		rings[i].begin()
 	}
 	time.Sleep(restAfter - poll) // what makes a reader rest is silence
 	var wg sync.WaitGroup
@@ -40,4 +41,46 @@ func TestRingEnds(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// TestRingBegins: the reader of a ring touches nothing before begin, and a ring that was never begun can be closed.
+func TestRingBegins(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	if err := host.Memlock(); err != nil {
+		t.Fatal(err)
+	}
+	spec, err := object.Spec("tcplife")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := newRing(spec, 1<<16, poll, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.woken.Set(uint64(7)); err != nil { // the reader sets it to zero at each poll
+		t.Fatal(err)
+	}
+	woken := func() (n uint64) {
+		if err := r.woken.Get(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	time.Sleep(3 * poll)
+	if n := woken(); n != 7 {
+		t.Errorf("the reader reads before it may begin: %d", n)
+	}
+	r.begin()
+	for began := time.Now(); woken() != 0; time.Sleep(poll / 10) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("the reader does not begin")
+		}
+	}
+	r.close()
+	if r, err = newRing(spec, 1<<16, poll, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.close()
 }
