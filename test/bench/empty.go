@@ -119,7 +119,7 @@ func (e *empty) program() (does asm.Instructions, err error) {
 		do(asm.FnKtimeGetNs.Call(), asm.Mov.Reg(asm.R7, asm.R0))
 	}
 	for i := range e.arrays + e.hashes {
-		spec := &ebpf.MapSpec{Type: ebpf.Hash, KeySize: uint32(key), ValueSize: 64, MaxEntries: 1 << 10}
+		spec := &ebpf.MapSpec{Type: ebpf.Hash, KeySize: uint32(key), ValueSize: max(64, 8*uint32(e.adds+1)), MaxEntries: 1 << 10}
 		if i < e.arrays {
 			spec = &ebpf.MapSpec{Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 64, MaxEntries: 1}
 		}

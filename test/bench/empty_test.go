@@ -11,6 +11,7 @@ import (
 
 	"seine/internal/host"
 	"seine/internal/kern"
+	"seine/internal/object"
 )
 
 // TestKeyed: programs that look a hash with a large key up find their entry, and add to it.
@@ -46,9 +47,16 @@ func TestKeyed(t *testing.T) {
 	}
 }
 
-// TestKeySize: the least of socketio has a key of the tool's size.
+// TestKeySize: the leasts of socketio and sormem have a key of the tool's size.
 func TestKeySize(t *testing.T) {
 	if got := unsafe.Sizeof(kern.IOKey{}); got != ioKey {
 		t.Errorf("the key of sends and receives has %d bytes, the least one of %d", got, ioKey)
+	}
+	spec, err := object.Spec("sormem")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := spec.Maps["fills"].KeySize; got != memKey {
+		t.Errorf("the key of fills has %d bytes, the least one of %d", got, memKey)
 	}
 }

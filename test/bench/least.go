@@ -34,9 +34,8 @@ var leasts = map[string][]*empty{
 		{tracepoint: "sys_enter_write", syscall: true, hashes: 1}, {tracepoint: "sys_exit_write", syscall: true, who: true, hashes: 2}},
 	"socketio": {
 		{tracepoint: "sock_send_length", who: true, hashes: 1, key: ioKey, adds: 2}, {tracepoint: "sock_recv_length", who: true, hashes: 1, key: ioKey, adds: 2}},
-	"sormem": {
-		{tracepoint: "sk_data_ready", socket: finds, hashes: 1}, {tracepoint: "sk_data_ready"}, {tracepoint: "tcp_probe"},
-		{tracepoint: "sock_send_length", socket: finds}, {tracepoint: "sock_recv_length", socket: finds}},
+	"sormem": append([]*empty{
+		{tracepoint: "sk_data_ready", socket: finds, hashes: 1, key: memKey, adds: memAdds}, {tracepoint: "sk_data_ready"}, {tracepoint: "tcp_probe"}}, follow...),
 	"tcpaccept": {
 		{tracepoint: "inet_sock_set_state", does: does(on(unix.BPF_TCP_SYN_RECV, clock, queues))},
 		{tracepoint: "sys_exit_accept4", syscall: true, does: does(walks, clock, waits, says(acceptBytes, heads, self, tuple, queued))}},
@@ -87,5 +86,9 @@ var leastApart = slices.Concat([]*empty{
 
 // ioKey is the size of the key that sends and receives are counted by.
 const ioKey = 104
+
+// memKey is the size of the key that the fills of buffers are counted by. Each adds to a count, a sum and a slot of three
+// histograms.
+const memKey, memAdds = 32, 3 * 3
 
 const leastName = "its least"
