@@ -21,6 +21,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -130,6 +131,16 @@ func (o *options) measure() (*machine, error) {
 		return nil, fmt.Errorf("counting what programs cost: %w", err)
 	}
 	defer stats.Close()
+	dir, err := os.MkdirTemp("", "seine-bench")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	inPages := filepath.Join(dir, "seine")
+	if err := lab.CopyInPages(o.seine, inPages); err != nil {
+		return nil, err
+	}
+	o.seine = inPages
 	m := &machine{Title: title(emulated, o.steady), Stamp: o.stamp()}
 	for _, p := range []struct {
 		name string
