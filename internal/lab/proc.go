@@ -131,7 +131,7 @@ func (p *Proc) next() (json.RawMessage, error) {
 		case <-p.news:
 		case <-p.gone:
 		case <-late.C:
-			return nil, fmt.Errorf("%w: no report within %v", ErrLate, p.timeout)
+			return nil, p.late("no report")
 		}
 	}
 }
@@ -178,7 +178,7 @@ func (p *Proc) Wait() error {
 	select {
 	case <-p.gone:
 	case <-late.C:
-		return fmt.Errorf("lab: %s (pid %d): %w: still running after %v", p.Comm, p.PID, ErrLate, p.timeout)
+		return fmt.Errorf("lab: %s (pid %d): %w", p.Comm, p.PID, p.late("no end"))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
