@@ -142,7 +142,7 @@ __u32 owner_wants = 0;
 
 /* owner_has(options): is one of these bits of owner_options on? As for plain() of probe.h, Go
  * writes the answer into the program before it loads it (internal/probe). To read the constant
- * would cost two more instructions each time. The verifier removes the other branch.
+ * would cost two more instructions each time. The loader then removes the other branch.
  */
 #define OWNER_HAS 0x5e1f0000
 #define owner_has(options)                                                     \

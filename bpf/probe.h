@@ -48,7 +48,7 @@
  * map's key: copy it for the key.
  *
  * Go writes into each program, in place of PLAIN, which of the two it is
- * (internal/object). The verifier removes the other branch.
+ * (internal/object). The loader then removes the other branch.
  */
 #define PLAIN 0x5e1e10ad
 static __always_inline bool plain(void)

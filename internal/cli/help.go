@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
 
 	"seine/internal/tool"
@@ -110,30 +109,6 @@ func atMost(n int) cobra.PositionalArgs {
 			return tool.Usagef("%s: too many arguments: %q", cmd.Name(), args[n])
 		}
 		return nil
-	}
-}
-
-func manCommand(root *cobra.Command, w io.Writer) *cobra.Command {
-	return &cobra.Command{
-		Use:               "man [TOOL | DIRECTORY/]",
-		Short:             "write the man page of seine or of a tool, or all of them into a directory",
-		Args:              atMost(1),
-		ValidArgsFunction: completeCommands,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			head := &doc.GenManHeader{Section: "8", Source: "seine", Manual: "seine"}
-			if len(args) == 0 {
-				return doc.GenMan(root, head, w)
-			}
-			if dir, ok := strings.CutSuffix(args[0], "/"); ok {
-				return doc.GenManTree(root, head, dir)
-			}
-			for _, c := range root.Commands() {
-				if c.Name() == args[0] {
-					return doc.GenMan(c, head, w)
-				}
-			}
-			return unknownCommand(args[0])
-		},
 	}
 }
 

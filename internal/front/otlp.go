@@ -197,7 +197,7 @@ func (o *OTLP) push(ctx context.Context, log *slog.Logger) {
 }
 
 // names are the descriptions with OpenTelemetry's names and units, by our name.
-var names = func() map[string]agent.Desc {
+var names = sync.OnceValue(func() map[string]agent.Desc {
 	out := map[string]agent.Desc{}
 	for _, d := range agent.Table {
 		if d.OTLP == "" {
@@ -206,7 +206,7 @@ var names = func() map[string]agent.Desc {
 		out[d.Name] = d
 	}
 	return out
-}()
+})
 
 // encode makes a push of metrics, compressed.
 func (o *OTLP) encode(families []*dto.MetricFamily, now time.Time) []byte {
@@ -237,7 +237,7 @@ func attribute(key, value string) *commonpb.KeyValue {
 func convert(families []*dto.MetricFamily, now time.Time) (out []*metricspb.Metric) {
 	at := uint64(now.UnixNano())
 	for _, f := range families {
-		d, ok := names[f.GetName()]
+		d, ok := names()[f.GetName()]
 		if !ok { // of the config file
 			d = agent.Desc{OTLP: strings.TrimSuffix(f.GetName(), "_total")}
 		}

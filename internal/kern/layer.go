@@ -2,7 +2,10 @@
 
 package kern
 
-import "strings"
+import (
+	"strings"
+	"sync"
+)
 
 // netLayers are the layers of the kernel's network code, from the top down, each with the
 // prefixes of its function names. Leading underscores do not count. Other functions, such
@@ -32,7 +35,7 @@ var netLayers = []struct {
 }
 
 // layerOf is the layer of each prefix.
-var layerOf = func() map[string]string {
+var layerOf = sync.OnceValue(func() map[string]string {
 	m := map[string]string{}
 	for _, l := range netLayers {
 		for p := range strings.FieldsSeq(l.prefixes) {
@@ -40,7 +43,7 @@ var layerOf = func() map[string]string {
 		}
 	}
 	return m
-}()
+})
 
 // NetLayer is the layer of a kernel stack: that of the innermost function that
 // belongs to one. It is empty if the stack is not in the network code. An
@@ -67,7 +70,7 @@ func funcLayer(name string) string {
 		}
 	}
 	for n := len(name); n > 1; n-- {
-		if l := layerOf[name[:n]]; l != "" {
+		if l := layerOf()[name[:n]]; l != "" {
 			return l
 		}
 	}

@@ -20,7 +20,7 @@ func TestAround(t *testing.T) {
 		{sort: "process", reverse: true},
 		{where: "turns < 3"},
 	} {
-		all, err := connections.pick(each, &q, 0)
+		all, err := connections().pick(each, &q, 0)
 		if err != nil || all.matched < 1000 {
 			t.Fatalf("%d rows, %v", all.matched, err)
 		}
@@ -29,11 +29,11 @@ func TestAround(t *testing.T) {
 			for _, top := range []int{at, at - 7, at - 19} {
 				counted := q
 				counted.at, counted.top, counted.pinned = at, max(top, 0), true
-				want := connections.pane(each, counted, 200, lines, Look{})
+				want := connections().pane(each, counted, 200, lines, Look{})
 				found := counted
 				found.cursor = want.cursor
 				found.at += 3 // where it was before others went
-				got := connections.pane(each, found, 200, lines, Look{})
+				got := connections().pane(each, found, 200, lines, Look{})
 				if got.at != at || got.top != want.top || got.matched != matched || !slices.Equal(got.lines, want.lines) {
 					t.Errorf("%+v at %d of %d: the row is found at %d, top %d instead of %d", q, at, matched, got.at, got.top, want.top)
 				}
@@ -41,7 +41,7 @@ func TestAround(t *testing.T) {
 		}
 	}
 	gone := query{at: 100, top: 90, pinned: true, cursor: "no such row"}
-	if p := connections.pane(each, gone, 200, lines, Look{}); p.at != 100 || p.top != 90 || len(p.lines) != lines {
+	if p := connections().pane(each, gone, 200, lines, Look{}); p.at != 100 || p.top != 90 || len(p.lines) != lines {
 		t.Errorf("a row that has gone leaves the cursor at %d, top %d, with %d lines", p.at, p.top, len(p.lines))
 	}
 }

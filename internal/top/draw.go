@@ -267,19 +267,19 @@ func (s *State) body(snap *Snapshot, cells, lines int, l Look) []string {
 // list is the table that is shown.
 func (s *State) list(snap *Snapshot, q query, cells, lines int, l Look) pane {
 	if v := s.level(); v != nil {
-		return connections.pane(func(do func(*conn)) { snap.connections(v.only(), do) }, q, cells, lines, l)
+		return connections().pane(func(do func(*conn)) { snap.connections(v.only(), do) }, q, cells, lines, l)
 	}
 	switch s.Screen {
 	case Services:
-		return services.pane(snap.services, q, cells, lines, l)
+		return services().pane(snap.services, q, cells, lines, l)
 	case Processes:
-		return processes.pane(snap.processes, q, cells, lines, l)
+		return processes().pane(snap.processes, q, cells, lines, l)
 	case Connections:
-		return connections.pane(func(do func(*conn)) { snap.connections(nil, do) }, q, cells, lines, l)
+		return connections().pane(func(do func(*conn)) { snap.connections(nil, do) }, q, cells, lines, l)
 	case Events:
-		return events.pane(snap.events, q, cells, lines, l)
+		return events().pane(snap.events, q, cells, lines, l)
 	}
-	return findings.pane(snap.findings, q, cells, lines, l)
+	return findings().pane(snap.findings, q, cells, lines, l)
 }
 
 // empty says why there are no rows.
@@ -385,7 +385,7 @@ func (s *State) notes(cells int) []string {
 // prompt is the filter that is being typed, and its completions.
 func (s *State) prompt(cells int, l Look) []string {
 	in := s.input
-	hint := "columns: " + strings.Join(in.matches(lists[s.kind()].ids()), " ")
+	hint := "columns: " + strings.Join(in.matches(lists()[s.kind()].ids()), " ")
 	switch {
 	case in.err != "":
 		hint = l.paint(bad, fit(words.Clean(in.err), min(width(in.err), cells), true))
@@ -495,7 +495,7 @@ func helpText(s Screen, cells, lines int, l Look) []string {
 		"",
 		l.paint(strong, "Columns of "+titles[s]+", as filters name them"),
 	}
-	for _, c := range lists[s].help() {
+	for _, c := range lists()[s].help() {
 		out = append(out, "  "+fit(c, min(width(c), cells-2), true))
 	}
 	return out[:min(len(out), lines)]

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"seine/internal/row"
@@ -132,37 +133,39 @@ func compareTallies(a, b *watch.TallyKey) int {
 		cmp.Compare(a.Lport, b.Lport), a.Raddr.Compare(b.Raddr), cmp.Compare(a.Rport, b.Rport), strings.Compare(a.Dev, b.Dev))
 }
 
-var events = newTable("events", "last",
-	func(e *event) watch.TallyKey { return e.TallyKey },
-	func(a, b *event) int {
-		return cmp.Or(cmp.Compare(flag(b.trouble()), flag(a.trouble())), compareTallies(&a.TallyKey, &b.TallyKey))
-	},
-	slices.Concat([]column[event]{
-		{id: "last", head: "LAST", help: "when it happened last", kind: row.Time, width: 8, left: true,
-			cell: func(e *event, c *row.Cell) { setTime(c, time.Unix(e.Last, 0)) }, text: func(e *event) string { return time.Unix(e.Last, 0).Format("15:04:05") }},
-		{id: "count", head: "COUNT", help: "how often, in the last five minutes", kind: row.Uint, width: 7,
-			cell: func(e *event, c *row.Cell) { c.SetUint(e.Count) }, text: func(e *event) string { return number(float64(e.Count)) }},
-		{id: "event", head: "EVENT", help: "what happened", kind: row.Text, width: 14, left: true, up: true,
-			cell: func(e *event, c *row.Cell) { c.SetText(e.word()) }, text: (*event).word, style: (*event).style},
-		{id: "who", head: "TO WHOM", help: "process, and the port that it serves or the address that it calls", kind: row.Text, width: 22, grow: 2, left: true, up: true, cut: middle,
-			cell: func(e *event, c *row.Cell) { setText(c, e.who()) }, text: (*event).who},
-		{id: "detail", head: "HOW", help: "cause, reason, error or answer", kind: row.Text, width: 15, grow: 3, left: true, up: true,
-			cell: func(e *event, c *row.Cell) { setText(c, e.detail()) }, text: (*event).detail},
-		{id: "p50_us", head: "TOOK", help: "median time; of connections: median lifetime", kind: row.Uint, width: 8, rank: 3,
-			cell: func(e *event, c *row.Cell) { setUint(c, uint64(e.us()), e.Took.Count > 0) }, text: (*event).took},
-		{id: "pid", head: "PID", help: "one of the processes", kind: row.Uint, width: 7, rank: 4, up: true,
-			cell: func(e *event, c *row.Cell) { setUint(c, uint64(e.PID), e.PID != 0) }, text: func(e *event) string { return absent(e.PID != 0, plainNumber(e.PID)) }},
-		{id: "kind", head: "KIND", help: "sort of event", kind: row.Text, rank: -1, up: true,
-			cell: func(e *event, c *row.Cell) { c.SetText(string(e.Kind)) }, text: func(e *event) string { return string(e.Kind) }},
-		{id: "what", head: "WHAT", help: "cause, reason, error or answer alone", kind: row.Text, rank: -1, up: true,
-			cell: func(e *event, c *row.Cell) { setText(c, e.What) }, text: func(e *event) string { return e.What }},
-		{id: "lport", head: "LPORT", help: "local port of the service", kind: row.Uint, rank: -1, up: true,
-			cell: func(e *event, c *row.Cell) { setUint(c, uint64(e.Lport), e.Lport != 0) }, text: func(e *event) string { return plainNumber(e.Lport) }},
-		{id: "raddr", head: "RADDR", help: "remote address", kind: row.Addr, rank: -1, up: true,
-			cell: func(e *event, c *row.Cell) { setAddr(c, e.Raddr) }, text: func(e *event) string { return e.Raddr.String() }},
-		{id: "rport", head: "RPORT", help: "remote port", kind: row.Uint, rank: -1, up: true,
-			cell: func(e *event, c *row.Cell) { setUint(c, uint64(e.Rport), e.Rport != 0) }, text: func(e *event) string { return plainNumber(e.Rport) }},
-	}, whoColumns(func(e *event) *watch.Who { return &e.Who })))
+var events = sync.OnceValue(func() *table[event] {
+	return newTable("events", "last",
+		func(e *event) watch.TallyKey { return e.TallyKey },
+		func(a, b *event) int {
+			return cmp.Or(cmp.Compare(flag(b.trouble()), flag(a.trouble())), compareTallies(&a.TallyKey, &b.TallyKey))
+		},
+		slices.Concat([]column[event]{
+			{id: "last", head: "LAST", help: "when it happened last", kind: row.Time, width: 8, left: true,
+				cell: func(e *event, c *row.Cell) { setTime(c, time.Unix(e.Last, 0)) }, text: func(e *event) string { return time.Unix(e.Last, 0).Format("15:04:05") }},
+			{id: "count", head: "COUNT", help: "how often, in the last five minutes", kind: row.Uint, width: 7,
+				cell: func(e *event, c *row.Cell) { c.SetUint(e.Count) }, text: func(e *event) string { return number(float64(e.Count)) }},
+			{id: "event", head: "EVENT", help: "what happened", kind: row.Text, width: 14, left: true, up: true,
+				cell: func(e *event, c *row.Cell) { c.SetText(e.word()) }, text: (*event).word, style: (*event).style},
+			{id: "who", head: "TO WHOM", help: "process, and the port that it serves or the address that it calls", kind: row.Text, width: 22, grow: 2, left: true, up: true, cut: middle,
+				cell: func(e *event, c *row.Cell) { setText(c, e.who()) }, text: (*event).who},
+			{id: "detail", head: "HOW", help: "cause, reason, error or answer", kind: row.Text, width: 15, grow: 3, left: true, up: true,
+				cell: func(e *event, c *row.Cell) { setText(c, e.detail()) }, text: (*event).detail},
+			{id: "p50_us", head: "TOOK", help: "median time; of connections: median lifetime", kind: row.Uint, width: 8, rank: 3,
+				cell: func(e *event, c *row.Cell) { setUint(c, uint64(e.us()), e.Took.Count > 0) }, text: (*event).took},
+			{id: "pid", head: "PID", help: "one of the processes", kind: row.Uint, width: 7, rank: 4, up: true,
+				cell: func(e *event, c *row.Cell) { setUint(c, uint64(e.PID), e.PID != 0) }, text: func(e *event) string { return absent(e.PID != 0, plainNumber(e.PID)) }},
+			{id: "kind", head: "KIND", help: "sort of event", kind: row.Text, rank: -1, up: true,
+				cell: func(e *event, c *row.Cell) { c.SetText(string(e.Kind)) }, text: func(e *event) string { return string(e.Kind) }},
+			{id: "what", head: "WHAT", help: "cause, reason, error or answer alone", kind: row.Text, rank: -1, up: true,
+				cell: func(e *event, c *row.Cell) { setText(c, e.What) }, text: func(e *event) string { return e.What }},
+			{id: "lport", head: "LPORT", help: "local port of the service", kind: row.Uint, rank: -1, up: true,
+				cell: func(e *event, c *row.Cell) { setUint(c, uint64(e.Lport), e.Lport != 0) }, text: func(e *event) string { return plainNumber(e.Lport) }},
+			{id: "raddr", head: "RADDR", help: "remote address", kind: row.Addr, rank: -1, up: true,
+				cell: func(e *event, c *row.Cell) { setAddr(c, e.Raddr) }, text: func(e *event) string { return e.Raddr.String() }},
+			{id: "rport", head: "RPORT", help: "remote port", kind: row.Uint, rank: -1, up: true,
+				cell: func(e *event, c *row.Cell) { setUint(c, uint64(e.Rport), e.Rport != 0) }, text: func(e *event) string { return plainNumber(e.Rport) }},
+		}, whoColumns(func(e *event) *watch.Who { return &e.Who })))
+})
 
 func (s *Snapshot) events(do func(*event)) {
 	if s.Events == nil {

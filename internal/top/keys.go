@@ -131,7 +131,7 @@ func (s *State) resort(round bool) {
 	if q == nil {
 		return
 	}
-	all := lists[s.kind()].sortable()
+	all := lists()[s.kind()].sortable()
 	if round {
 		q.reverse = !q.reverse
 	} else {
@@ -286,7 +286,7 @@ func (s *State) typed(key, text string) Action {
 		return Nothing
 	case "enter":
 		where := strings.TrimSpace(string(in.text))
-		if err := lists[s.kind()].check(where); err != nil {
+		if err := lists()[s.kind()].check(where); err != nil {
 			in.err = err.Error()
 			return Nothing
 		}
@@ -294,7 +294,7 @@ func (s *State) typed(key, text string) Action {
 		s.input = nil
 		return Nothing
 	case "tab":
-		in.complete(lists[s.kind()].ids())
+		in.complete(lists()[s.kind()].ids())
 	case "backspace", "ctrl+h":
 		if in.at > 0 {
 			in.at--
@@ -336,11 +336,11 @@ func (s *State) typed(key, text string) Action {
 
 // CheckQuery checks a filter and an order of a screen.
 func CheckQuery(s Screen, where, sort string) error {
-	if all := lists[s].ids(); sort != "" && !slices.Contains(all, sort) {
+	if all := lists()[s].ids(); sort != "" && !slices.Contains(all, sort) {
 		if near := row.Nearest(sort, all); near != "" {
 			return fmt.Errorf("sort: there is no column %q: did you mean %s?", sort, near)
 		}
 		return fmt.Errorf("sort: there is no column %q: one of %s", sort, strings.Join(all, ", "))
 	}
-	return lists[s].check(where)
+	return lists()[s].check(where)
 }

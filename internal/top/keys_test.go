@@ -128,12 +128,12 @@ func TestSort(t *testing.T) {
 	snap := world(500)
 	s := opened(snap, Connections)
 	seen := map[string]bool{}
-	for range len(connections.sortable()) {
+	for range len(connections().sortable()) {
 		press(s, snap, "s")
 		seen[s.query().sort] = true
 	}
-	if len(seen) != len(connections.sortable()) {
-		t.Errorf("got %d orders, want %d", len(seen), len(connections.sortable()))
+	if len(seen) != len(connections().sortable()) {
+		t.Errorf("got %d orders, want %d", len(seen), len(connections().sortable()))
 	}
 	s = NewState(Connections, "", "srtt_us", false)
 	Draw(s, snap, 80, 24, Look{})

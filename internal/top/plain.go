@@ -23,15 +23,15 @@ func Plain(w io.Writer, s *State, snap *Snapshot) error {
 	var err error
 	switch s.Screen {
 	case Services:
-		out, err = services.plain(snap.services, q)
+		out, err = services().plain(snap.services, q)
 	case Processes:
-		out, err = processes.plain(snap.processes, q)
+		out, err = processes().plain(snap.processes, q)
 	case Connections:
-		out, err = connections.plain(func(do func(*conn)) { snap.connections(nil, do) }, q)
+		out, err = connections().plain(func(do func(*conn)) { snap.connections(nil, do) }, q)
 	case Events:
-		out, err = events.plain(snap.events, q)
+		out, err = events().plain(snap.events, q)
 	default:
-		out, err = findings.plain(snap.findings, q)
+		out, err = findings().plain(snap.findings, q)
 	}
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ func Plain(w io.Writer, s *State, snap *Snapshot) error {
 
 // Schemas are the schemas of the rows that Rows writes.
 func Schemas() []*row.Schema {
-	return []*row.Schema{services.timed, processes.timed, connections.timed, events.timed, findings.timed}
+	return []*row.Schema{services().timed, processes().timed, connections().timed, events().timed, findings().timed}
 }
 
 // Rows writes one second of a model as rows of all screens. Connections are those with traffic
@@ -60,9 +60,9 @@ func Rows(m *watch.Model, second time.Time, to row.Sink) error {
 	snap := &Snapshot{At: second, View: v, Events: v, Conns: true, Answer: why.Judge(m.At(second, Recent), why.Options{})}
 	spoke := func(c *watch.Conn) bool { return c.Last == second.Unix() }
 	for _, err := range []error{
-		services.rows(snap.services, end, to), processes.rows(snap.processes, end, to),
-		connections.rows(func(do func(*conn)) { snap.connections(spoke, do) }, end, to),
-		events.rows(snap.events, end, to), findings.rows(snap.findings, end, to),
+		services().rows(snap.services, end, to), processes().rows(snap.processes, end, to),
+		connections().rows(func(do func(*conn)) { snap.connections(spoke, do) }, end, to),
+		events().rows(snap.events, end, to), findings().rows(snap.findings, end, to),
 	} {
 		if err != nil {
 			return err

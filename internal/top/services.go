@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 
 	"seine/internal/row"
 	"seine/internal/watch"
@@ -135,58 +136,60 @@ func name(k watch.ServiceKey) string {
 	return k.String()
 }
 
-var services = newTable("services", "worst",
-	func(s *service) watch.ServiceKey { return s.ServiceKey },
-	func(a, b *service) int { return a.Compare(b.ServiceKey) },
-	slices.Concat([]column[service]{
-		{id: "service", head: "SERVICE", help: "process, and the port that it serves or the address that it calls", kind: row.Text, width: 24, grow: 3, left: true, up: true, cut: middle,
-			cell: func(s *service, c *row.Cell) { c.SetText(name(s.ServiceKey)) }, text: func(s *service) string { return name(s.ServiceKey) }},
-		{id: "rname", head: "NAME", help: "out: name of the remote address, as a name server or a TLS client told it; absent if none did", kind: row.Text, width: 16, grow: 1, rank: 7, left: true, up: true,
-			cell: func(s *service, c *row.Cell) { setText(c, s.rname) }, text: func(s *service) string { return s.rname }},
-		{id: "side", head: "SIDE", help: "in: it serves; out: it calls", kind: row.Text, width: 4, rank: 8, left: true, up: true,
-			cell: func(s *service, c *row.Cell) { c.SetText(side(s.Out)) }, text: func(s *service) string { return side(s.Out) }},
-		{id: "conns", head: "CONNS", help: "the most connections at once in a second", kind: row.Uint, width: 6, rank: 1,
-			cell: func(s *service, c *row.Cell) { c.SetUint(s.Conns) }, text: func(s *service) string { return number(float64(s.Conns)) }},
-		{id: "turns_s", head: "TURNS/s", help: "requests with their answers, a second; absent if requests and answers overlap", kind: row.Uint, div: 10, width: 8,
-			cell: func(s *service, c *row.Cell) { setUint(c, tenths(float64(s.Turns)/s.seconds), !s.Mixed()) },
-			text: func(s *service) string { return absent(!s.Mixed(), number(float64(s.Turns)/s.seconds)) }},
-		{id: "p50_us", head: "P50", help: "half of the turns took less", kind: row.Uint, div: 10, width: 8, rank: 2,
-			cell: func(s *service, c *row.Cell) { setUint(c, tenths(s.quantile(0.5)), s.timed()) },
-			text: func(s *service) string { return absent(s.timed(), took(s.quantile(0.5))) }},
-		{id: "p99_us", head: "P99", help: "99 of 100 turns took less", kind: row.Uint, div: 10, width: 8,
-			cell: func(s *service, c *row.Cell) { setUint(c, tenths(s.quantile(0.99)), s.timed()) },
-			text: func(s *service) string { return absent(s.timed(), took(s.quantile(0.99))) }},
-		{id: "verdict", head: "VERDICT", help: "the finding of seine why, or the part that takes more than half of the time of turns", kind: row.Text, width: 16, grow: 1, left: true,
-			cell:  func(s *service, c *row.Cell) { setText(c, says(s.finding, &s.Parts, s.Turns, s.Mixed())) },
-			text:  func(s *service) string { return says(s.finding, &s.Parts, s.Turns, s.Mixed()) },
-			style: func(s *service) style { return hue(s.finding) }},
-		{id: "tx_bytes_s", head: "OUT", help: "payload bytes sent, a second", kind: row.Uint, width: 9, rank: 4,
-			cell: func(s *service, c *row.Cell) { c.SetUint(uint64(float64(s.TX) / s.seconds)) }, text: func(s *service) string { return rate(float64(s.TX) / s.seconds) }},
-		{id: "rx_bytes_s", head: "IN", help: "payload bytes received, a second", kind: row.Uint, width: 9, rank: 4,
-			cell: func(s *service, c *row.Cell) { c.SetUint(uint64(float64(s.RX) / s.seconds)) }, text: func(s *service) string { return rate(float64(s.RX) / s.seconds) }},
-		{id: "retrans", head: "RESENT", help: "segments retransmitted in the window", kind: row.Uint, width: 6, rank: 5,
-			cell: func(s *service, c *row.Cell) { c.SetUint(s.Retrans) }, text: func(s *service) string { return number(float64(s.Retrans)) },
-			style: func(s *service) style { return attention(s.Retrans) }},
-		{id: "where", head: "WHERE THE TIME OF TURNS GOES", help: "the largest parts of the time of turns", kind: row.Text, width: 28, grow: 2, rank: 3, left: true,
-			cell: func(s *service, c *row.Cell) { setText(c, where(&s.Parts)) }, text: func(s *service) string { return where(&s.Parts) }},
-		{id: "worst", head: "WORST", help: "the default order: findings first, then the busiest", kind: row.Uint, rank: -1,
-			cell: func(s *service, c *row.Cell) { c.SetUint(worst(s.finding, float64(s.Turns)+float64(s.Conns))) },
-			text: func(s *service) string { return "" }},
-		{id: "lport", head: "LPORT", help: "in: local port", kind: row.Uint, rank: -1, up: true,
-			cell: func(s *service, c *row.Cell) { setUint(c, uint64(s.Lport), s.Lport != 0) }, text: func(s *service) string { return fmt.Sprint(s.Lport) }},
-		{id: "raddr", head: "RADDR", help: "out: remote address", kind: row.Addr, rank: -1, up: true,
-			cell: func(s *service, c *row.Cell) { setAddr(c, s.Raddr) }, text: func(s *service) string { return s.Raddr.String() }},
-		{id: "rport", head: "RPORT", help: "out: remote port", kind: row.Uint, rank: -1, up: true,
-			cell: func(s *service, c *row.Cell) { setUint(c, uint64(s.Rport), s.Rport != 0) }, text: func(s *service) string { return fmt.Sprint(s.Rport) }},
-		{id: "turns", head: "TURNS", help: "turns in the window", kind: row.Uint, rank: -1,
-			cell: func(s *service, c *row.Cell) { setUint(c, s.Turns, !s.Mixed()) }, text: func(s *service) string { return number(float64(s.Turns)) }},
-		{id: "turn_us", head: "TURN", help: "time of turns, a histogram", kind: row.Object, rank: -1,
-			cell: func(s *service, c *row.Cell) {
-				if s.timed() {
-					*c = row.Cell{Kind: row.Object, Ref: s.Turn.Full()}
-				}
-			}, text: func(s *service) string { return "" }},
-	}, whoColumns(func(s *service) *watch.Who { return &s.Who })))
+var services = sync.OnceValue(func() *table[service] {
+	return newTable("services", "worst",
+		func(s *service) watch.ServiceKey { return s.ServiceKey },
+		func(a, b *service) int { return a.Compare(b.ServiceKey) },
+		slices.Concat([]column[service]{
+			{id: "service", head: "SERVICE", help: "process, and the port that it serves or the address that it calls", kind: row.Text, width: 24, grow: 3, left: true, up: true, cut: middle,
+				cell: func(s *service, c *row.Cell) { c.SetText(name(s.ServiceKey)) }, text: func(s *service) string { return name(s.ServiceKey) }},
+			{id: "rname", head: "NAME", help: "out: name of the remote address, as a name server or a TLS client told it; absent if none did", kind: row.Text, width: 16, grow: 1, rank: 7, left: true, up: true,
+				cell: func(s *service, c *row.Cell) { setText(c, s.rname) }, text: func(s *service) string { return s.rname }},
+			{id: "side", head: "SIDE", help: "in: it serves; out: it calls", kind: row.Text, width: 4, rank: 8, left: true, up: true,
+				cell: func(s *service, c *row.Cell) { c.SetText(side(s.Out)) }, text: func(s *service) string { return side(s.Out) }},
+			{id: "conns", head: "CONNS", help: "the most connections at once in a second", kind: row.Uint, width: 6, rank: 1,
+				cell: func(s *service, c *row.Cell) { c.SetUint(s.Conns) }, text: func(s *service) string { return number(float64(s.Conns)) }},
+			{id: "turns_s", head: "TURNS/s", help: "requests with their answers, a second; absent if requests and answers overlap", kind: row.Uint, div: 10, width: 8,
+				cell: func(s *service, c *row.Cell) { setUint(c, tenths(float64(s.Turns)/s.seconds), !s.Mixed()) },
+				text: func(s *service) string { return absent(!s.Mixed(), number(float64(s.Turns)/s.seconds)) }},
+			{id: "p50_us", head: "P50", help: "half of the turns took less", kind: row.Uint, div: 10, width: 8, rank: 2,
+				cell: func(s *service, c *row.Cell) { setUint(c, tenths(s.quantile(0.5)), s.timed()) },
+				text: func(s *service) string { return absent(s.timed(), took(s.quantile(0.5))) }},
+			{id: "p99_us", head: "P99", help: "99 of 100 turns took less", kind: row.Uint, div: 10, width: 8,
+				cell: func(s *service, c *row.Cell) { setUint(c, tenths(s.quantile(0.99)), s.timed()) },
+				text: func(s *service) string { return absent(s.timed(), took(s.quantile(0.99))) }},
+			{id: "verdict", head: "VERDICT", help: "the finding of seine why, or the part that takes more than half of the time of turns", kind: row.Text, width: 16, grow: 1, left: true,
+				cell:  func(s *service, c *row.Cell) { setText(c, says(s.finding, &s.Parts, s.Turns, s.Mixed())) },
+				text:  func(s *service) string { return says(s.finding, &s.Parts, s.Turns, s.Mixed()) },
+				style: func(s *service) style { return hue(s.finding) }},
+			{id: "tx_bytes_s", head: "OUT", help: "payload bytes sent, a second", kind: row.Uint, width: 9, rank: 4,
+				cell: func(s *service, c *row.Cell) { c.SetUint(uint64(float64(s.TX) / s.seconds)) }, text: func(s *service) string { return rate(float64(s.TX) / s.seconds) }},
+			{id: "rx_bytes_s", head: "IN", help: "payload bytes received, a second", kind: row.Uint, width: 9, rank: 4,
+				cell: func(s *service, c *row.Cell) { c.SetUint(uint64(float64(s.RX) / s.seconds)) }, text: func(s *service) string { return rate(float64(s.RX) / s.seconds) }},
+			{id: "retrans", head: "RESENT", help: "segments retransmitted in the window", kind: row.Uint, width: 6, rank: 5,
+				cell: func(s *service, c *row.Cell) { c.SetUint(s.Retrans) }, text: func(s *service) string { return number(float64(s.Retrans)) },
+				style: func(s *service) style { return attention(s.Retrans) }},
+			{id: "where", head: "WHERE THE TIME OF TURNS GOES", help: "the largest parts of the time of turns", kind: row.Text, width: 28, grow: 2, rank: 3, left: true,
+				cell: func(s *service, c *row.Cell) { setText(c, where(&s.Parts)) }, text: func(s *service) string { return where(&s.Parts) }},
+			{id: "worst", head: "WORST", help: "the default order: findings first, then the busiest", kind: row.Uint, rank: -1,
+				cell: func(s *service, c *row.Cell) { c.SetUint(worst(s.finding, float64(s.Turns)+float64(s.Conns))) },
+				text: func(s *service) string { return "" }},
+			{id: "lport", head: "LPORT", help: "in: local port", kind: row.Uint, rank: -1, up: true,
+				cell: func(s *service, c *row.Cell) { setUint(c, uint64(s.Lport), s.Lport != 0) }, text: func(s *service) string { return fmt.Sprint(s.Lport) }},
+			{id: "raddr", head: "RADDR", help: "out: remote address", kind: row.Addr, rank: -1, up: true,
+				cell: func(s *service, c *row.Cell) { setAddr(c, s.Raddr) }, text: func(s *service) string { return s.Raddr.String() }},
+			{id: "rport", head: "RPORT", help: "out: remote port", kind: row.Uint, rank: -1, up: true,
+				cell: func(s *service, c *row.Cell) { setUint(c, uint64(s.Rport), s.Rport != 0) }, text: func(s *service) string { return fmt.Sprint(s.Rport) }},
+			{id: "turns", head: "TURNS", help: "turns in the window", kind: row.Uint, rank: -1,
+				cell: func(s *service, c *row.Cell) { setUint(c, s.Turns, !s.Mixed()) }, text: func(s *service) string { return number(float64(s.Turns)) }},
+			{id: "turn_us", head: "TURN", help: "time of turns, a histogram", kind: row.Object, rank: -1,
+				cell: func(s *service, c *row.Cell) {
+					if s.timed() {
+						*c = row.Cell{Kind: row.Object, Ref: s.Turn.Full()}
+					}
+				}, text: func(s *service) string { return "" }},
+		}, whoColumns(func(s *service) *watch.Who { return &s.Who })))
+})
 
 func side(out bool) string {
 	if out {

@@ -3,6 +3,7 @@
 package top
 
 import (
+	"sync"
 	"time"
 
 	"seine/internal/watch"
@@ -123,14 +124,19 @@ func (s *State) Follows() (out []watch.ConnKey) {
 	return out
 }
 
-// lists are the tables of the screens.
-var lists = [numScreens]interface {
+// list is what all tables can be asked.
+type list interface {
 	ids() []string
 	sortable() []string
 	rises(id string) bool
 	check(where string) error
 	help() []string
-}{services, processes, connections, events, findings}
+}
+
+// lists are the tables of the screens. Only top makes them.
+var lists = sync.OnceValue(func() [numScreens]list {
+	return [numScreens]list{services(), processes(), connections(), events(), findings()}
+})
 
 // Rises reports whether sorting by a column of a screen starts with the smallest value.
-func Rises(s Screen, id string) bool { return lists[s].rises(id) }
+func Rises(s Screen, id string) bool { return lists()[s].rises(id) }
