@@ -132,7 +132,6 @@ func commands(stdout, stderr io.Writer, only string) *cobra.Command {
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(helpCommand(root))
-	root.DisableAutoGenTag = true // man pages must not depend on the date
 	root.SetOut(&attempt{Writer: stdout})
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(flagError)
