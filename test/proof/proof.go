@@ -41,7 +41,10 @@ const Folder = "test/proof"
 const Behind = 30
 
 // Required are the proofs that must exist. Every other file in Folder is checked too.
-var Required = []string{"faults", "fleet", "mutants", "record", "soak"}
+var Required = []string{
+	"faults", "fleet", "mutants", "record", "soak",
+	Full + "native", Full + "5.10", Full + "6.1", Full + "6.12", Full + "new", Full + "arm64", Full + "peers",
+}
 
 // inputs is the files that each proof is about.
 var inputs = map[string][]string{

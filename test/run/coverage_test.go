@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -102,6 +103,15 @@ func TestTheirs(t *testing.T) {
 		a, o := parts([]byte(ours + b.String()))
 		if string(a) != ours || string(o) != b.String() {
 			t.Errorf("got\n%s\nand\n%s\nwant\n%s\nand\n%s", a, o, ours, b.String())
+		}
+	}
+}
+
+// TestFullRequired: make test fails if the proof of a kernel is missing.
+func TestFullRequired(t *testing.T) {
+	for _, step := range fullSteps() {
+		if name := proof.Full + step.name; !slices.Contains(proof.Required, name) {
+			t.Errorf("%s is not among the proofs that must exist", name)
 		}
 	}
 }
