@@ -42,12 +42,16 @@ static __always_inline __u64 kept_sum(const struct who *w)
 	return sum;
 }
 
-/* Copy one of the two; false if it is not valid. */
-static __always_inline bool kept_copy(struct who *w, const struct kept_copy *c, __u64 key)
+/* Copy one of the two, and the key that it has. 0 if nothing was written to it meanwhile. It is
+ * one number, and not three comparisons: the verifier walks what follows a comparison for each
+ * of its outcomes.
+ */
+static __always_inline __u64 kept_copy(struct who *w, const struct kept_copy *c, __u64 *key)
 {
 	*w = c->who;
 	asm volatile("" : : "r"(w) : "memory"); /* what is summed up is the copy */
-	return c->sum == kept_sum(w) && c->before == key && c->behind == key;
+	*key = c->before;
+	return (c->sum ^ kept_sum(w)) | (*key ^ c->behind);
 }
 
 /* The number of the copy that was written last. The compiler does not see that there are only
@@ -89,17 +93,17 @@ static __always_inline void kept_set(struct kept *k, const struct who *w, __u32 
 	k->exec = exec;
 }
 
-enum kept_found { KEPT_NOBODY, KEPT_FOUND, KEPT_BROKEN };
-
-/* Copy the process out of an entry. If neither copy is valid, w is nobody. */
-static __always_inline enum kept_found kept_get(struct who *w, const struct kept *k, __u64 key)
+/* Copy the process out of an entry: w->pid is 0 if it has none. False if neither copy is valid, or
+ * the entry is another socket's by now; then w is nobody.
+ */
+static __always_inline bool kept_get(struct who *w, const struct kept *k, __u64 key)
 {
-	__u64 which = kept_last(k);
+	__u64 which = kept_last(k), has;
 
-	if (kept_copy(w, &k->copy[which], key) || kept_copy(w, &k->copy[which + 1 & 1], key))
-		return w->pid ? KEPT_FOUND : KEPT_NOBODY;
+	if ((!kept_copy(w, &k->copy[which], &has) || !kept_copy(w, &k->copy[which + 1 & 1], &has)) && has == key)
+		return true;
 	__builtin_memset(w, 0, sizeof(*w));
-	return KEPT_BROKEN;
+	return false;
 }
 
 #define KEPT_OFTEN 8

@@ -378,18 +378,17 @@ static __always_inline enum tcp_syn owner_syn(const struct owner *o)
 	return o->kept.flags & OWNER_ACTIVE ? SYN_YES : SYN_NO;
 }
 
-/* Copy the process from the entry of sk. If the entry was replaced meanwhile, look it
- * up again.
+/* Copy the process from the entry of sk. If the entry was replaced meanwhile, look it up again.
+ * Returns the PID; 0: unknown. Callers compare it once. A bool would be a comparison here too.
  */
-static __noinline __attribute__((unused)) bool owner_of(struct who *w, const struct sock *sk, const struct owner *o)
+static __noinline __attribute__((unused)) __u32 owner_of(struct who *w, const struct sock *sk, const struct owner *o)
 {
-	enum kept_found got = o ? kept_get(w, &o->kept, (__u64)sk) : KEPT_NOBODY;
-
-	if (got == KEPT_BROKEN) {
+	if (o && !kept_get(w, &o->kept, (__u64)sk)) {
 		o = owner_entry(sk);
-		got = o ? kept_get(w, &o->kept, (__u64)sk) : KEPT_NOBODY;
+		if (o)
+			kept_get(w, &o->kept, (__u64)sk);
 	}
-	return got == KEPT_FOUND;
+	return w->pid;
 }
 
 /* Fill in the process that owns sk: that of own, which is owner_entry(sk), or that of the

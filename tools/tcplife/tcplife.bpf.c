@@ -47,12 +47,17 @@ static __always_inline int life(const struct sock *sk, int old)
 	struct life_event *e;
 	__u64 now;
 
-	if (!sock_wanted(sk) || !tuple_load(&tuple, sk) || !tuple_wanted(&tuple))
+	if (!sock_wanted(sk))
 		return 0;
 	o = owner_entry(sk);
 	if (o && owner_stale(o, sk))
 		o = NULL;
-	owner_known(&who, sk, o);
+	/* Before the addresses: they have several forms, and the verifier walks what follows for each. */
+	owner_seek(&who, sk, o);
+	if (!tuple_load(&tuple, sk) || !tuple_wanted(&tuple))
+		return 0;
+	if (!who.pid)
+		lose(LOSS_OWNER);
 	if (!who_wanted(&who))
 		return 0;
 	e = EVENT_NEW(struct life_event);

@@ -112,7 +112,7 @@ static __noinline int closed(const struct sock *sk)
 
 	if (!l)
 		return 0;
-	if (kept_get(&w, &l->kept, key) != KEPT_FOUND)
+	if (!kept_get(&w, &l->kept, key) || !w.pid)
 		lose(LOSS_OWNER);
 	if (!tuple_fill(&t, sk) || !tuple_wanted(&t) || !who_wanted(&w))
 		goto out;
