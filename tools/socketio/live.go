@@ -216,8 +216,11 @@ func refused(x *trial.Trial) error {
 		return err
 	}
 	rows, err := x.Rows(f.Run, "--by=dir,proto")
+	if err != nil {
+		return err
+	}
 	want{"write udp ": {count: 3, bytes: 303}, "read udp ": {count: 3}}.check(x, rows, "dir", "proto")
-	return err
+	return nil
 }
 
 var mixed = []lab.Load{
