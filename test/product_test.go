@@ -51,7 +51,7 @@ func liveFiles(files []string) (out []string) {
 func linked(t *testing.T, pkg string) []string {
 	t.Helper()
 	bin := filepath.Join(t.TempDir(), "product")
-	cmd := exec.Command("go", "build", "-trimpath", "-o", bin, pkg)
+	cmd := exec.Command("go", "build", "-o", bin, pkg)
 	cmd.Dir = ".."
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -164,6 +164,35 @@ func (r *results) nowhere() {
 			r.put(result{where: "make test", name: name + " runs somewhere", outcome: "FAIL", log: "each kernel that this run asked has skipped it: see notHere in test/run/plan.go"})
 		}
 	}
+	r.untraced()
+}
+
+// untraced records a failure for each test of the language of which the machine's own kernel
+// skipped something, if no guest has run it.
+func (r *results) untraced() {
+	inGuest, missing := map[string]bool{}, map[string]bool{}
+	for _, t := range r.all {
+		if slices.ContainsFunc(guests, func(g guest) bool { return g.name == t.where }) {
+			inGuest[topOf(t.name)] = true
+		}
+	}
+	for _, t := range r.all {
+		if top := topOf(t.name); t.where == units && t.pkg == languagePackage && t.outcome == "SKIP" && !inGuest[top] {
+			missing[top] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(missing)) {
+		r.put(result{where: "make test", name: name + " runs in a guest", outcome: "FAIL", log: "the machine's own kernel skips some of it: see traced in test/run/plan.go"})
+	}
+}
+
+// languagePackage has the tests of the language.
+const languagePackage = "seine/internal/bt"
+
+// topOf is TestLive for TestLive/tcplife/best/ipv4.
+func topOf(name string) string {
+	top, _, _ := strings.Cut(name, "/")
+	return top
 }
 
 // anywhere is what must run on some kernel: tcplife/ipv4 for TestLive/tcplife/best/ipv4,
@@ -194,8 +223,7 @@ func (r *results) dear(w io.Writer, leaves []result) {
 	// The time of each kernel by test: TestLive, TestLoad, ...
 	took := map[string]time.Duration{}
 	for _, t := range leaves {
-		top, _, _ := strings.Cut(t.name, "/")
-		took[t.where+": "+top] += t.took
+		took[t.where+": "+topOf(t.name)] += t.took
 	}
 	for _, name := range slices.SortedFunc(maps.Keys(took), func(a, b string) int {
 		return cmp.Or(cmp.Compare(took[b], took[a]), cmp.Compare(a, b))

@@ -148,6 +148,10 @@ func TestNowhere(t *testing.T) {
 		{where: "6.12", name: "TestAgree/ipecn", outcome: "PASS"},
 		{where: "native", name: "TestAgree/qdisclat", outcome: "SKIP"},
 		{where: "native", name: "TestOffers", outcome: "SKIP"},
+		{where: units, pkg: languagePackage, name: "TestOrder/k:tcp_v4_connect", outcome: "SKIP"},
+		{where: "6.12", name: "TestOrder/k:tcp_v4_connect", outcome: "PASS"},
+		{where: units, pkg: languagePackage, name: "TestIter", outcome: "SKIP"},
+		{where: units, pkg: "seine/internal/cli", name: "TestReplay", outcome: "SKIP"},
 	} {
 		r.put(t)
 	}
@@ -158,7 +162,7 @@ func TestNowhere(t *testing.T) {
 			got = append(got, t.name)
 		}
 	}
-	if got, want := strings.Join(got, ", "), "TestAgree/qdisclat runs somewhere, qdisclat/card runs somewhere"; got != want {
+	if got, want := strings.Join(got, ", "), "TestAgree/qdisclat runs somewhere, qdisclat/card runs somewhere, TestIter runs in a guest"; got != want {
 		t.Errorf("%s; want %s", got, want)
 	}
 }

@@ -47,7 +47,7 @@ var etc = map[string]string{
 // buildInit compiles the guest's init into dir.
 func buildInit(ctx context.Context, arch, dir string) (string, error) {
 	file := filepath.Join(dir, "init")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", file, "seine/test/vm/init")
+	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", file, "seine/test/vm/init")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build init: %w: %s", err, bytes.TrimSpace(out))
